@@ -1,0 +1,115 @@
+"""Which edition of the protocol a connection speaks, and which names exist in which edition.
+
+A field, value, type or method carries a `Window`: the editions it exists in. What lies outside
+the window of a connection's revision is read all the same and never written, unless a ruling
+widens it (`ruling="W-11"`): then it is written in every edition, and the ruling is named.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+__all__ = ["EVER", "Revision", "Window", "detect", "mark", "parse_revision", "window_of"]
+
+
+@functools.total_ordering
+class Revision(enum.Enum):
+    """An edition of the ECA protocol; ordered by age."""
+
+    DRAFT = "2025-06"
+    R2025_09 = "2025-09"
+    R2025_10 = "2025-10"
+    CURRENT = "current"
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, Revision):
+            return NotImplemented
+        return _AGE[self] < _AGE[other]
+
+
+_AGE = {revision: age for age, revision in enumerate(Revision)}
+
+
+def parse_revision(name: str) -> Revision:
+    """The revision called `name` (`2025-06`, `2025-09`, `2025-10`, `current`).
+
+    Raises:
+        ValueError: no revision has that name; the text lists those that exist.
+    """
+    try:
+        return Revision(name)
+    except ValueError:
+        known = ", ".join(revision.value for revision in Revision)
+        raise ValueError(f"unknown protocol revision {name!r}: expected one of {known}") from None
+
+
+@attrs.frozen(kw_only=True)
+class Window:
+    """The editions something exists in, both ends included; `ruling` widens it for writing."""
+
+    since: Revision = Revision.R2025_09
+    until: Revision = Revision.CURRENT
+    ruling: str | None = None
+
+    def holds(self, revision: Revision) -> bool:
+        """Whether the edition's text knows it."""
+        return self.since <= revision <= self.until
+
+    def written_in(self, revision: Revision) -> bool:
+        """Whether we write it in that edition: the window, or a ruling that widens it."""
+        return self.ruling is not None or self.holds(revision)
+
+
+EVER = Window()
+_KEY = "eca_window"
+
+
+def mark(
+    *,
+    since: Revision = Revision.R2025_09,
+    until: Revision = Revision.CURRENT,
+    ruling: str | None = None,
+) -> dict[str, Any]:
+    """Metadata for `attrs.field`: the window of that field."""
+    return {_KEY: Window(since=since, until=until, ruling=ruling)}
+
+
+def window_of(metadata: Mapping[Any, Any]) -> Window:
+    """The window that `mark` put into a field's metadata, or the one that is always open."""
+    window = metadata.get(_KEY, EVER)
+    assert isinstance(window, Window)
+    return window
+
+
+_DRAFT_CAPABILITIES = frozenset({"doc", "edit", "fix"})
+_CURRENT_CAPABILITIES = frozenset({"chatCapabilities", "rewrite"})
+_CURRENT_EDITOR_CAPABILITIES = frozenset({"definition", "references"})
+
+
+def detect(initialize_params: object) -> Revision:
+    """The revision a client speaks, from its raw `initialize` params (ruling W-12).
+
+    Never fails: what cannot be read says nothing. A forced revision is the caller's business,
+    and 2025-09 is never detected, only forced.
+    """
+    if not isinstance(initialize_params, Mapping):
+        return Revision.R2025_10
+    assistant = _mapping(_mapping(initialize_params.get("capabilities")).get("codeAssistant"))
+    if _DRAFT_CAPABILITIES & assistant.keys():
+        return Revision.DRAFT
+    if (
+        _CURRENT_CAPABILITIES & assistant.keys()
+        or _CURRENT_EDITOR_CAPABILITIES & _mapping(assistant.get("editor")).keys()
+        or "chatAgent" in _mapping(initialize_params.get("initializationOptions"))
+    ):
+        return Revision.CURRENT
+    return Revision.R2025_10
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

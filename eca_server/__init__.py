@@ -1,0 +1,1 @@
+"""The reference ECA server; run it with `python -m eca_server`."""
