@@ -1,0 +1,209 @@
+"""JSON-RPC 2.0 as values: what a decoded JSON value is, or which reply a bad one deserves.
+
+Rulings W-2 and W-3: ids are integers or strings and keep their JSON type; a success has a
+`result` and no `error`; a notification has no `id`. Batches are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from eca_protocol.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    SERVER_NOT_INITIALIZED,
+    RemoteProtocolError,
+)
+from eca_protocol.errors import INVALID_PARAMS as _INVALID_PARAMS
+
+__all__ = [
+    "ErrorCode",
+    "ErrorResponse",
+    "Id",
+    "Message",
+    "Notification",
+    "Request",
+    "Response",
+    "classify",
+]
+
+Id: TypeAlias = int | str
+_MISSING = object()
+
+
+class ErrorCode:
+    """The JSON-RPC error codes this protocol uses (design decision 14)."""
+
+    PARSE_ERROR = PARSE_ERROR
+    INVALID_REQUEST = INVALID_REQUEST
+    METHOD_NOT_FOUND = METHOD_NOT_FOUND
+    INVALID_PARAMS = _INVALID_PARAMS
+    INTERNAL_ERROR = INTERNAL_ERROR
+    SERVER_NOT_INITIALIZED = SERVER_NOT_INITIALIZED
+    REQUEST_CANCELLED = REQUEST_CANCELLED
+
+
+@attrs.frozen
+class Request:
+    """A call that is answered exactly once."""
+
+    id: Id
+    method: str
+    params: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON value; absent params are left out."""
+        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        return message if self.params is None else {**message, "params": self.params}
+
+
+@attrs.frozen
+class Notification:
+    """A call that is never answered."""
+
+    method: str
+    params: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON value; absent params are left out."""
+        if self.params is None:
+            return {"jsonrpc": "2.0", "method": self.method}
+        return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
+
+
+@attrs.frozen
+class Response:
+    """The success of a request; `result` may be None and is always written."""
+
+    id: Id
+    result: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON value."""
+        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+
+
+@attrs.frozen
+class ErrorResponse:
+    """The failure of a request; `id` is None where the request's id could not be read."""
+
+    id: Id | None
+    code: int
+    message: str
+    data: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON value; absent data are left out."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return {"jsonrpc": "2.0", "id": self.id, "error": error}
+
+
+Message: TypeAlias = Request | Notification | Response | ErrorResponse
+
+
+def classify(value: Any) -> Message:
+    """What a decoded JSON value is.
+
+    A message with a `method` is a request if it has an `id`, else a notification. Without one it
+    is an answer. An `error` of null beside a `result` is read as a success; an error's code that
+    is no integer is read as -32603 and its message may be absent (ruling W-60).
+
+    Raises:
+        RemoteProtocolError: not a message of JSON-RPC 2.0; it carries the code and the id of the
+            reply. What has no readable method is answered with `id: null`, because its id may
+            belong to a call of ours.
+    """
+    if type(value) is not dict:
+        raise RemoteProtocolError(
+            "batches are not supported: expected one object, got an array"
+            if isinstance(value, list)
+            else f"expected a JSON-RPC message object, got {_kind(value)}"
+        )
+    method = value.get("method", _MISSING)
+    if method is _MISSING:
+        return _classify_answer(value)
+    request_id = value.get("id", _MISSING)
+    id_is_valid = type(request_id) is int or type(request_id) is str
+    answer_to = request_id if id_is_valid else None
+    if request_id is not _MISSING and not id_is_valid:
+        raise RemoteProtocolError(f"id: expected an integer or a string, got {_kind(request_id)}")
+    if value.get("jsonrpc") != "2.0":
+        raise RemoteProtocolError(
+            f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}', request_id=answer_to
+        )
+    if type(method) is not str:
+        raise RemoteProtocolError(
+            f"method: expected a string, got {_kind(method)}", request_id=answer_to
+        )
+    params = value.get("params")
+    if params is not None and type(params) is not dict and type(params) is not list:
+        raise RemoteProtocolError(
+            f"params: expected an object, an array or null, got {_kind(params)}",
+            request_id=answer_to,
+        )
+    if request_id is _MISSING:
+        return Notification(method, params)
+    return Request(request_id, method, params)
+
+
+def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
+    error = value.get("error")
+    if error is None and "result" not in value:
+        raise RemoteProtocolError("expected a method, a result or an error, got none of them")
+    if value.get("jsonrpc") != "2.0":
+        raise RemoteProtocolError(f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}')
+    answered = value.get("id")
+    if type(answered) is not int and type(answered) is not str:
+        if answered is None and error is not None:
+            return _error_response(None, error)
+        raise RemoteProtocolError(
+            f"id: expected the integer or string of a request, got {_kind(answered)}"
+        )
+    if error is not None:
+        return _error_response(answered, error)
+    return Response(answered, value["result"])
+
+
+def _error_response(answered: Id | None, error: Any) -> ErrorResponse:
+    if not isinstance(error, dict):
+        return ErrorResponse(answered, INTERNAL_ERROR, _text_of(error), None)
+    code = error.get("code")
+    data = error.get("data")
+    if type(code) is not int:
+        data = data if code is None or data is not None else {"code": code}
+        code = INTERNAL_ERROR
+    return ErrorResponse(answered, code, _text_of(error.get("message")), data)
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else "the answer is an error without a message"
+
+
+def _shown(value: Mapping[str, Any], key: str) -> str:
+    if key not in value:
+        return "nothing"
+    shown = value[key]
+    return f'"{shown[:40]}"' if isinstance(shown, str) else _kind(shown)
+
+
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), type(value).__name__)

@@ -1,0 +1,183 @@
+"""ECA's lifecycle as a gate over method names: what may pass in which state, as a table.
+
+Specification, "Lifecycle Messages"; rulings W-10 and W-13. The gate belongs to a connection. A
+server asks it about what it receives, a client about what it is about to send: what a server
+would let pass is what a client may send, so both roles read one table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.errors import (
+    INVALID_REQUEST,
+    SERVER_NOT_INITIALIZED,
+    LocalProtocolError,
+    RPCError,
+)
+
+__all__ = ["TRANSITIONS", "Input", "LifecycleGate", "State", "Verdict"]
+
+
+class State(enum.Enum):
+    """Where a connection stands; `answered` is between `initialize`'s answer and `initialized`."""
+
+    NEW = "new"
+    INITIALIZING = "initializing"
+    ANSWERED = "answered"
+    READY = "ready"
+    SHUTDOWN = "shutdown"
+    EXITED = "exited"
+
+
+class Verdict(enum.Enum):
+    """What happens to a message: it passes, waits for `initialize`'s answer, is dropped, or is
+    refused (a notification cannot be answered, so a refused one is dropped)."""
+
+    PASS = "pass"
+    HOLD = "hold"
+    DROP = "drop"
+    REFUSE = "refuse"
+
+
+Input: TypeAlias = Literal[
+    "initialize",
+    "initialized",
+    "shutdown",
+    "exit",
+    "request",
+    "notification",
+    "initialize answered",
+    "initialize failed",
+]
+
+
+@attrs.frozen
+class _Step:
+    verdict: Verdict
+    next: State
+    code: int = 0
+    why: str = ""
+
+
+def _steps() -> Mapping[State, Mapping[Input, _Step]]:
+    new, initializing, answered, ready, shutdown, exited = State
+    let, hold, drop = Verdict.PASS, Verdict.HOLD, Verdict.DROP
+
+    def refuse(state: State, code: int, why: str) -> _Step:
+        return _Step(Verdict.REFUSE, state, code, why)
+
+    early = refuse(new, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
+    twice = "initialize was sent before: a connection is initialized once"
+    late = refuse(shutdown, INVALID_REQUEST, "the server was shut down: only exit may follow")
+    gone = _Step(drop, exited)
+    return {
+        new: {
+            "initialize": _Step(let, initializing),
+            "initialized": _Step(drop, new),
+            "shutdown": early,
+            "exit": _Step(let, exited),
+            "request": early,
+            "notification": _Step(drop, new),
+        },
+        initializing: {
+            "initialize": refuse(initializing, INVALID_REQUEST, twice),
+            "initialized": _Step(hold, initializing),
+            "shutdown": _Step(hold, initializing),
+            "exit": _Step(let, exited),
+            "request": _Step(hold, initializing),
+            "notification": _Step(hold, initializing),
+            "initialize answered": _Step(let, answered),
+            "initialize failed": _Step(let, new),
+        },
+        answered: {
+            "initialize": refuse(answered, INVALID_REQUEST, twice),
+            "initialized": _Step(let, ready),
+            "shutdown": _Step(let, shutdown),
+            "exit": _Step(let, exited),
+            "request": _Step(let, answered),
+            "notification": _Step(let, answered),
+        },
+        ready: {
+            "initialize": refuse(ready, INVALID_REQUEST, twice),
+            "initialized": _Step(drop, ready),
+            "shutdown": _Step(let, shutdown),
+            "exit": _Step(let, exited),
+            "request": _Step(let, ready),
+            "notification": _Step(let, ready),
+        },
+        shutdown: {
+            "initialize": late,
+            "initialized": _Step(drop, shutdown),
+            "shutdown": late,
+            "exit": _Step(let, exited),
+            "request": late,
+            "notification": _Step(drop, shutdown),
+        },
+        exited: {
+            "initialize": gone,
+            "initialized": gone,
+            "shutdown": gone,
+            "exit": gone,
+            "request": gone,
+            "notification": gone,
+        },
+    }
+
+
+TRANSITIONS: Mapping[State, Mapping[Input, _Step]] = MappingProxyType(dict(_steps()))
+
+_NAMED: Mapping[str, Input] = {
+    "initialize": "initialize",
+    "initialized": "initialized",
+    "shutdown": "shutdown",
+    "exit": "exit",
+}
+
+
+class LifecycleGate:
+    """The lifecycle of one connection, seen from either side."""
+
+    def __init__(self) -> None:
+        self.state = State.NEW
+        self.was_shut_down = False
+
+    def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
+        """What happens to a message of that method, which moves the connection on.
+
+        Raises:
+            RPCError: it is refused; the error is what a request is answered with.
+        """
+        step = TRANSITIONS[self.state][_NAMED.get(method, kind)]
+        if step.verdict is Verdict.REFUSE:
+            raise RPCError(step.code, step.why)
+        if step.verdict is Verdict.PASS:
+            self.state = step.next
+            self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN
+        return step.verdict
+
+    def answered(self, method: str, *, success: bool) -> bool:
+        """Say that a request was answered; True if what was held may go on now."""
+        if method != "initialize" or self.state is not State.INITIALIZING:
+            return False
+        given: Input = "initialize answered" if success else "initialize failed"
+        self.state = TRANSITIONS[self.state][given].next
+        return True
+
+    def check_sending(self, method: str, kind: Literal["request", "notification"]) -> None:
+        """A client's check before it sends.
+
+        Raises:
+            LocalProtocolError: the specification does not allow that message now.
+        """
+        try:
+            verdict = self.admit(method, kind)
+        except RPCError as refused:
+            raise LocalProtocolError(f"{method}: {refused.message}") from None
+        if verdict is not Verdict.PASS:
+            raise LocalProtocolError(f"{method} may not be sent while {self.state.value}")
