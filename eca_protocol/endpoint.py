@@ -213,10 +213,11 @@ class Endpoint:
             return self._receive_notification(message)
         if type(message) is Request:
             return self._receive_request(message)
-        if type(message) is Response:
-            method = self._calls.pop(message.id, None)
-            return None if method is None else CallAnswered(message.id, method, message.result)
-        return self._receive_error(message)
+        if type(message) is ErrorResponse:
+            return self._receive_error(message)
+        assert type(message) is Response
+        called = self._calls.pop(message.id, None)
+        return None if called is None else CallAnswered(message.id, called, message.result)
 
     def fault(self, fault: RemoteProtocolError) -> Reply | None:
         """The reply to something that is no message (bad JSON, a bad frame), if one is due."""

@@ -13,6 +13,7 @@ import attrs
 
 from eca_protocol.errors import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
@@ -20,7 +21,6 @@ from eca_protocol.errors import (
     SERVER_NOT_INITIALIZED,
     RemoteProtocolError,
 )
-from eca_protocol.errors import INVALID_PARAMS as _INVALID_PARAMS
 
 __all__ = [
     "ErrorCode",
@@ -43,7 +43,7 @@ class ErrorCode:
     PARSE_ERROR = PARSE_ERROR
     INVALID_REQUEST = INVALID_REQUEST
     METHOD_NOT_FOUND = METHOD_NOT_FOUND
-    INVALID_PARAMS = _INVALID_PARAMS
+    INVALID_PARAMS = INVALID_PARAMS
     INTERNAL_ERROR = INTERNAL_ERROR
     SERVER_NOT_INITIALIZED = SERVER_NOT_INITIALIZED
     REQUEST_CANCELLED = REQUEST_CANCELLED

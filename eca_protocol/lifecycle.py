@@ -36,13 +36,15 @@ class State(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What happens to a message: it passes, waits for `initialize`'s answer, is dropped, or is
-    refused (a notification cannot be answered, so a refused one is dropped)."""
+    """What happens to a message; `HOLD` waits until `initialize` has its answer.
 
-    PASS = "pass"
-    HOLD = "hold"
-    DROP = "drop"
-    REFUSE = "refuse"
+    A refused request is answered with an error, a refused notification is dropped.
+    """
+
+    PASS = "may pass"
+    HOLD = "must wait"
+    DROP = "is dropped"
+    REFUSE = "is refused"
 
 
 Input: TypeAlias = Literal[
