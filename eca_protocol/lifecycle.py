@@ -41,7 +41,7 @@ class Verdict(enum.Enum):
     A refused request is answered with an error, a refused notification is dropped.
     """
 
-    PASS = "may pass"
+    ADMIT = "is admitted"
     HOLD = "must wait"
     DROP = "is dropped"
     REFUSE = "is refused"
@@ -69,7 +69,7 @@ class _Step:
 
 def _steps() -> Mapping[State, Mapping[Input, _Step]]:
     new, initializing, answered, ready, shutdown, exited = State
-    let, hold, drop = Verdict.PASS, Verdict.HOLD, Verdict.DROP
+    let, hold, drop = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
 
     def refuse(state: State, code: int, why: str) -> _Step:
         return _Step(Verdict.REFUSE, state, code, why)
@@ -158,7 +158,7 @@ class LifecycleGate:
         step = TRANSITIONS[self.state][_NAMED.get(method, kind)]
         if step.verdict is Verdict.REFUSE:
             raise RPCError(step.code, step.why)
-        if step.verdict is Verdict.PASS:
+        if step.verdict is Verdict.ADMIT:
             self.state = step.next
             self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN
         return step.verdict
@@ -181,5 +181,5 @@ class LifecycleGate:
             verdict = self.admit(method, kind)
         except RPCError as refused:
             raise LocalProtocolError(f"{method}: {refused.message}") from None
-        if verdict is not Verdict.PASS:
+        if verdict is not Verdict.ADMIT:
             raise LocalProtocolError(f"{method} may not be sent while {self.state.value}")

@@ -1,0 +1,262 @@
+"""Byte streams a peer runs over: the owned standard streams, any descriptors, an in-memory pair.
+
+A `Transport` has three verbs: receive, send, close. Bytes move with `os.read` and `os.write` on
+non-blocking descriptors (one system call a chunk); where a descriptor cannot be waited for (a
+file, a terminal, Windows pipes) a worker thread blocks instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from eca_protocol.errors import LocalProtocolError, StartFailed
+
+__all__ = ["FdTransport", "Transport", "memory_pair", "owned_stdio"]
+
+CHUNK = 65_536
+
+
+class Transport(Protocol):
+    """A two-way byte stream."""
+
+    async def receive(self) -> bytes:
+        """Some bytes, at most 64 KiB; `b""` once the other side has closed."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it.
+
+        Raises:
+            OSError: the other side is gone. Cancelled halfway, a part may have been sent.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close both directions; never waits for the other side."""
+        ...
+
+
+class FdTransport:
+    """A transport over two file descriptors, which it owns from then on (they may be one)."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._was_blocking = [fd for fd in {read_fd, write_fd} if _make_waitable(fd)]
+        self._waits_for_reading = not _blocking(read_fd)
+        self._waits_for_writing = not _blocking(write_fd)
+
+    async def receive(self) -> bytes:
+        """Some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
+        fd = self._read_fd
+        if fd < 0:
+            return b""
+        if not self._waits_for_reading:
+            return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
+        await anyio.lowlevel.checkpoint()
+        while True:
+            try:
+                return os.read(fd, CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(fd)
+            except ConnectionResetError:
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`.
+
+        Raises:
+            OSError: the other side is gone (BrokenPipeError), or the transport is closed.
+        """
+        view = memoryview(data)
+        while view:
+            fd = self._write_fd
+            if fd < 0:
+                raise BrokenPipeError("the transport is closed")
+            if not self._waits_for_writing:
+                written = await anyio.to_thread.run_sync(os.write, fd, view[:CHUNK])
+            else:
+                try:
+                    written = os.write(fd, view)
+                except BlockingIOError:
+                    await anyio.wait_writable(fd)
+                    continue
+            view = view[written:]
+        await anyio.lowlevel.checkpoint()
+
+    def close_writing(self) -> None:
+        """Let the other side see the end of the stream, and keep on receiving."""
+        fd, self._write_fd = self._write_fd, -1
+        if fd >= 0 and fd != self._read_fd:
+            self._release(fd)
+
+    async def aclose(self) -> None:
+        """Close both descriptors. Where they were blocking before, they are so again."""
+        self.close_writing()
+        fd, self._read_fd = self._read_fd, -1
+        if fd >= 0:
+            self._release(fd)
+
+    def _release(self, fd: int) -> None:
+        anyio.notify_closing(fd)
+        if fd in self._was_blocking:
+            with contextlib.suppress(OSError):
+                os.set_blocking(fd, True)
+        os.close(fd)
+
+
+def _make_waitable(fd: int) -> bool:
+    """Make a pipe or socket non-blocking; True if that changed it."""
+    mode = os.fstat(fd).st_mode
+    if os.name == "nt" or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return False
+    if not os.get_blocking(fd):
+        return False
+    os.set_blocking(fd, False)
+    return True
+
+
+def _blocking(fd: int) -> bool:
+    return os.name == "nt" or os.get_blocking(fd)
+
+
+class _Pipe:
+    """One direction of a memory pair: bytes, a bound, and an event for whoever waits."""
+
+    def __init__(self, limit: int) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._limit = limit
+        self._closed = False
+        self._changed = anyio.Event()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def send(self, data: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        while self._size >= self._limit and not self._closed:
+            await self._changed.wait()
+        if self._closed:
+            raise BrokenPipeError("the other side is closed")
+        for start in range(0, len(data), CHUNK):
+            self._chunks.append(data[start : start + CHUNK])
+        self._size += len(data)
+        self._wake()
+
+    async def receive(self) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        while not self._chunks:
+            if self._closed:
+                return b""
+            await self._changed.wait()
+        chunk = self._chunks.popleft()
+        self._size -= len(chunk)
+        self._wake()
+        return chunk
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+
+class _MemoryTransport:
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    async def receive(self) -> bytes:
+        return await self._incoming.receive()
+
+    async def send(self, data: bytes) -> None:
+        await self._outgoing.send(data)
+
+    def close_writing(self) -> None:
+        self._outgoing.close()
+
+    async def aclose(self) -> None:
+        self._outgoing.close()
+        self._incoming.close()
+
+
+def memory_pair(*, limit: int = CHUNK) -> tuple[_MemoryTransport, _MemoryTransport]:
+    """Two transports wired to each other; a sender waits while `limit` bytes are unread."""
+    there, back = _Pipe(limit), _Pipe(limit)
+    return _MemoryTransport(back, there), _MemoryTransport(there, back)
+
+
+_stdio_is_owned = False
+
+
+@contextlib.contextmanager
+def owned_stdio() -> Iterator[tuple[int, int]]:
+    """Take the standard streams for the wire (design decision 15).
+
+    Yields private duplicates of descriptors 0 and 1, to be given to an `FdTransport`. Until the
+    end of the block descriptor 0 is the null device and descriptor 1 is stderr, so that neither a
+    `print` nor a child process can write into the wire or read from it.
+
+    Raises:
+        LocalProtocolError: they are taken already.
+        StartFailed: one of them is closed.
+    """
+    global _stdio_is_owned  # noqa: PLW0603 - descriptors 0 and 1 are the process's own globals
+    if _stdio_is_owned:
+        raise LocalProtocolError("the standard streams of this process are taken already")
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+    wire: list[int] = []
+    try:
+        wire.append(_duplicate(0))
+        wire.append(_duplicate(1))
+    except OSError as error:
+        for fd in wire:
+            os.close(fd)
+        which = "output" if wire else "input"
+        raise StartFailed(f"the standard {which} is closed: {error.strerror}") from error
+    restore = [_duplicate(0), _duplicate(1)]
+    _stdio_is_owned = True
+    try:
+        _point_away()
+        yield wire[0], wire[1]
+    finally:
+        if sys.stdout is not None:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+        for target, saved in enumerate(restore):
+            os.dup2(saved, target)
+            os.close(saved)
+        _stdio_is_owned = False
+
+
+def _duplicate(fd: int) -> int:
+    """A duplicate above 2: where stderr is closed, descriptor 2 must not become the wire."""
+    if os.name == "nt":
+        return os.dup(fd)
+    import fcntl  # noqa: PLC0415 - POSIX only
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _point_away() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(null, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:
+            os.dup2(null, 1)
+    finally:
+        os.close(null)
