@@ -8,12 +8,18 @@ a `Dialect` what differs between protocols. Framing, decoding and time live else
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from eca_protocol.errors import LocalProtocolError, RemoteProtocolError, RequestFailed
+from eca_protocol.errors import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestFailed,
+    RPCError,
+)
 from eca_protocol.jsonrpc import (
     ErrorCode,
     ErrorResponse,
@@ -32,6 +38,7 @@ __all__ = [
     "Direction",
     "Endpoint",
     "Event",
+    "Gate",
     "Method",
     "NotificationReceived",
     "Reply",
@@ -39,6 +46,7 @@ __all__ = [
     "RequestReceived",
     "Side",
     "Table",
+    "Verdict",
 ]
 
 Side: TypeAlias = Literal["client", "server"]
@@ -110,6 +118,31 @@ class Dialect:
     answers_faults: bool = True
 
 
+class Verdict(enum.Enum):
+    """What a gate says to a message; `HOLD` waits until the gate says that it may go on."""
+
+    ADMIT = "is admitted"
+    HOLD = "must wait"
+    DROP = "is dropped"
+    REFUSE = "is refused"
+
+
+class Gate(Protocol):
+    """A protocol's lifecycle: asked about every message before it is looked at."""
+
+    def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
+        """What happens to a message of that method.
+
+        Raises:
+            RPCError: it is refused; a request is answered with this error.
+        """
+        ...
+
+    def answered(self, method: str, *, success: bool) -> bool:
+        """Say that a request has its answer; True if what was held may go on now."""
+        ...
+
+
 LSP_DIALECT = Dialect(cancel_method="$/cancelRequest")
 
 
@@ -166,6 +199,7 @@ class Endpoint:
         side: which side of `table` we are.
         table: the protocol's methods.
         dialect: how this protocol cancels and what it answers.
+        gate: the protocol's lifecycle, if it has one that binds the other side.
         max_running: how many unanswered requests of the other side are kept at once; one above
             it is refused with -32603.
     """
@@ -176,15 +210,19 @@ class Endpoint:
         table: Table,
         *,
         dialect: Dialect = LSP_DIALECT,
+        gate: Gate | None = None,
         max_running: int = 65_536,
     ) -> None:
         self.side: Side = side
         self.table = table
         self.dialect = dialect
+        self.gate = gate
         self._max_running = max_running
         self._served = table.received_by(side)
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
+        self._held: list[Request | Notification] = []
+        self._may_release = False
         self._last_id = 0
         self.closed = False
 
@@ -228,6 +266,18 @@ class Endpoint:
     def _receive_notification(self, message: Notification) -> Event | None:
         if message.method == self.dialect.cancel_method:
             return self._receive_cancel(message.params)
+        if self.gate is not None:
+            try:
+                verdict = self.gate.admit(message.method, "notification")
+            except RPCError:
+                return None
+            if verdict is Verdict.HOLD:
+                self._held.append(message)
+            if verdict is not Verdict.ADMIT:
+                return None
+        return self._open_notification(message)
+
+    def _open_notification(self, message: Notification) -> Event | None:
         method = self._served.get(message.method)
         if method is None:
             return None
@@ -235,33 +285,58 @@ class Endpoint:
             return RequestReceived(None, method, message.params)
         return NotificationReceived(method, message.params)
 
-    def _receive_request(self, message: Request) -> Event:
+    def _receive_request(self, message: Request) -> Event | None:
         if message.id in self._running:
-            return self._refused(message, f"the request {message.id!r} is still pending")
-        method = self._served.get(message.method)
-        if method is None:
-            return Reply(
-                ErrorResponse(
-                    message.id,
-                    ErrorCode.METHOD_NOT_FOUND,
-                    f"unknown method: {message.method[:200]}",
-                )
+            return _refusal(
+                message, ErrorCode.INVALID_REQUEST, f"the request {message.id!r} is still pending"
             )
         if len(self._running) >= self._max_running:
-            return Reply(
-                ErrorResponse(
-                    message.id,
-                    ErrorCode.INTERNAL_ERROR,
-                    f"{self._max_running} requests are pending: no more are taken",
-                )
+            return _refusal(
+                message,
+                ErrorCode.INTERNAL_ERROR,
+                f"{self._max_running} requests are pending: no more are taken",
+            )
+        if self.gate is not None:
+            try:
+                verdict = self.gate.admit(message.method, "request")
+            except RPCError as refused:
+                return _refusal(message, refused.code, refused.message)
+            if verdict is Verdict.HOLD:
+                self._running[message.id] = message.method
+                self._held.append(message)
+            if verdict is not Verdict.ADMIT:
+                return None
+        return self._open_request(message)
+
+    def _open_request(self, message: Request) -> Event:
+        method = self._served.get(message.method)
+        if method is None:
+            return _refusal(
+                message, ErrorCode.METHOD_NOT_FOUND, f"unknown method: {message.method[:200]}"
             )
         self._running[message.id] = message.method
         if method.kind == "notification":
             return NotificationReceived(method, message.params, message.id)
         return RequestReceived(message.id, method, message.params)
 
-    def _refused(self, message: Request, why: str) -> Reply:
-        return Reply(ErrorResponse(message.id, ErrorCode.INVALID_REQUEST, why))
+    def released(self) -> list[Event]:
+        """What the gate held and lets go on now, in the order it came; asked after an answer."""
+        if not self._may_release:
+            return []
+        self._may_release = False
+        held, self._held = self._held, []
+        events: list[Event] = []
+        for message in held:
+            if type(message) is Notification:
+                event = self._receive_notification(message)
+            else:
+                assert type(message) is Request
+                if self._running.pop(message.id, None) is None:
+                    continue
+                event = self._receive_request(message)
+            if event is not None:
+                events.append(event)
+        return events
 
     def _receive_cancel(self, params: Any) -> RequestCancelled | None:
         wanted = params.get(self.dialect.cancel_key) if isinstance(params, dict) else None
@@ -271,7 +346,7 @@ class Endpoint:
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
         """Take a request of theirs off the books as cancelled, with the reply it still gets."""
-        del self._running[request_id]
+        self._take(request_id, success=False)
         reply = None
         if self.dialect.answers_cancelled:
             reply = ErrorResponse(
@@ -317,7 +392,7 @@ class Endpoint:
         Raises:
             LocalProtocolError: that request is not running: unknown, answered or cancelled.
         """
-        self._take(request_id)
+        self._take(request_id, success=True)
         return Response(request_id, result)
 
     def refuse(self, request_id: Id, code: int, message: str, data: Any = None) -> ErrorResponse:
@@ -326,14 +401,17 @@ class Endpoint:
         Raises:
             LocalProtocolError: that request is not running: unknown, answered or cancelled.
         """
-        self._take(request_id)
+        self._take(request_id, success=False)
         return ErrorResponse(request_id, code, message, data)
 
-    def _take(self, request_id: Id) -> None:
-        if self._running.pop(request_id, None) is None:
+    def _take(self, request_id: Id, *, success: bool) -> None:
+        method = self._running.pop(request_id, None)
+        if method is None:
             raise LocalProtocolError(
                 f"the request {request_id!r} is not running: it is unknown or has its answer"
             )
+        if self.gate is not None and self.gate.answered(method, success=success):
+            self._may_release = True
 
     def close(self) -> tuple[Id, ...]:
         """End the conversation; the ids of our calls that will never be answered."""
@@ -342,3 +420,7 @@ class Endpoint:
         self._calls.clear()
         self._running.clear()
         return lost
+
+
+def _refusal(message: Request, code: int, why: str) -> Reply:
+    return Reply(ErrorResponse(message.id, code, why))

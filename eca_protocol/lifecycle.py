@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import (
     INVALID_REQUEST,
     SERVER_NOT_INITIALIZED,
@@ -21,7 +22,7 @@ from eca_protocol.errors import (
     RPCError,
 )
 
-__all__ = ["TRANSITIONS", "Input", "LifecycleGate", "State", "Verdict"]
+__all__ = ["TRANSITIONS", "Input", "LifecycleGate", "State"]
 
 
 class State(enum.Enum):
@@ -33,18 +34,6 @@ class State(enum.Enum):
     READY = "ready"
     SHUTDOWN = "shutdown"
     EXITED = "exited"
-
-
-class Verdict(enum.Enum):
-    """What happens to a message; `HOLD` waits until `initialize` has its answer.
-
-    A refused request is answered with an error, a refused notification is dropped.
-    """
-
-    ADMIT = "is admitted"
-    HOLD = "must wait"
-    DROP = "is dropped"
-    REFUSE = "is refused"
 
 
 Input: TypeAlias = Literal[
