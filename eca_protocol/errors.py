@@ -15,6 +15,7 @@ it; it carries the reply the fault deserves and whether the byte stream can go o
     ├── StartFailed                     a server or agent could not be started
     ├── DeadlineExceeded                (also a TimeoutError) nothing came in time: .seconds
     └── HTTPFault                       an HTTP exchange failed below the status line: .kind
+        └── HTTPTimeout                 nothing came in time: .timer .seconds
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "DecodeError",
     "ECAError",
     "HTTPFault",
+    "HTTPTimeout",
     "InvalidJSON",
     "LocalProtocolError",
     "ProtocolError",
@@ -157,3 +159,17 @@ class HTTPFault(ECAError):
     def __init__(self, kind: HTTPFaultKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class HTTPTimeout(HTTPFault):
+    """A deadline of an HTTP exchange passed; `timer` says which, `seconds` how long it was."""
+
+    def __init__(
+        self,
+        timer: Literal["connect", "write", "first_byte", "idle"],
+        seconds: float,
+        message: str,
+    ) -> None:
+        super().__init__("timeout", message)
+        self.timer = timer
+        self.seconds = seconds

@@ -1,0 +1,368 @@
+"""The HTTP client: one streamed request at a time, with a deadline for every wait.
+
+The only module that names httpx, and it imports it in a worker thread at the first request. The
+rules it keeps: no request waits for a pool slot; no body is left half read, so that leaving the
+block closes the connection at once; every chunk is a checkpoint, so that a stream that arrives
+faster than it is read can still be stopped; no redirect is followed, so that a key never reaches
+a host it was not configured for; every failure below the status line is an `HTTPFault`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.request import getproxies
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import attrs
+
+from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
+
+CLOSE_DEADLINE = 2.0
+"""Seconds that closing a connection may take, whatever state it is in."""
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+
+
+@attrs.frozen(kw_only=True)
+class Deadlines:
+    """How long one request may wait, in seconds; `math.inf` waits for ever."""
+
+    connect: float = 10
+    """For each of: the TCP connection, the TLS handshake."""
+    write: float = 30
+    """For each write of the request to be taken."""
+    first_byte: float = 60
+    """From the start of the request to the status line and headers."""
+    idle: float = 120
+    """Between two pieces of the body."""
+
+
+class HTTPResponse:
+    """An answer whose body is still to come.
+
+    Attributes:
+        status: the status code.
+        headers: names in lower case, repeated ones joined by `, `.
+        url: the URL that was asked.
+        idle: seconds the next piece of the body may take; may be set while reading.
+    """
+
+    def __init__(self, response: httpx.Response, *, idle: float) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {
+            name.lower(): response.headers[name] for name in response.headers
+        }
+        self.url = str(response.url)
+        self.idle = idle
+        encoded = self.headers.get("content-encoding", "identity").lower() != "identity"
+        plain = response.stream
+        assert isinstance(plain, AsyncIterable)
+        # For a body that is not compressed httpx's own iterators add two generators and no use.
+        self._body = response.aiter_bytes() if encoded else aiter(plain)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes, decoded if it was compressed; one iterator however often asked.
+
+        Raises:
+            HTTPFault: the connection broke or the encoding is wrong.
+            HTTPTimeout: nothing came for `idle` seconds.
+        """
+        return _Chunks(self)
+
+    async def read(self, limit: int = 64 * 1024) -> bytes:
+        """Up to `limit` bytes of the body; the rest is dropped with the connection.
+
+        Raises:
+            HTTPFault: as `chunks`.
+        """
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) >= limit:
+                del body[limit:]
+                break
+        return bytes(body)
+
+    async def _abandon(self) -> None:
+        """Ends a body that was not read to its end, by a read that finds itself cancelled.
+
+        The cancellation runs through every generator below from the inside; closing the outermost
+        one would leave the inner ones to the garbage collector.
+        """
+        with anyio.CancelScope() as scope, suppress(_httpx().HTTPError):
+            scope.cancel()
+            async for _ in self._body:
+                pass
+
+
+class _Chunks:
+    def __init__(self, response: HTTPResponse) -> None:
+        self._response = response
+        self._next = response._body.__anext__
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        idle = self._response.idle
+        with anyio.CancelScope(deadline=anyio.current_time() + idle):
+            await anyio.lowlevel.checkpoint()
+            try:
+                return await self._next()
+            except StopAsyncIteration:
+                raise
+            except Exception as error:
+                raise _fault(error, Deadlines()) or error from error
+        raise HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
+
+
+class HTTPClient:
+    """A client with kept connections; `async with` it, then `stream` from any task.
+
+    Proxies and certificate files are taken from the environment, as httpx does. Constructing it
+    costs nothing: httpx is imported at the first request, certificates are loaded at the first
+    one that needs them.
+
+    Args:
+        headers: sent with every request unless it has its own of that name.
+        transport: replaces the network, for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._headers = {"accept-encoding": "identity", "user-agent": "eca-protocol"}
+        self._headers |= _checked(headers or {})
+        self._transport = transport
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._closed = True
+        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+            for client in self._clients.values():
+                await client.aclose()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        deadlines: Deadlines | None = None,
+    ) -> AsyncIterator[HTTPResponse]:
+        """Sends a request; in the block its answer can be read, after it the body is gone.
+
+        A body that was not read to its end costs its connection. Cancelling closes it at once.
+        A request that meets a kept connection closed by the server before any byte of an answer
+        is sent again on another connection: such a server has dropped it unread.
+
+        Args:
+            method: the HTTP method.
+            url: an absolute `http` or `https` URL.
+            headers: sent with the request; a name replaces the default of that name in any case;
+                values lose white space around them (keys are pasted with a line end).
+            content: the body.
+            deadlines: how long each wait may take.
+
+        Raises:
+            HTTPFault: no answer could be had; `kind` and text say why.
+            HTTPTimeout: a deadline passed; `timer` says which.
+        """
+        deadlines = deadlines or Deadlines()
+        merged = self._headers | _checked(headers or {})
+        client = await self._client_for(url)
+        try:
+            request = client.build_request(
+                method, url, headers=merged, content=content, timeout=_timeout(deadlines)
+            )
+        except _httpx().InvalidURL as error:
+            raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+        response = await _send(client, request, deadlines)
+        answer = HTTPResponse(response, idle=deadlines.idle)
+        try:
+            yield answer
+        finally:
+            try:
+                if not response.is_closed:
+                    await answer._abandon()
+            finally:
+                with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                    await response.aclose()
+
+    async def _client_for(self, url: str) -> httpx.AsyncClient:
+        if self._closed:
+            raise HTTPFault("config", "the HTTP client is closed")
+        proxies = () if self._transport else getproxies().values()
+        secure = any(address.lower().startswith("https:") for address in (url, *proxies))
+        if secure not in self._clients:
+            client = await anyio.to_thread.run_sync(self._make_client, secure)
+            if secure in self._clients:
+                await client.aclose()  # another request was quicker
+            else:
+                self._clients[secure] = client
+        return self._clients[secure]
+
+    def _make_client(self, secure: bool) -> httpx.AsyncClient:
+        library = _httpx()
+        _check_certificate_variables()
+        limits = library.Limits(
+            max_connections=None, max_keepalive_connections=20, keepalive_expiry=30
+        )
+        try:
+            client: httpx.AsyncClient = library.AsyncClient(
+                verify=library.create_ssl_context() if secure else False,
+                limits=limits,
+                follow_redirects=False,
+                transport=self._transport,
+            )
+        except ssl.SSLError as error:
+            raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+        except (ImportError, ValueError, library.InvalidURL) as error:
+            raise HTTPFault("config", _proxy_trouble(error)) from error
+        return client
+
+
+def _httpx() -> ModuleType:
+    import httpx  # noqa: PLC0415 - loading it takes 45 ms, which nobody pays who sends nothing
+
+    return httpx
+
+
+def _timeout(deadlines: Deadlines) -> httpx.Timeout:
+    timeout: httpx.Timeout = _httpx().Timeout(
+        connect=deadlines.connect, write=deadlines.write, read=None, pool=None
+    )
+    return timeout
+
+
+async def _send(
+    client: httpx.AsyncClient, request: httpx.Request, deadlines: Deadlines
+) -> httpx.Response:
+    first_byte = deadlines.first_byte
+    with anyio.CancelScope(deadline=anyio.current_time() + first_byte):
+        while True:
+            connected = False
+
+            async def trace(event: str, _info: Mapping[str, Any]) -> None:
+                nonlocal connected
+                connected = connected or event.startswith("connection.connect")
+
+            request.extensions["trace"] = trace
+            try:
+                return await client.send(request, stream=True)
+            except Exception as error:
+                fault = _fault(error, deadlines)
+                if fault is None:
+                    raise
+                if connected or fault.kind != "broken":
+                    raise fault from error
+    raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    checked = {}
+    for name, raw in headers.items():
+        value = raw.strip()
+        if not _NAME.fullmatch(name):
+            raise HTTPFault("config", f"header {name!r}: expected a header name")
+        if not _VALUE.fullmatch(value):
+            odd = next(char for char in value if not _VALUE.fullmatch(char))
+            raise HTTPFault(
+                "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
+            )
+        checked[name.lower()] = value
+    return checked
+
+
+def _check_certificate_variables() -> None:
+    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        path = os.environ.get(variable)
+        if path and not Path(path).exists():
+            raise HTTPFault("config", f"{variable} names {path}, which does not exist")
+
+
+def _proxy_trouble(error: Exception) -> str:
+    """Names the variable, never its value: proxy URLs carry passwords."""
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    suspects = [
+        spelling
+        for name in names
+        for spelling in (name, name.lower())
+        if os.environ.get(spelling) and _odd_proxy(os.environ[spelling])
+    ]
+    where = " and ".join(suspects) or "a proxy variable"
+    if isinstance(error, ImportError):
+        return f"{where} names a SOCKS proxy, which needs the package socksio (httpx[socks])"
+    return f"{where} is no proxy address: expected http://HOST:PORT"
+
+
+def _odd_proxy(address: str) -> bool:
+    return re.match(r"https?://[^/\s]+", address) is None
+
+
+_TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
+    ("ConnectError", "connect", "cannot connect"),
+    ("ProxyError", "proxy", "the proxy refused"),
+    ("RemoteProtocolError", "protocol", "not an HTTP answer"),
+    ("DecodingError", "protocol", "the body cannot be decompressed"),
+    ("LocalProtocolError", "config", "not a request that can be sent"),
+    ("UnsupportedProtocol", "config", "not a URL that can be asked"),
+    ("InvalidURL", "config", "not a URL that can be asked"),
+    ("TransportError", "broken", "the connection was lost"),
+)
+"""What httpx raises and what it means; the first class that fits decides."""
+
+
+def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
+    """The fault that an exception of httpx means; None for what is not its."""
+    library = _httpx()
+    if isinstance(error, library.ConnectTimeout):
+        seconds = deadlines.connect
+        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
+    if isinstance(error, library.WriteTimeout):
+        seconds = deadlines.write
+        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
+    for name, kind, words in _TROUBLES:
+        if isinstance(error, getattr(library, name)):
+            text = str(error) or type(error).__name__
+            if kind == "connect" and _tls_cause(error):
+                return HTTPFault("tls", f"TLS failed: {text}")
+            if kind == "protocol" and ("disconnected" in text or "closed" in text):
+                return HTTPFault("broken", f"the connection was lost: {text}")
+            return HTTPFault(kind, f"{words}: {text}")
+    return None
+
+
+def _tls_cause(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -1,0 +1,365 @@
+"""A small HTTP/1.1 server for loopback: agents, login redirects, inspectors, scripted models.
+
+The rule it keeps: a handler lives exactly as long as its client. When the client hangs up the
+handler is cancelled; when the handler returns the answer is complete. The only module that names
+h11, which holds the grammar of the protocol; here are the socket, the limits and the deadlines.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from socket import SO_LINGER, SOL_SOCKET
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+import attrs
+import h11
+
+from eca_protocol.errors import LocalProtocolError
+
+__all__ = [
+    "LOOPBACK_NAMES",
+    "HTTPRequest",
+    "HTTPServer",
+    "Handler",
+    "Responder",
+    "ServerLimits",
+    "serve",
+]
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+
+Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+@attrs.frozen(kw_only=True)
+class ServerLimits:
+    """What one server takes: sizes in bytes, times in seconds."""
+
+    max_header: int = 64 * 1024
+    max_body: int = 64 * 2**20
+    max_connections: int = 1024
+    request_deadline: float = 30
+    """From a request's first byte to its last."""
+    idle_deadline: float = 60
+    """How long a connection may wait between two requests."""
+    write_deadline: float = 60
+    """How long a client may refuse to read."""
+
+
+@attrs.frozen(kw_only=True)
+class HTTPRequest:
+    """One whole request. Header names are in lower case, repeated ones joined by `, `."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> str:
+        """The part of the target behind `?`, empty when there is none."""
+        return urlsplit(self.target).query
+
+
+class Responder:
+    """Writes the one answer of one request: whole by `respond`, or `start`, `send`, `end`.
+
+    Every method raises `anyio.BrokenResourceError` when the client is gone.
+    """
+
+    def __init__(
+        self, connection: h11.Connection, stream: anyio.abc.SocketStream, write_deadline: float
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._write_deadline = write_deadline
+        self.started = False
+        self.ended = False
+
+    async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+        """Answers at once with `body`; `Content-Length` is written for you."""
+        pairs = [*_pairs(headers), ("content-length", str(len(body)))]
+        await self.start(status, pairs)
+        if body:
+            await self.send(body)
+        await self.end()
+
+    async def start(self, status: int, headers: Headers = ()) -> None:
+        """Writes the status line and the headers; without a length the body is chunked.
+
+        Raises:
+            LocalProtocolError: the answer has begun already, or a header is not legal.
+        """
+        head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in _pairs(headers)]
+        reason = HTTPStatus(status).phrase if status in _STATUSES else ""
+        response = h11.Response(status_code=status, headers=head, reason=reason.encode())
+        self.started = True
+        await self._write(self._bytes(response))
+
+    async def send(self, *pieces: bytes) -> None:
+        """Writes pieces of the body, each a chunk of its own, all of them in one write."""
+        await self._write(b"".join(self._bytes(h11.Data(data=piece)) for piece in pieces))
+
+    async def end(self) -> None:
+        """Completes the answer; the connection may serve the next request."""
+        self.ended = True
+        await self._write(self._bytes(h11.EndOfMessage()))
+
+    async def send_raw(self, data: bytes) -> None:
+        """Writes bytes past the HTTP grammar, for faults on purpose; then `close` or `reset`."""
+        self.started = True
+        await self._write(data)
+
+    async def close(self) -> None:
+        """Closes the connection where the answer stands, by an ordinary end of stream."""
+        self.started = self.ended = True
+        await self._stream.aclose()
+
+    async def reset(self) -> None:
+        """Aborts the connection: the client sees a reset."""
+        raw = self._stream.extra_attributes[anyio.abc.SocketAttribute.raw_socket]()
+        raw.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        await self.close()
+
+    def _bytes(self, event: Any) -> bytes:
+        try:
+            return self._connection.send(event) or b""
+        except h11.LocalProtocolError as error:
+            raise LocalProtocolError(f"HTTP answer: {error}") from None
+
+    async def _write(self, data: bytes) -> None:
+        with anyio.move_on_after(self._write_deadline):
+            await self._stream.send(data)
+            return
+        await self.reset()
+        raise anyio.BrokenResourceError
+
+
+Handler = Callable[[HTTPRequest, Responder], Awaitable[None]]
+
+
+class HTTPServer:
+    """A running server; `url` has no slash at its end. `serve` makes it."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        limits: ServerLimits,
+        allowed_hosts: Collection[str] | None,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.host = host
+        self.port = 0
+        self.connections = 0
+        self._handler = handler
+        self._limits = limits
+        self._allowed_hosts = allowed_hosts
+        self._on_change = on_change
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, `http://127.0.0.1:PORT`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def _accept(self, stream: anyio.abc.SocketStream) -> None:
+        self.connections += 1
+        self._on_change()
+        try:
+            async with stream:
+                if self.connections > self._limits.max_connections:
+                    await stream.send(b"HTTP/1.1 503 Too Many Connections\r\n\r\n")
+                else:
+                    await _Connection(self, stream).run()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            logger.debug("an HTTP client left in the middle of an exchange")
+        finally:
+            self.connections -= 1
+            self._on_change()
+
+
+class _Connection:
+    """One socket: requests one after the other until a side has had enough."""
+
+    def __init__(self, server: HTTPServer, stream: anyio.abc.SocketStream) -> None:
+        self._server = server
+        self._limits = server._limits
+        self._stream = stream
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                request = await self._read_request()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(error.error_status_hint, str(error))
+                return
+            if request is None:
+                return
+            responder = Responder(self._h11, self._stream, self._limits.write_deadline)
+            if not self._host_allowed(request):
+                await responder.respond(403, b"this Host is not served here\n")
+                return
+            await self._handle(request, responder)
+            if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+                return
+            self._h11.start_next_cycle()
+
+    def _host_allowed(self, request: HTTPRequest) -> bool:
+        allowed = self._server._allowed_hosts
+        return (
+            allowed is None or urlsplit("//" + request.headers.get("host", "")).hostname in allowed
+        )
+
+    async def _read_request(self) -> HTTPRequest | None:
+        """Returns None when the client closed, or was too slow, between two requests."""
+        head: h11.Request | None = None
+        body = bytearray()
+        deadline = anyio.current_time() + self._limits.idle_deadline
+        while True:
+            event = self._h11.next_event()
+            if event is h11.NEED_DATA:
+                if self._h11.they_are_waiting_for_100_continue:
+                    go_on = h11.InformationalResponse(status_code=100, headers=[])
+                    await self._stream.send(self._h11.send(go_on) or b"")
+                with anyio.CancelScope(deadline=deadline) as scope:
+                    self._h11.receive_data(await self._receive())
+                if scope.cancelled_caught:
+                    return None
+            elif isinstance(event, h11.Request):
+                head = event
+                deadline = anyio.current_time() + self._limits.request_deadline
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > self._limits.max_body:
+                    raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                return _request(head, bytes(body))
+            else:
+                return None
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._stream.receive()
+        except anyio.EndOfStream:
+            return b""
+
+    async def _refuse(self, status: int, reason: str) -> None:
+        if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            responder = Responder(self._h11, self._stream, self._limits.write_deadline)
+            await responder.respond(status, f"{reason}\n".encode(), {"connection": "close"})
+
+    async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
+        """Runs the handler, and cancels it when the client hangs up meanwhile."""
+        early = b""
+
+        async def watch() -> None:
+            nonlocal early
+            try:
+                early = await self._stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await self._call(request, responder)
+            tasks.cancel_scope.cancel()
+        if early:
+            self._h11.receive_data(early)
+
+    async def _call(self, request: HTTPRequest, responder: Responder) -> None:
+        try:
+            try:
+                await self._server._handler(request, responder)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                raise
+            except Exception:
+                logger.exception("the handler of %s %s failed", request.method, request.target)
+                if responder.started:
+                    await responder.reset()
+            if not responder.started:
+                await responder.respond(500, b"the handler gave no answer\n")
+            elif not responder.ended:
+                await responder.end()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            logger.debug("the HTTP client left before its answer was complete")
+
+
+@asynccontextmanager
+async def serve(
+    handler: Handler,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: ServerLimits | None = None,
+    allowed_hosts: Collection[str] | None = LOOPBACK_NAMES,
+    on_change: Callable[[], None] = lambda: None,
+) -> AsyncIterator[HTTPServer]:
+    """Serves `handler` while the block runs; leaving it closes every connection at once.
+
+    Args:
+        handler: called with each request; cancelled when its client hangs up.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        limits: sizes, times and the number of connections.
+        allowed_hosts: names accepted in the `Host` header, so that a web page cannot reach a
+            loopback server under a name of its own; None accepts every name.
+        on_change: called when a connection was opened or closed.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    server = HTTPServer(
+        handler,
+        host=host,
+        limits=limits or ServerLimits(),
+        allowed_hosts=allowed_hosts,
+        on_change=on_change,
+    )
+    listener = await anyio.create_tcp_listener(local_host=host, local_port=port, backlog=1024)
+    server.port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
+    try:
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, server._accept)
+            yield server
+            tasks.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None  # what the block raised, as it raised it
+        raise
+
+
+_STATUSES = frozenset(int(status) for status in HTTPStatus)
+
+
+def _pairs(headers: Headers) -> list[tuple[str, str]]:
+    return list(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def _request(head: h11.Request, body: bytes) -> HTTPRequest:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return HTTPRequest(
+        method=head.method.decode("ascii"),
+        target=head.target.decode("ascii"),
+        headers=headers,
+        body=body,
+    )
