@@ -1,0 +1,373 @@
+"""Strict JSON: one accepted set, whichever engine does the work.
+
+The standard library's `json` is the judge. orjson (the extra `speed`) is used when it is
+installed, and only where it is known to say the same; whatever it refuses or might change goes
+to the judge. Both engines therefore take and give the same (ruling W-5):
+
+* Bytes are UTF-8 without a BOM. A lone surrogate, escaped or in a `str`, becomes U+FFFD.
+* Integers are exact up to 4,300 digits, whatever PYTHONINTMAXSTRDIGITS says; longer ones are
+  refused.
+* NaN, the infinities and what overflows to them are refused.
+* Arrays and objects nest at most 128 deep.
+* Of duplicate keys the last wins, unless the reader asks for them to be refused.
+* What is neither JSON nor one of its obvious spellings in Python is refused with its path. Tuples
+  are written as arrays, enum members as their value, UUIDs as their text, keys that are numbers,
+  booleans or None as their JSON text; nothing else is converted.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import re
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, NoReturn
+
+from eca_protocol.errors import InvalidJSON, LocalProtocolError
+
+try:
+    import orjson
+except ImportError:
+    orjson = None  # type: ignore[assignment]  # the extra `speed` is not installed
+
+__all__ = ["ENGINE", "MAX_DEPTH", "MAX_DIGITS", "DuplicateKeys", "dumps", "loads"]
+
+DuplicateKeys = Literal["last", "refuse"]
+
+MAX_DEPTH: Final = 128
+MAX_DIGITS: Final = 4300
+
+_BLANKS = " \t\r\n"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_DIGIT_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_PIECE = 600  # digits; the interpreter converts at least 640 at once, whatever its setting
+_EXCERPT = 16  # characters of a refused text that an error shows
+
+
+def _read_integer(literal: str) -> int:
+    """`int`, but with our own limit of digits in place of the interpreter's."""
+    digits = literal.removeprefix("-")
+    if len(digits) > MAX_DIGITS:
+        raise _too_long()
+    value = 0
+    for start in range(0, len(digits), _PIECE):
+        piece = digits[start : start + _PIECE]
+        value = value * 10 ** len(piece) + int(piece)
+    return -value if literal.startswith("-") else value
+
+
+def _read_float(literal: str) -> float:
+    value = float(literal)
+    if math.isinf(value):
+        raise InvalidJSON(f"expected a number within a double's range, got {literal[:_EXCERPT]}")
+    return value
+
+
+def _refuse_constant(literal: str) -> NoReturn:
+    raise InvalidJSON(f"expected a finite number, got {literal}")
+
+
+def _object_of_distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    for key, value in pairs:
+        clean = _SURROGATE.sub("\ufffd", key)
+        if clean in read:
+            raise InvalidJSON(f"expected distinct keys, got {clean[:_EXCERPT]!r} twice")
+        read[clean] = value
+    return read
+
+
+_HOOKS: Final[dict[str, Any]] = {"parse_float": _read_float, "parse_constant": _refuse_constant}
+_DECODERS: Final[dict[tuple[DuplicateKeys, bool], json.JSONDecoder]] = {
+    ("last", True): json.JSONDecoder(**_HOOKS),
+    ("last", False): json.JSONDecoder(**_HOOKS, parse_int=_read_integer),
+    ("refuse", True): json.JSONDecoder(**_HOOKS, object_pairs_hook=_object_of_distinct_keys),
+    ("refuse", False): json.JSONDecoder(
+        **_HOOKS, object_pairs_hook=_object_of_distinct_keys, parse_int=_read_integer
+    ),
+}
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text).encode()
+
+
+def _too_long() -> InvalidJSON:
+    return InvalidJSON(f"expected integers of at most {MAX_DIGITS} digits, got a longer one")
+
+
+def _too_deep() -> InvalidJSON:
+    return InvalidJSON(f"expected at most {MAX_DEPTH} levels of nesting, got more")
+
+
+def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> InvalidJSON:
+    """The error for text that the judge did not take: what was expected, what came, where."""
+    match fault:
+        case InvalidJSON():
+            return fault
+        case RecursionError():
+            return _too_deep()
+        case json.JSONDecodeError(pos=position, doc=text):
+            got = repr(text[position : position + _EXCERPT]) if text[position:] else "its end"
+            return InvalidJSON(
+                f"expected JSON, got {got} at position {position} ({fault.msg})", position=position
+            )
+        case UnicodeDecodeError(start=start):
+            position = len(data[:start].decode())
+            return InvalidJSON(
+                f"expected UTF-8, got byte 0x{data[start]:02x} at position {position}",
+                position=position,
+            )
+    return _too_long()
+
+
+def _may_nest_too_deep(data: bytes | bytearray) -> bool:
+    """A cheap test that clears nearly every text: too few brackets to nest that deep."""
+    return len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
+
+
+def _nests_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = _containers(level)
+        if not containers:
+            return False
+        level = [child for container in containers for child in _children(container)]
+    return True
+
+
+def _containers(values: Iterable[Any]) -> list[dict[Any, Any] | list[Any] | tuple[Any, ...]]:
+    found = []
+    for value in values:
+        if isinstance(value, (dict, list, tuple)):
+            found.append(value)
+        elif isinstance(value, enum.Enum) and isinstance(value.value, (dict, list, tuple)):
+            found.append(value.value)
+    return found
+
+
+def _children(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(val) for key, val in value.items()}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The JSON value that stands for a Python value which is none."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise TypeError
+
+
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False,
+    check_circular=False,
+    allow_nan=False,
+    separators=(",", ":"),
+    default=_plain,
+)
+
+
+def _has_run_of_digits(data: bytes | bytearray, length: int) -> bool:
+    return b"0" * length in data.translate(_DIGIT_TO_ZERO)
+
+
+def _write_slowly(value: Any) -> str:
+    """What the encoder writes, or the error that says which part of the value it cannot write."""
+    try:
+        return "".join(_pieces(value, []))
+    except RecursionError:
+        raise LocalProtocolError("expected a value that nests less, got no stack left") from None
+
+
+def _pieces(value: Any, path: list[str | int]) -> Iterator[str]:
+    if isinstance(value, enum.Enum | uuid.UUID):
+        value = _plain(value)
+    if value is None or isinstance(value, bool | str):
+        yield _ENCODER.encode(value)
+    elif isinstance(value, int):
+        yield _written_integer(value, path)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _unwritable(path, "a finite number", repr(float(value)))
+        yield float.__repr__(value)
+    elif isinstance(value, dict | list | tuple):
+        if len(path) >= MAX_DEPTH:
+            raise _unwritable(path[:4], f"at most {MAX_DEPTH} levels of nesting", "more")
+        yield from _object(value, path) if isinstance(value, dict) else _array(value, path)
+    else:
+        raise _unwritable(path, "a JSON value", type(value).__qualname__)
+
+
+def _object(value: dict[Any, Any], path: list[str | int]) -> Iterator[str]:
+    lead = "{"
+    for key, item in value.items():
+        if key is not None and not isinstance(key, str | int | float):
+            raise _unwritable(path, "a text as key", type(key).__qualname__)
+        text = key if isinstance(key, str) else "".join(_pieces(key, path))
+        yield f"{lead}{_ENCODER.encode(text)}:"
+        yield from _pieces(item, [*path, text])
+        lead = ","
+    yield "}" if value else "{}"
+
+
+def _array(value: list[Any] | tuple[Any, ...], path: list[str | int]) -> Iterator[str]:
+    lead = "["
+    for index, item in enumerate(value):
+        yield lead
+        yield from _pieces(item, [*path, index])
+        lead = ","
+    yield "]" if value else "[]"
+
+
+def _written_integer(value: int, path: list[str | int]) -> str:
+    pieces = []
+    rest = abs(value)
+    if rest >= 10**MAX_DIGITS:
+        raise _unwritable(path, f"an integer of at most {MAX_DIGITS} digits", "a longer one")
+    while rest >= 10**_PIECE:
+        rest, piece = divmod(rest, 10**_PIECE)
+        pieces.append(f"{piece:0{_PIECE}d}")
+    pieces.append(f"{'-' if value < 0 else ''}{rest:d}")
+    return "".join(reversed(pieces))
+
+
+def _unwritable(path: list[str | int], expected: str, got: str) -> LocalProtocolError:
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return LocalProtocolError(
+        f"{where.removeprefix('.') or 'the value'}: expected {expected}, got {got}"
+    )
+
+
+class _Stdlib:
+    """The judge: the standard library, with the gaps of its strictness closed."""
+
+    @staticmethod
+    def loads(data: bytes | bytearray | str, *, duplicate_keys: DuplicateKeys = "last") -> Any:
+        """Read one JSON text.
+
+        Args:
+            data: the whole text; bytes are UTF-8.
+            duplicate_keys: of equal keys in one object the last counts, or the text is refused.
+
+        Raises:
+            InvalidJSON: it is not JSON as this module accepts it; says what was expected, what
+                came, and where that is known.
+        """
+        if isinstance(data, str):
+            data = _utf8(data)
+        decoder = _DECODERS[duplicate_keys, sys.get_int_max_str_digits() == MAX_DIGITS]
+        try:
+            text = data.decode()
+            if text[:1] in _BLANKS:
+                value = decoder.decode(text)
+            else:
+                value, end = decoder.raw_decode(text)
+                if end != len(text) and text[end:].strip(_BLANKS):
+                    decoder.decode(text)
+        except (ValueError, RecursionError) as fault:
+            raise _refusal(data, fault) from None
+        if _may_nest_too_deep(data) and _nests_too_deep(value):
+            raise _too_deep()
+        if b"\\" in data and _SURROGATE_ESCAPE.search(data):
+            return _without_surrogates(value)
+        return value
+
+    @staticmethod
+    def dumps(value: Any) -> bytes:
+        """Write one JSON text, as compact UTF-8.
+
+        Raises:
+            LocalProtocolError: a part of the value is not JSON; names its path.
+        """
+        try:
+            text = _ENCODER.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            text = _write_slowly(value)
+        body = _utf8(text)
+        if _may_nest_too_deep(body) and _nests_too_deep(value):
+            _write_slowly(value)
+        if (
+            len(body) > MAX_DIGITS
+            and sys.get_int_max_str_digits() != MAX_DIGITS
+            and _has_run_of_digits(body, MAX_DIGITS + 1)
+        ):
+            _write_slowly(value)
+        return body
+
+
+class _Orjson:
+    """orjson where it says what the judge would say; else the judge."""
+
+    # From 19 digits on an integer may be beyond 64 bits, which orjson reads as a float.
+    _LONG_INTEGER = 19
+
+    @staticmethod
+    def loads(data: bytes | bytearray | str, *, duplicate_keys: DuplicateKeys = "last") -> Any:
+        if isinstance(data, str):
+            data = _utf8(data)
+        if duplicate_keys == "refuse" or _has_run_of_digits(data, _Orjson._LONG_INTEGER):
+            return _Stdlib.loads(data, duplicate_keys=duplicate_keys)
+        try:
+            value = orjson.loads(data)
+        except ValueError:
+            return _Stdlib.loads(data)
+        if _may_nest_too_deep(data) and _nests_too_deep(value):
+            raise _too_deep()
+        return value
+
+    @staticmethod
+    def dumps(value: Any) -> bytes:
+        try:
+            body = orjson.dumps(value, option=_OPTIONS)
+        except TypeError:
+            return _Stdlib.dumps(value)
+        if b"null" in body and _has_non_finite(value):
+            _write_slowly(value)
+        if _may_nest_too_deep(body) and _nests_too_deep(value):
+            _write_slowly(value)
+        return body
+
+
+def _has_non_finite(value: Any) -> bool:
+    """Whether there is a float that orjson wrote as null."""
+    level = [value]
+    while level:
+        for part in level:
+            number = part.value if isinstance(part, enum.Enum) else part
+            if isinstance(number, float) and not math.isfinite(number):
+                return True
+        level = [child for container in _containers(level) for child in _children(container)]
+    return False
+
+
+if orjson is None:
+    _Engine: type[_Stdlib | _Orjson] = _Stdlib
+else:
+    _OPTIONS: Final = (
+        orjson.OPT_PASSTHROUGH_SUBCLASS
+        | orjson.OPT_PASSTHROUGH_DATACLASS
+        | orjson.OPT_PASSTHROUGH_DATETIME
+    )
+    _Engine = _Orjson
+
+ENGINE: Final[Literal["orjson", "json"]] = "orjson" if _Engine is _Orjson else "json"
+loads = _Engine.loads
+dumps = _Engine.dumps
