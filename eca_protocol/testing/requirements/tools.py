@@ -1,0 +1,57 @@
+"""Rows of tool calls: what is told about each, and how the user decides on it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from eca_protocol.testing.requirements.row import SINCE_2025_10, row
+
+_call = partial(row, section="Chat Content Received", later="tools")
+_approve = partial(row, section="Chat approve tool call")
+_reject = partial(row, section="Chat reject tool call")
+
+ROWS = (
+    _call("TOOL-1", "server", "`toolCallPrepare` is sent for each piece of the arguments."),
+    _call("TOOL-2", "client", "The pieces of one call's arguments are joined in order."),
+    _call("TOOL-3", "server", "`toolCallRun` is sent once per call."),
+    _call("TOOL-4", "server", "`manualApproval` says whether the user is asked."),
+    _call("TOOL-5", "server", "`toolCallRunning` is sent once per call, when it starts to run."),
+    _call("TOOL-6", "server", "`toolCalled` is sent once per call, when its result is there."),
+    _call("TOOL-7", "server", "`toolCalled` tells outputs, failure and time in milliseconds."),
+    _call("TOOL-8", "server", "`toolCallRejected` is sent once per call, with its reason."),
+    _call("TOOL-9", "server", "`user-choice` is the user's no, `user-config` the configuration's."),
+    _call("TOOL-10", "server", "A call's origin tells native tools and those of MCP apart."),
+    _call(
+        "TOOL-11",
+        "server",
+        "Every content of a call names the tool's server.",
+        window=SINCE_2025_10,
+    ),
+    _call("TOOL-12", "server", "A summary says in words what the call does.", level="should"),
+    _call(
+        "TOOL-13",
+        "server",
+        "A call that changes a file shows its path, its diff and the counts of lines.",
+        ruling="W-35",
+    ),
+    _approve("TOOL-14", "server", "An approved call runs, and the turn goes on.", later="tools"),
+    _approve(
+        "TOOL-15",
+        "server",
+        "`save: session` approves this tool for as long as the session lasts.",
+        window=SINCE_2025_10,
+        later="tools",
+    ),
+    _approve("TOOL-16", "client", "A waiting call is approved by chat and call id."),
+    _approve(
+        "TOOL-17",
+        "client",
+        "An approval may be saved for the session.",
+        window=SINCE_2025_10,
+    ),
+    _reject("TOOL-18", "server", "A rejected call does not run.", later="tools"),
+    _reject(
+        "TOOL-19", "server", "After a rejection the model goes on.", ruling="W-31", later="tools"
+    ),
+    _reject("TOOL-20", "client", "A waiting call is rejected by chat and call id."),
+)

@@ -1,0 +1,110 @@
+"""Compare the requirements table with what the tests say they show.
+
+    python tests/check_requirements.py [--table] [--root FOLDER]
+
+The suite is collected, not run. Exit code 0: every row has a test or names the later work that
+brings one, no test names a row that is not there, and each test names one where one binds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import io
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.requirements.audit import Audit, Claim, audit
+
+BINDING = (
+    "tests/eca_protocol/test_framing*",
+    "tests/eca_protocol/test_json*",
+    "tests/eca_protocol/test_endpoint*",
+    "tests/eca_protocol/test_lifecycle*",
+    "tests/eca_protocol/test_messages*",
+    "tests/eca_protocol/test_methods*",
+    "tests/eca_protocol/test_codec*",
+    "tests/eca_protocol/messages/*",
+    "tests/eca_protocol/codec/*",
+    "tests/eca_server/wire/*",
+    "tests/eca_server/chat/*",
+)
+"""Where each test has to name the rows that it shows."""
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class Collector:
+    """A pytest plugin that notes each test and its markers, also of tests deselected later."""
+
+    def __init__(self) -> None:
+        self.claims: list[Claim] = []
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        names = [name for mark in item.iter_markers("requirement") for name in mark.args]
+        self.claims.append(Claim(test=item.nodeid, names=tuple(dict.fromkeys(names))))
+
+
+def collect(root: Path) -> list[Claim]:
+    """The claims of the suite in `root`'s folder `tests`; exits if it cannot be collected."""
+    collector = Collector()
+    said = io.StringIO()
+    arguments = [
+        "--collect-only",
+        "--quiet",
+        f"--rootdir={root}",
+        f"--config-file={REPOSITORY / 'pyproject.toml'}",
+        str(root / "tests"),
+    ]
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(arguments, plugins=[collector])
+    if code != pytest.ExitCode.OK:
+        sys.exit(f"{said.getvalue()}\nthe suite cannot be collected: {code!r}")
+    return collector.claims
+
+
+def binds(test: str) -> bool:
+    return any(fnmatch.fnmatchcase(test, pattern) for pattern in BINDING)
+
+
+def print_table(result: Audit) -> None:
+    """One line per row: its id, the later work or how many tests, one of them, the duty."""
+    for id_, requirement in REQUIREMENTS.items():
+        tests = result.shown.get(id_, ())
+        state = f"later: {requirement.later}" if requirement.later else f"{len(tests)} tests"
+        first = f" [{tests[0].partition('[')[0]}]" if tests else ""
+        print(f"{id_:<44} {state:<16} {requirement.duty}{first}")
+
+
+def summary(result: Audit) -> str:
+    later = Counter(row.later for row in REQUIREMENTS.values() if row.later)
+    waiting = ", ".join(f"{name} {count}" for name, count in sorted(later.items()))
+    return (
+        f"{len(REQUIREMENTS)} requirements: {len(result.shown)} shown by tests, "
+        f"{later.total()} later ({waiting}); {len(result.findings)} findings"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--table", action="store_true", help="print every row and what shows it")
+    parser.add_argument(
+        "--root", type=Path, default=REPOSITORY, help="the folder that holds `tests`"
+    )
+    options = parser.parse_args()
+    result = audit(collect(options.root.resolve()), binds=binds)
+    if options.table:
+        print_table(result)
+    for finding in result.findings:
+        print(finding, file=sys.stderr)
+    print(summary(result))
+    return 1 if result.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
