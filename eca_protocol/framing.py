@@ -15,7 +15,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
@@ -32,6 +32,7 @@ __all__ = [
     "FaultKind",
     "FrameDecoder",
     "FrameFault",
+    "Frames",
     "Framing",
     "LineDecoder",
     "Verdict",
@@ -142,14 +143,18 @@ class FrameFault:
         return f"expected {FAULTS[self.kind].expected}, got {self.got}"
 
 
+Frames: TypeAlias = list[bytes | FrameFault]
+"""What a decoder gives: bodies and faults, in the order of the stream."""
+
+
 class FrameDecoder(Protocol):
     """Bytes in, bodies and faults out, in the order of the stream."""
 
-    def feed(self, data: bytes) -> list[bytes | FrameFault]:
+    def feed(self, data: bytes) -> Frames:
         """Take the next bytes; give what they complete."""
         ...
 
-    def feed_eof(self) -> list[bytes | FrameFault]:
+    def feed_eof(self) -> Frames:
         """Take the end of the stream; give what it completes or cuts short."""
         ...
 
@@ -206,9 +211,7 @@ class ContentLengthDecoder:
         max_skip: int = MAX_SKIP,
     ) -> None:
         if max_header < _MIN_MAX_HEADER:
-            raise LocalProtocolError(
-                f"max_header: expected at least {_MIN_MAX_HEADER}, got {max_header}"
-            )
+            raise ValueError(f"max_header: expected {_MIN_MAX_HEADER} or more, got {max_header}")
         self._max_body = max_body
         self._max_header = max_header
         self._max_skip = max_skip
@@ -225,7 +228,7 @@ class ContentLengthDecoder:
         """Whether the stream has ended, by a fatal fault or by `feed_eof`."""
         return self._closed
 
-    def feed(self, data: bytes) -> list[bytes | FrameFault]:
+    def feed(self, data: bytes) -> Frames:
         """Take the next bytes; give the bodies and faults that they complete.
 
         Raises:
@@ -233,7 +236,7 @@ class ContentLengthDecoder:
         """
         if self._closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
-        output: list[bytes | FrameFault] = []
+        output: Frames = []
         position, end = 0, len(data)
         while position < end and not self._closed:
             if self._missing:
@@ -248,25 +251,19 @@ class ContentLengthDecoder:
                 position = self._take_plain_frames(data, position, output)
         return output
 
-    def feed_eof(self) -> list[bytes | FrameFault]:
+    def feed_eof(self) -> Frames:
         """Take the end of the stream; a message that it cuts short is a fatal fault."""
         if self._closed:
             return []
         self._closed = True
         if self._missing or self._to_skip:
-            missing = self._missing or self._to_skip
-            return [
-                FrameFault(
-                    kind=FaultKind.EOF_IN_BODY, got=f"the end {missing} bytes before its end"
-                )
-            ]
+            got = f"the end of the stream with {self._missing or self._to_skip} bytes to come"
+            return [FrameFault(kind=FaultKind.EOF_IN_BODY, got=got)]
         if self._line or self._block:
             return [FrameFault(kind=FaultKind.EOF_IN_HEADER, got="the end of the stream")]
         return []
 
-    def _take_plain_frames(
-        self, data: bytes, position: int, output: list[bytes | FrameFault]
-    ) -> int:
+    def _take_plain_frames(self, data: bytes, position: int, output: Frames) -> int:
         """Take whole frames that look as everybody writes them; leave the rest to the others."""
         header = self._PLAIN_HEADER.match(data, position)
         while header:
@@ -283,7 +280,7 @@ class ContentLengthDecoder:
             header = self._PLAIN_HEADER.match(data, position)
         return self._take_header_line(data, position, output)
 
-    def _take_body(self, data: bytes, position: int, output: list[bytes | FrameFault]) -> int:
+    def _take_body(self, data: bytes, position: int, output: Frames) -> int:
         part = data[position : position + self._missing]
         self._body += part
         self._missing -= len(part)
@@ -292,15 +289,13 @@ class ContentLengthDecoder:
             self._body = bytearray()
         return position + len(part)
 
-    def _take_header_line(
-        self, data: bytes, position: int, output: list[bytes | FrameFault]
-    ) -> int:
+    def _take_header_line(self, data: bytes, position: int, output: Frames) -> int:
         """Take bytes up to the next line end, or all; the block's last line judges the block."""
         stop = data.find(b"\n", position) + 1 or len(data)
         room = self._max_header - self._block_size - len(self._line)
         if stop - position > room:
             got = f"more than {self._max_header} bytes"
-            self._fail(FrameFault(kind=FaultKind.HEADER_TOO_LONG, got=got), output)
+            self._report(FrameFault(kind=FaultKind.HEADER_TOO_LONG, got=got), output)
             return len(data)
         self._line += data[position:stop]
         if not self._line.endswith(b"\n"):
@@ -317,29 +312,29 @@ class ContentLengthDecoder:
             self._block_size = 0
         return stop
 
-    def _begin_body(self, header: _Header, output: list[bytes | FrameFault]) -> None:
+    def _begin_body(self, header: _Header, output: Frames) -> None:
         """Decide on a header block: a body follows, or is skipped, or the stream is lost."""
         length = header.length()
         if isinstance(length, FrameFault):
-            self._fail(length, output)
-        elif length > max(self._max_skip, self._max_body):
-            self._fail(
-                FrameFault(kind=FaultKind.BEYOND_SKIPPING, got=f"one of {length} bytes"), output
-            )
-        elif length > self._max_body:
-            output.append(FrameFault(kind=FaultKind.BODY_TOO_LONG, got=f"one of {length} bytes"))
-            self._to_skip = length
-        elif fault := header.fault():
-            output.append(fault)
+            self._report(length, output)
+            return
+        fault = header.fault()
+        if length > self._max_body:
+            kind = FaultKind.BODY_TOO_LONG
+            if length > self._max_skip:
+                kind = FaultKind.BEYOND_SKIPPING
+            fault = FrameFault(kind=kind, got=f"one of {length} bytes")
+        if fault:
+            self._report(fault, output)
             self._to_skip = length
         elif length:
             self._missing = length
         else:
             output.append(b"")
 
-    def _fail(self, fault: FrameFault, output: list[bytes | FrameFault]) -> None:
+    def _report(self, fault: FrameFault, output: Frames) -> None:
         output.append(fault)
-        self._closed = True
+        self._closed = fault.fatal
 
 
 class _Header:
@@ -433,7 +428,7 @@ class LineDecoder:
         """Whether the stream has ended."""
         return self._closed
 
-    def feed(self, data: bytes) -> list[bytes | FrameFault]:
+    def feed(self, data: bytes) -> Frames:
         """Take the next bytes; give the lines that they complete, without their ends.
 
         Raises:
@@ -441,7 +436,7 @@ class LineDecoder:
         """
         if self._closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
-        output: list[bytes | FrameFault] = []
+        output: Frames = []
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._take_part(part, output)
@@ -449,15 +444,15 @@ class LineDecoder:
         self._take_part(rest, output)
         return output
 
-    def feed_eof(self) -> list[bytes | FrameFault]:
+    def feed_eof(self) -> Frames:
         """Take the end of the stream; it ends a line like a line end."""
-        output: list[bytes | FrameFault] = []
+        output: Frames = []
         if not self._closed:
             self._closed = True
             self._end_line(output)
         return output
 
-    def _take_part(self, part: bytes, output: list[bytes | FrameFault]) -> None:
+    def _take_part(self, part: bytes, output: Frames) -> None:
         if self._skipping:
             return
         self._line += part
@@ -467,7 +462,7 @@ class LineDecoder:
             self._line.clear()
             self._skipping = True
 
-    def _end_line(self, output: list[bytes | FrameFault]) -> None:
+    def _end_line(self, output: Frames) -> None:
         line = bytes(self._line).removesuffix(b"\r")
         self._line.clear()
         self._skipping = False
