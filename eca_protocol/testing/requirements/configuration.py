@@ -35,9 +35,9 @@ ROWS = (
         later="tools",
     ),
     _stop("CONF-12", "server", "`mcp/stopServer` ends that server's process.", later="mcp"),
-    _stop("CONF-13", "server", "Its new status follows.", later="mcp"),
+    _stop("CONF-13", "server", "That it has stopped is told.", later="mcp"),
     _stop("CONF-14", "client", "An MCP server is stopped by name."),
     _start("CONF-15", "server", "`mcp/startServer` starts a stopped server.", later="mcp"),
-    _start("CONF-16", "server", "Its new status follows.", later="mcp"),
+    _start("CONF-16", "server", "That it starts, and how that ends, is told.", later="mcp"),
     _start("CONF-17", "client", "An MCP server is started by name."),
 )

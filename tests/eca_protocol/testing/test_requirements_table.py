@@ -1,0 +1,186 @@
+"""The requirements table is well-formed and complete."""
+
+from __future__ import annotations
+
+import re
+import typing
+
+import attrs
+import pytest
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.requirements import (
+    GROUPS,
+    LATER,
+    REQUIREMENTS,
+    SECTIONS,
+    Requirement,
+    diagrams,
+    lookup,
+)
+from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
+from eca_protocol.testing.requirements.row import Later, Level, Side, row
+
+WELL_FORMED = re.compile(
+    r"(BASE|LIFE|CHAT|TOOL|CTX|EDIT|CONF|GEN)-[1-9]\d*"
+    r"|W-[1-9]\d?[a-z]?"
+    r"|FIELD:[A-Za-z]+(\.[A-Za-z]+)+"
+    r"|VALUE:[A-Za-z]+(\.[A-Za-z]+)*=[A-Za-z-]+"
+    r"|ARROW:[a-z-]+-[1-9]\d*"
+)
+RULINGS = [
+    *range(1, 7),
+    *range(10, 17),
+    *range(20, 29),
+    *range(30, 39),
+    *range(40, 43),
+    *range(50, 53),
+    60,
+]
+BUILT_IN = {"string", "number", "integer", "boolean", "null", "object", "map", "any"}
+
+
+def is_well_formed(requirement: Requirement) -> bool:
+    return (
+        WELL_FORMED.fullmatch(requirement.id) is not None
+        and requirement.section in SECTIONS
+        and requirement.side in typing.get_args(Side)
+        and requirement.level in typing.get_args(Level)
+        and requirement.later in {None, *LATER}
+        and requirement.duty.endswith(".")
+        and requirement.window.since <= requirement.window.until
+    )
+
+
+def test_every_row_is_well_formed() -> None:
+    assert [id_ for id_, row in REQUIREMENTS.items() if not is_well_formed(row)] == []
+
+
+def test_the_later_works_are_those_of_the_type() -> None:
+    assert typing.get_args(Later) == LATER
+
+
+def test_no_two_rows_have_the_same_duty() -> None:
+    """Within a chapter or a diagram; two diagrams may share an arrow."""
+    seen: dict[tuple[str, str], str] = {}
+    for requirement in REQUIREMENTS.values():
+        key = (requirement.id.rpartition("-")[0], requirement.duty)
+        assert key not in seen, f"{requirement.id} repeats {seen.get(key)}"
+        seen[key] = requirement.id
+
+
+def test_every_section_has_a_row() -> None:
+    assert {requirement.section for requirement in REQUIREMENTS.values()} == set(SECTIONS)
+
+
+@pytest.mark.parametrize("prefix", ["BASE", "LIFE", "CHAT", "TOOL", "CTX", "EDIT", "CONF", "GEN"])
+def test_a_chapter_is_numbered_without_gaps(prefix: str) -> None:
+    numbers = [int(id_.split("-")[1]) for id_ in REQUIREMENTS if id_.startswith(f"{prefix}-")]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_ruling_has_its_rows_and_no_other_is_named() -> None:
+    assert {row.ruling for row in REQUIREMENTS.values() if row.id.startswith("W-")} == {
+        f"W-{number}" for number in RULINGS
+    }
+    assert {row.ruling for row in REQUIREMENTS.values() if row.ruling} <= {
+        f"W-{number}" for number in RULINGS
+    }
+
+
+@pytest.mark.parametrize("number", RULINGS)
+def test_a_ruling_is_found_by_its_plain_number(number: int) -> None:
+    rows = lookup(f"W-{number}")
+    assert {row.ruling for row in rows} == {f"W-{number}"}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_letters_of_a_ruling_have_no_gaps(group: str) -> None:
+    letters = [requirement.id.removeprefix(group) for requirement in GROUPS[group]]
+    assert letters == [chr(ord("a") + place) for place in range(len(letters))]
+    assert len(letters) > 1
+    assert group not in REQUIREMENTS
+
+
+def test_the_draft_rulings_hold_in_the_draft_alone() -> None:
+    for number in (50, 51, 52):
+        for requirement in lookup(f"W-{number}"):
+            assert requirement.window.holds(Revision.DRAFT)
+            assert not requirement.window.holds(Revision.R2025_09)
+
+
+def test_fields_literals_and_alternatives_become_rows() -> None:
+    assert "optional chatId: string" in REQUIREMENTS["FIELD:ChatPromptParams.chatId"].duty
+    assert "a message: string" in REQUIREMENTS["FIELD:ChatPromptParams.message"].duty
+    assert "FIELD:CursorContext.position.start.line" in REQUIREMENTS
+    assert "VALUE:ChatProgressContent.state=running" in REQUIREMENTS
+    assert "VALUE:ChatBehavior=plan" in REQUIREMENTS
+    assert "VALUE:ChatContent=ChatMetadataContent" in REQUIREMENTS
+
+
+def test_what_came_with_october_is_outside_september() -> None:
+    new = {
+        id_
+        for id_, requirement in REQUIREMENTS.items()
+        if id_.startswith(("FIELD:", "VALUE:")) and not requirement.window.holds(Revision.R2025_09)
+    }
+    assert {id_ for id_ in new if id_.endswith(".server")} == {
+        f"FIELD:ChatToolCall{kind}Content.server"
+        for kind in ("Prepare", "Run", "Running", "ed", "Rejected")
+    }
+    assert len(new) == 5 + 4 + 2
+    assert "VALUE:ChatContent=ChatMetadataContent" in new
+
+
+def test_every_type_that_a_field_names_is_in_the_inventory() -> None:
+    known = BUILT_IN | INTERFACES.keys() | ALIASES.keys()
+    for interface, fields in INTERFACES.items():
+        for field in fields:
+            for alternative in field.partition(":")[2].split("|"):
+                name = alternative.removesuffix("[]")
+                assert name in known or name.startswith("'"), f"{interface}: {field}"
+
+
+def test_an_object_without_a_name_belongs_to_a_field_that_says_object() -> None:
+    for interface in INTERFACES:
+        owner, dot, field = interface.rpartition(".")
+        if dot:
+            spelled = {
+                text.strip("*").partition(":")[0].strip("?"): text for text in INTERFACES[owner]
+            }
+            assert spelled[field].partition(":")[2].removesuffix("[]") == "object"
+
+
+@pytest.mark.parametrize(
+    ("diagram", "arrows"),
+    [("initialization", 5), ("shutdown", 3), ("chat-text", 9), ("chat-tool-call", 13)],
+)
+def test_a_diagram_has_a_row_per_arrow(diagram: str, arrows: int) -> None:
+    ids = [row.id for row in diagrams.ROWS if re.fullmatch(rf"ARROW:{diagram}-\d+", row.id)]
+    assert ids == [f"ARROW:{diagram}-{number}" for number in range(1, arrows + 1)]
+
+
+def test_a_pattern_names_fields_and_values() -> None:
+    assert {row.id for row in lookup("FIELD:LinesRange.*")} == {
+        "FIELD:LinesRange.start",
+        "FIELD:LinesRange.end",
+    }
+    assert len(lookup("VALUE:MessageType=*")) == 3
+
+
+@pytest.mark.parametrize("name", ["BASE-*", "W-*", "ARROW:*", "FIELD:Nobody*", "BASE-999", "", "*"])
+def test_a_pattern_elsewhere_or_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(KeyError):
+        lookup(name)
+
+
+def test_a_row_of_a_ruling_knows_its_ruling() -> None:
+    assert row("W-13a", "server", "Something.", section="Shutdown").ruling == "W-13"
+    assert row("LIFE-1", "client", "Something.", section="Shutdown").ruling is None
+
+
+def test_rows_cannot_be_changed() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        REQUIREMENTS["BASE-1"].duty = "None."  # type: ignore[misc]  # that is the point
+    with pytest.raises(TypeError):
+        REQUIREMENTS["BASE-1"] = REQUIREMENTS["BASE-2"]  # type: ignore[index]  # that, too
