@@ -1,0 +1,110 @@
+"""What a peer still has to write: a plain call appends, one task writes (design decision 11).
+
+Appending never waits, so no cancellation can cut a message or an answer in half. The writer joins
+whole frames up to the size the client takes in one read (ruling W-6). Only sources of bulk wait,
+for `below`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+import attrs
+
+from eca_protocol.streams import Transport
+
+__all__ = ["Outbox", "WriteShape"]
+
+
+@attrs.frozen(kw_only=True)
+class WriteShape:
+    """How frames are put into writes (ruling W-6); a frame above `size` is a write of its own.
+
+    Attributes:
+        size: bytes of one write.
+        pause_after_answer: seconds of silence after a response, for clients that lose what
+            shares its read.
+        pause_between: seconds between any two writes, for clients that keep no state between
+            reads.
+    """
+
+    size: int = 65_536
+    pause_after_answer: float = 0.0
+    pause_between: float = 0.0
+
+
+class _Answer(bytes):
+    """A frame that is a response."""
+
+
+class Outbox:
+    """Frames on their way to a transport; `run()` is the task that writes them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.shape = WriteShape()
+        self.size = 0
+        self.silent = False
+        self._transport = transport
+        self._frames: deque[bytes] = deque()
+        self._appended = anyio.Event()
+        self._written = anyio.Event()
+
+    def append(self, frame: bytes, *, is_answer: bool = False) -> None:
+        """Add a whole frame; once the outbox is silent it is dropped."""
+        if self.silent:
+            return
+        self._frames.append(
+            _Answer(frame) if is_answer and self.shape.pause_after_answer else frame
+        )
+        self.size += len(frame)
+        if len(self._frames) == 1:
+            self._appended.set()
+
+    def silence(self) -> None:
+        """Drop what is left and let everybody who waits go on: nobody is there to read it."""
+        self.silent = True
+        self._frames.clear()
+        self.size = 0
+        self._written.set()
+        self._appended.set()
+
+    async def below(self, size: int) -> None:
+        """Wait until at most `size` bytes are unwritten, or nobody reads them any more."""
+        while self.size > size and not self.silent:
+            await self._written.wait()
+
+    async def run(self, on_broken: Callable[[OSError], None]) -> None:
+        """Write until silenced; `on_broken` is told once if the other side is gone."""
+        while not self.silent:
+            if not self._frames:
+                self._appended = anyio.Event()
+                await self._appended.wait()
+                continue
+            joined, ends_with_answer = self._next_write()
+            try:
+                await self._transport.send(joined)
+            except OSError as error:
+                self.silence()
+                on_broken(error)
+                return
+            self.size = max(0, self.size - len(joined))
+            self._written.set()
+            self._written = anyio.Event()
+            pause = self.shape.pause_between
+            if ends_with_answer:
+                pause = max(pause, self.shape.pause_after_answer)
+            if pause and self._frames:
+                await anyio.sleep(pause)
+
+    def _next_write(self) -> tuple[bytes, bool]:
+        """The next whole frames, at most a write's size of them; whether an answer ends them."""
+        frames, limit = self._frames, self.shape.size
+        last = frames.popleft()
+        joined, size = [last], len(last)
+        while frames and type(last) is not _Answer and size + len(frames[0]) <= limit:
+            last = frames.popleft()
+            joined.append(last)
+            size += len(last)
+        return (b"".join(joined) if len(joined) > 1 else last), type(last) is _Answer

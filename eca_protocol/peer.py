@@ -1,0 +1,496 @@
+"""Runs an `Endpoint` over a transport: reads, dispatches in wire order, writes.
+
+The rules it keeps (design decisions 8, 9, 11):
+
+- a handler is a plain function called where its message stands in the stream. What it returns is
+  the answer; if it returns a coroutine, that gets a task and a cancel scope, and the answer comes
+  when it is done. Every request is answered exactly once, whatever happens to its handler;
+- sending appends to the outbox and never waits, so nothing can cancel it halfway. One task writes,
+  joining whole frames. Only sources of bulk await `drained()`;
+- reading waits while the outbox is far above its bound, so a deaf peer cannot fill the memory.
+
+It knows no protocol: table, codec, handlers, dialect, gate and framing are given to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+import anyio
+import anyio.abc
+import attrs
+
+from eca_protocol import json
+from eca_protocol.endpoint import (
+    LSP_DIALECT,
+    CallAnswered,
+    Dialect,
+    Endpoint,
+    Event,
+    Gate,
+    NotificationReceived,
+    Reply,
+    RequestCancelled,
+    RequestReceived,
+    Side,
+    Table,
+)
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    InvalidJSON,
+    RemoteProtocolError,
+    RequestFailed,
+    RPCError,
+)
+from eca_protocol.framing import CONTENT_LENGTH, FrameFault, Framing
+from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Request, Response
+from eca_protocol.outbox import Outbox, WriteShape
+from eca_protocol.streams import Transport
+
+__all__ = ["End", "Handler", "MessageCodec", "Peer", "PendingCall", "WriteShape"]
+
+_log = logging.getLogger("eca_protocol.peer")
+
+Handler: TypeAlias = Callable[[Any], Any]
+
+DRAINED = 65_536
+"""Bytes in the outbox below which a source of bulk goes on."""
+
+CLOGGED = 64 * 2**20
+"""Bytes in the outbox above which nothing more is read."""
+
+
+class MessageCodec(Protocol):
+    """What a peer needs of a codec; `eca_protocol.codec.Codec` is one."""
+
+    def decode_params(self, method: str, raw: Any) -> Any:
+        """What came with a message of that method, typed; DecodeError if it does not fit."""
+        ...
+
+    def decode_result(self, method: str, raw: Any) -> Any:
+        """The result of a call of ours, typed; DecodeError if it does not fit."""
+        ...
+
+    def encode_params(self, method: str, params: Any) -> Any:
+        """Typed params as JSON."""
+        ...
+
+    def encode_result(self, method: str, result: Any) -> Any:
+        """A handler's typed result as JSON."""
+        ...
+
+    def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
+        """The notifications that one typed notification becomes: none, one or several."""
+        ...
+
+
+@attrs.frozen
+class End:
+    """How a conversation ended.
+
+    `eof`, `truncated` (inside a frame), `fault` (the stream is beyond use), `broken` (the other
+    side takes nothing any more) or `closed` (by us).
+    """
+
+    kind: Literal["eof", "truncated", "fault", "broken", "closed"]
+    reason: str
+
+
+FLUSH_SECONDS = 1.0
+"""How long leaving a peer may take to answer what runs and to write out what is left."""
+
+
+class PendingCall:
+    """A request of ours under way; await `result()` once."""
+
+    def __init__(self, peer: Peer, request: Request) -> None:
+        self._peer = peer
+        self.id = request.id
+        self.method = request.method
+        self._event = anyio.Event()
+        self._outcome: CallAnswered | ConnectionClosed | None = None
+
+    def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
+        """Give it its answer; the peer's business."""
+        self._outcome = outcome
+        self._event.set()
+
+    async def result(self, *, deadline: float | None = None) -> Any:
+        """The typed result.
+
+        Leaving early, by cancellation or by the deadline (seconds), tells the other side so.
+
+        Raises:
+            RequestFailed: the other side answered with an error.
+            DeadlineExceeded: no answer within `deadline`.
+            ConnectionClosed: the other side went away before it answered.
+            DecodeError: the answer does not fit its type.
+        """
+        try:
+            if deadline is None:
+                await self._event.wait()
+            else:
+                with anyio.move_on_after(deadline):
+                    await self._event.wait()
+        finally:
+            if self._outcome is None:
+                self._peer.abandon(self)
+        if self._outcome is None:
+            assert deadline is not None
+            raise DeadlineExceeded(f"the answer to {self.method}", deadline)
+        if isinstance(self._outcome, ConnectionClosed):
+            raise self._outcome
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._peer.codec.decode_result(self.method, self._outcome.result)
+
+
+class Peer:
+    """One side of a conversation; enter it, then `serve()`.
+
+    Args:
+        transport: the byte stream, closed when the peer is left.
+        side: which side of the table we are.
+        table: the protocol's methods.
+        codec: typed messages <-> JSON; may be exchanged at any time (`peer.codec = ...`).
+        handlers: by method name; a method of the table without one is answered -32601.
+        dialect: how the protocol cancels, and what it answers.
+        framing: how messages are cut out of the bytes.
+        gate: the protocol's lifecycle.
+        before_reading: awaited before each read; whoever is behind makes the other side wait.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        side: Side,
+        table: Table,
+        codec: MessageCodec,
+        handlers: Mapping[str, Handler],
+        dialect: Dialect = LSP_DIALECT,
+        framing: Framing = CONTENT_LENGTH,
+        gate: Gate | None = None,
+        before_reading: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.codec = codec
+        self.end: End | None = None
+        self._transport = transport
+        self._table = table
+        self._handlers = handlers
+        self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
+        self._decoder = framing.decoder()
+        self._frame = framing.encode
+        self._before_reading = before_reading
+        self._reading = anyio.CancelScope()
+        self._tasks: anyio.abc.TaskGroup
+        self._scopes: dict[Id, anyio.CancelScope] = {}
+        self._calls: dict[Id, PendingCall] = {}
+        self._outbox = Outbox(transport)
+        self._handlers_done = anyio.Event()
+        self._running_tasks = 0
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._outbox.run, self._on_broken)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(FLUSH_SECONDS):
+                await self._wind_up()
+        finally:
+            self._silence("the connection was closed")
+            self._tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+            await self._tasks.__aexit__(None, None, None)
+
+    async def _wind_up(self) -> None:
+        """Cancel what runs (which answers it), then write out what is left."""
+        for scope in tuple(self._scopes.values()):
+            scope.cancel()
+        while self._running_tasks:
+            self._handlers_done = anyio.Event()
+            await self._handlers_done.wait()
+        await self._outbox.below(0)
+
+    async def serve(self) -> End:
+        """Read and dispatch until the other side ends, the stream is beyond use, or `close`.
+
+        Our pending calls raise `ConnectionClosed` from then on; what was already appended is
+        still written when the peer is left.
+        """
+        with self._reading:
+            end = await self._read()
+            self.end = self.end or end
+        self.end = self.end or End("closed", "the connection was closed")
+        self._lose_calls(self.end.reason)
+        return self.end
+
+    def close(self, reason: str = "the connection was closed") -> None:
+        """End `serve()`: nothing more is read or dispatched."""
+        self.end = self.end or End("closed", reason)
+        self._reading.cancel()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing that is sent now would be written."""
+        return self._outbox.silent
+
+    def _on_broken(self, error: OSError) -> None:
+        self.end = self.end or End("broken", f"writing failed: {error}")
+        self._silence(self.end.reason)
+        self._reading.cancel()
+
+    def _silence(self, reason: str) -> None:
+        self._outbox.silence()
+        self._endpoint.close()
+        self._lose_calls(reason)
+
+    def _lose_calls(self, reason: str) -> None:
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.settle(ConnectionClosed(f"{call.method}: {reason}"))
+
+    # Reading
+
+    async def _read(self) -> End:
+        while True:
+            if self._before_reading is not None:
+                await self._before_reading()
+            if self._outbox.size > CLOGGED:
+                await self._outbox.below(CLOGGED)
+            try:
+                data = await self._transport.receive()
+            except OSError as error:
+                return End("broken", f"reading failed: {error}")
+            for item in self._decoder.feed(data) if data else self._decoder.feed_eof():
+                if type(item) is FrameFault:
+                    self._reply_to(
+                        RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
+                    )
+                    if item.fatal:
+                        return End("fault" if data else "truncated", item.message)
+                else:
+                    assert isinstance(item, bytes)
+                    self._take_in(item)
+                if self.end is not None:
+                    return self.end
+            if not data:
+                return End("eof", "the other side closed the connection")
+
+    def _take_in(self, frame: bytes) -> None:
+        try:
+            value = json.loads(frame)
+        except InvalidJSON as fault:
+            self._reply_to(fault)
+            return
+        event = self._endpoint.receive(value)
+        if event is not None:
+            self._act_on(event)
+
+    def _reply_to(self, fault: RemoteProtocolError) -> None:
+        reply = self._endpoint.fault(fault)
+        if reply is not None:
+            self._post(reply.message)
+
+    def _act_on(self, event: Event) -> None:
+        if isinstance(event, NotificationReceived):
+            self._run_notification(event)
+        elif isinstance(event, RequestReceived):
+            self._run_request(event)
+        elif isinstance(event, CallAnswered):
+            call = self._calls.pop(event.id, None)
+            if call is not None:
+                call.settle(event)
+        elif isinstance(event, RequestCancelled):
+            if event.reply is not None:
+                self._post(event.reply)
+            scope = self._scopes.pop(event.id, None)
+            if scope is not None:
+                scope.cancel()
+        else:
+            assert isinstance(event, Reply)
+            self._post(event.message)
+
+    # Handlers
+
+    def _run_notification(self, event: NotificationReceived) -> None:
+        handler = self._handlers.get(event.method.name)
+        if handler is not None:
+            try:
+                outcome = handler(self.codec.decode_params(event.method.name, event.params))
+                if inspect.iscoroutine(outcome):
+                    outcome.close()
+                    _log.error("the handler of the notification %s waits", event.method.name)
+            except RemoteProtocolError as fault:
+                _log.warning("%s was ignored: %s", event.method.name, fault)
+            except Exception:  # noqa: BLE001 - one bad handler must not end the connection
+                _log.exception("the handler of %s failed", event.method.name)
+        if event.id is not None:
+            self._respond(event.id, event.method.name, None)
+
+    def _run_request(self, event: RequestReceived) -> None:
+        name, request_id = event.method.name, event.id
+        handler = self._handlers.get(name)
+        if handler is None:
+            self._refuse(request_id, ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
+            return
+        try:
+            outcome = handler(self.codec.decode_params(name, event.params))
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            self._refuse_for(request_id, name, error)
+            return
+        if not inspect.iscoroutine(outcome):
+            self._respond(request_id, name, outcome)
+            return
+        scope = anyio.CancelScope()
+        if request_id is not None:
+            self._scopes[request_id] = scope
+        self._running_tasks += 1
+        self._tasks.start_soon(self._finish_request, request_id, name, outcome, scope)
+
+    async def _finish_request(
+        self,
+        request_id: Id | None,
+        name: str,
+        coroutine: Coroutine[Any, Any, Any],
+        scope: anyio.CancelScope,
+    ) -> None:
+        try:
+            with scope:
+                try:
+                    result = await coroutine
+                except Exception as error:  # noqa: BLE001 - every request is answered
+                    if self._owns(scope, request_id):
+                        self._refuse_for(request_id, name, error)
+                else:
+                    if self._owns(scope, request_id):
+                        self._respond(request_id, name, result)
+            if scope.cancelled_caught and self._owns(scope, request_id):
+                self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
+        finally:
+            if request_id is not None and self._owns(scope, request_id):
+                del self._scopes[request_id]
+            self._running_tasks -= 1
+            if not self._running_tasks:
+                self._handlers_done.set()
+
+    def _owns(self, scope: anyio.CancelScope, request_id: Id | None) -> bool:
+        """Whether that id still means this request: once cancelled, it may be used again."""
+        return request_id is not None and self._scopes.get(request_id) is scope
+
+    def _respond(self, request_id: Id | None, name: str, result: Any) -> None:
+        if request_id is None or request_id not in self._endpoint.running_requests:
+            return
+        try:
+            raw = self.codec.encode_result(name, result)
+            frame = json.dumps(Response(request_id, raw).to_json())
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            self._refuse_for(request_id, name, error)
+            return
+        self._endpoint.respond(request_id, None)
+        self._outbox.append(self._frame(frame), is_answer=True)
+        self._release()
+
+    def _refuse_for(self, request_id: Id | None, name: str, error: Exception) -> None:
+        """The answer to a request whose handler raised; nothing internal leaks into it."""
+        if isinstance(error, RPCError) and not isinstance(error, RequestFailed):
+            self._refuse(request_id, error.code, error.message, error.data)
+        elif isinstance(error, RemoteProtocolError):
+            self._refuse(request_id, error.code, error.message)
+        else:
+            _log.error("the handler of %s failed", name, exc_info=error)
+            self._refuse(request_id, ErrorCode.INTERNAL_ERROR, f"{name} failed inside the server")
+
+    def _refuse(self, request_id: Id | None, code: int, message: str, data: Any = None) -> None:
+        if request_id is None or request_id not in self._endpoint.running_requests:
+            return
+        self._post(self._endpoint.refuse(request_id, code, message, data))
+        self._release()
+
+    def _release(self) -> None:
+        for event in self._endpoint.released():
+            self._act_on(event)
+
+    # Calling
+
+    def notify(self, method: str, params: Any = None) -> None:
+        """Send a typed notification; never waits.
+
+        Raises:
+            ConnectionClosed: nobody is there to read it.
+            LocalProtocolError: it cannot be written as JSON, or is none of the table's.
+        """
+        if self._outbox.silent:
+            raise ConnectionClosed(f"{method}: the connection is closed")
+        for name, raw in self.codec.outgoing(method, params):
+            message = {"jsonrpc": "2.0", "method": name}
+            if raw is not None:
+                message["params"] = raw
+            self._outbox.append(self._frame(json.dumps(message)))
+
+    def start_call(self, method: str, params: Any = None) -> PendingCall:
+        """Send a typed request; never waits. The answer is `await pending.result()`.
+
+        Raises:
+            ConnectionClosed: nobody is there to answer it.
+            LocalProtocolError: it cannot be written as JSON, or is none of the table's.
+        """
+        if self._outbox.silent or self.end is not None:
+            raise ConnectionClosed(f"{method}: the connection is closed")
+        request = self._endpoint.call(method, self.codec.encode_params(method, params))
+        call = PendingCall(self, request)
+        self._calls[request.id] = call
+        self._post(request)
+        return call
+
+    async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
+        """Send a typed request and wait for its typed result; see `PendingCall.result`."""
+        return await self.start_call(method, params).result(deadline=deadline)
+
+    def abandon(self, call: PendingCall) -> None:
+        """Stop waiting for a call; the other side is told, a late answer is ignored."""
+        self._calls.pop(call.id, None)
+        cancel = self._endpoint.abandon(call.id)
+        if cancel is not None and not self._outbox.silent:
+            self._post(cancel)
+
+    @property
+    def pending_calls(self) -> int:
+        """How many of our calls wait for an answer."""
+        return len(self._calls)
+
+    # Writing
+
+    def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
+        is_answer = isinstance(message, Response | ErrorResponse)
+        self._outbox.append(self._frame(json.dumps(message.to_json())), is_answer=is_answer)
+
+    @property
+    def shape(self) -> WriteShape:
+        """How frames are put into writes; may be exchanged at any time."""
+        return self._outbox.shape
+
+    @shape.setter
+    def shape(self, shape: WriteShape) -> None:
+        self._outbox.shape = shape
+
+    async def drained(self) -> None:
+        """Wait until little is left to write; for sources of bulk, between two pieces."""
+        if self._outbox.size > DRAINED:
+            await self._outbox.below(DRAINED)
