@@ -1,0 +1,196 @@
+"""Server-sent events, both directions, by the WHATWG standard. No I/O.
+
+The decoder cuts lines at CR, LF and CRLF only, never at the other line separators of Unicode,
+which may stand unescaped in JSON. It leaves the standard in one point, on purpose: at the end of
+the stream an event that has data is given even without its blank line, since servers omit it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from eca_protocol.errors import LocalProtocolError, RemoteProtocolError
+
+__all__ = ["SSEDecoder", "SSEvent", "encode_comment", "encode_event"]
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_MAX_RETRY_DIGITS = 15
+
+
+@attrs.frozen(kw_only=True)
+class SSEvent:
+    """One event.
+
+    Attributes:
+        event: its name; `message` when the stream gave none.
+        data: its data lines, joined by LF.
+        id: the last id that the stream gave, in this event or an earlier one; None before any.
+        retry: the delay before a reconnection that came with this event, in milliseconds.
+    """
+
+    event: str
+    data: str
+    id: str | None = None
+    retry: int | None = None
+
+
+class SSEDecoder:
+    """Bytes of an event stream in, events out; the same however the bytes are cut.
+
+    Bytes that are not UTF-8 become U+FFFD, as the standard says. Comments are dropped, so a
+    caller that watches for silence watches the bytes, not the events.
+
+    Args:
+        max_event: the most bytes that one event's data, or one line, may have.
+
+    Attributes:
+        last_event_id: what a reconnection sends as `Last-Event-ID`; None before any id came.
+        retry: the delay before a reconnection, in milliseconds; None before the stream set it.
+    """
+
+    def __init__(self, *, max_event: int = 16 * 2**20) -> None:
+        self.last_event_id: str | None = None
+        self.retry: int | None = None
+        self._max_event = max_event
+        self._fault: RemoteProtocolError | None = None
+        self._closed = False
+        self._at_start = True
+        self._after_cr = False  # a LF that comes next belongs to the line end before it
+        self._line = bytearray()  # the line that has begun
+        self._id: str | None = None
+        self._forget_event()
+
+    def _forget_event(self) -> None:
+        self._event = b""
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._retry: int | None = None
+
+    def feed(self, data: bytes) -> list[SSEvent]:
+        """Take the next bytes; give the events that they complete.
+
+        Raises:
+            RemoteProtocolError: an event is beyond the limit; raised once the events before it
+                have been given, and then each time.
+            LocalProtocolError: the decoder was closed.
+        """
+        if self._closed:
+            raise LocalProtocolError("expected no bytes after the end of the stream, got some")
+        if self._fault:
+            raise self._fault
+        if not data:
+            return []
+        after_cr, self._after_cr = self._after_cr, data.endswith(b"\r")
+        if after_cr and data.startswith(b"\n"):
+            data = data[1:]
+        lines = data.splitlines()
+        rest = lines.pop() if lines and not data.endswith((b"\n", b"\r")) else b""
+        if lines and self._line:
+            lines[0] = bytes(self._line) + lines[0]
+            self._line.clear()
+        self._line += rest
+        return self._take_lines(lines)
+
+    def close(self) -> list[SSEvent]:
+        """Take the end of the stream; give the event that has begun, if it has data.
+
+        Of a line that the end cut short only data counts: half an id would name another event.
+
+        Raises:
+            RemoteProtocolError: an event is beyond the limit.
+        """
+        if self._closed:
+            return []
+        self._closed = True
+        cut = bytes(self._line)
+        self._line.clear()
+        name, _, _ = cut.removeprefix(_BOM).partition(b":")
+        lines = [cut] if name == b"data" else []
+        return self._take_lines([*lines, b""] if lines or self._data else [])
+
+    def _take_lines(self, lines: list[bytes]) -> list[SSEvent]:
+        events: list[SSEvent] = []
+        for line in lines:
+            self._check(len(line))
+            if self._fault:
+                break
+            if self._at_start:
+                self._at_start = False
+                line = line.removeprefix(_BOM)  # noqa: PLW2901  # the same line, bare
+            if line:
+                self._take_field(line)
+            elif event := self._dispatch():
+                events.append(event)
+        self._check(len(self._line))
+        if self._fault and not events:
+            raise self._fault
+        return events
+
+    def _take_field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            self._data_size += len(value) + 1
+            self._check(self._data_size)
+        elif name == b"event":
+            self._event = value
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
+            self._retry = self.retry = int(value)
+
+    def _dispatch(self) -> SSEvent | None:
+        self.last_event_id = self._id
+        event = None
+        if self._data:
+            event = SSEvent(
+                event=self._event.decode("utf-8", "replace") or "message",
+                data=b"\n".join(self._data).decode("utf-8", "replace"),
+                id=self._id,
+                retry=self._retry,
+            )
+        self._forget_event()
+        return event
+
+    def _check(self, size: int) -> None:
+        if size > self._max_event and not self._fault:
+            self._fault = RemoteProtocolError(
+                f"expected an event of at most {self._max_event} bytes, got more", fatal=True
+            )
+
+
+def encode_event(data: str, *, event: str | None = None, id: str | None = None) -> bytes:  # noqa: A002  # the field's own name
+    """One event; line ends in `data` are written as LF.
+
+    Raises:
+        LocalProtocolError: `event` or `id` holds what its line cannot, or a text is not Unicode.
+    """
+    lines = []
+    for name, value in (("event", event), ("id", id)):
+        if value is not None:
+            if _LINE_END.search(value) or "\0" in value:
+                raise LocalProtocolError(f"{name}: expected one line without NUL, got {value!r}")
+            lines.append(f"{name}: {value}\n")
+    lines += [f"data: {line}\n" for line in _LINE_END.split(data)]
+    return _encoded("".join([*lines, "\n"]))
+
+
+def encode_comment(text: str) -> bytes:
+    """A comment, which readers ignore: a sign of life.
+
+    Raises:
+        LocalProtocolError: the text is not Unicode.
+    """
+    return _encoded("".join([*(f": {line}\n" for line in _LINE_END.split(text)), "\n"]))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as fault:
+        got = f"a lone surrogate at position {fault.start}"
+        raise LocalProtocolError(f"expected Unicode text, got {got}") from None
