@@ -1,0 +1,22 @@
+"""The configuration: typed, merged from several places, interpolated; errors name their place.
+
+`load` is all of it: a pure function of its arguments and of the files they lead to.
+"""
+
+from __future__ import annotations
+
+from eca_server.config.loading import Loaded, load
+from eca_server.config.problems import Problem, Source
+from eca_server.config.settings import Config, Limit, Model, Provider, Retry
+
+__all__ = [
+    "Config",
+    "Limit",
+    "Loaded",
+    "Model",
+    "Problem",
+    "Provider",
+    "Retry",
+    "Source",
+    "load",
+]

@@ -1,0 +1,78 @@
+"""Reading a configuration file: bounded, from regular files only, never waiting.
+
+A pipe or a device in a configuration's place would hold the server for ever; it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["MAX_BYTES", "Unreadable", "expand_home", "read_text"]
+
+MAX_BYTES = 4 * 2**20
+# Without O_NONBLOCK the mere opening of a pipe waits for its writer.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+class Unreadable(Exception):
+    """A file that cannot be read as text.
+
+    Attributes:
+        message: what was expected and what came.
+        absent: there is no such file.
+        line: where the text breaks off, counted from 1, if it does.
+    """
+
+    def __init__(self, message: str, *, absent: bool = False, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.absent = absent
+        self.line = line
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a regular file of at most 4 MiB; a byte order mark is dropped.
+
+    Raises:
+        Unreadable: it is missing, too large, not UTF-8, or no regular file.
+    """
+    try:
+        data = _read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Unreadable("expected a file, there is none", absent=True) from None
+    except (OSError, ValueError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) else "not a possible path"
+        raise Unreadable(f"expected a readable file, got: {reason}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        raise Unreadable("expected UTF-8, got other bytes", line=line) from None
+
+
+def expand_home(text: str, home: Path) -> Path:
+    """`text` as a path, with a leading `~/` taken as the user's home."""
+    return home / text[2:] if text.startswith("~/") else home if text == "~" else Path(text)
+
+
+def _read_bytes(path: Path) -> bytes:
+    descriptor = os.open(path, _FLAGS | _BINARY)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise Unreadable(f"expected a regular file, got {_file_kind(mode)}")
+        data = bytearray()
+        while chunk := file.read(MAX_BYTES + 1 - len(data)):
+            data += chunk
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"expected at most {MAX_BYTES} bytes, got more")
+    return bytes(data)
+
+
+def _file_kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device"

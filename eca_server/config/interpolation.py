@@ -1,0 +1,74 @@
+"""`${env:NAME}`, `${env:NAME:default}` and `${file:PATH}` inside configured texts.
+
+What is put in is not searched again, so a variable's content is never taken as a reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from eca_server.config.files import Unreadable, expand_home, read_text
+
+__all__ = ["Surroundings", "Unresolved"]
+
+# The kinds upstream knows; any other `${...}` is the user's own text.
+_REFERENCE = re.compile(r"\$\{(env|file|cmd|netrc|classpath|plugin):([^{}]*)\}")
+
+
+class Unresolved(Exception):
+    """A reference to something that is not there; the message names it, never its content."""
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What the references of one source are resolved against.
+
+    Attributes:
+        environ: the environment variables.
+        home: what a leading `~/` stands for.
+        folder: where the source's file lies; None for a source that is no file.
+    """
+
+    environ: Mapping[str, str] = attrs.field(repr=False)
+    home: Path
+    folder: Path | None
+
+    def resolve(self, text: str) -> str:
+        """`text` with every reference replaced.
+
+        Raises:
+            Unresolved: a variable is not set and has no default, a file cannot be read, or the
+                kind of reference is one we do not have.
+        """
+        return _REFERENCE.sub(self._replace, text) if "${" in text else text
+
+    def _replace(self, reference: re.Match[str]) -> str:
+        kind, what = reference.groups()
+        if kind == "env":
+            return self._variable(what)
+        if kind == "file":
+            return self._file(what)
+        raise Unresolved(f"expected ${{env:..}} or ${{file:..}}, got ${{{kind}:..}}")
+
+    def _variable(self, what: str) -> str:
+        name, colon, default = what.partition(":")
+        value = self.environ.get(name)
+        if value is None and not colon:
+            raise Unresolved(f"expected the environment variable {name}, it is not set")
+        return value or default
+
+    def _file(self, what: str) -> str:
+        path = expand_home(what, self.home)
+        if not path.is_absolute():
+            if self.folder is None:
+                raise Unresolved(f"expected an absolute path or ~/.., got the file {what!r}")
+            path = self.folder / path
+        try:
+            text = read_text(path)
+        except Unreadable as fault:
+            raise Unresolved(f"file {path}: {fault.message}") from None
+        return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

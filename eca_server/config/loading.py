@@ -1,0 +1,169 @@
+"""From all the places a configuration may stand in to one `Config`.
+
+The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
+file, the file of each workspace root in order; `--config-file` stands in place of these files.
+Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from eca_server.config.files import Unreadable, read_text
+from eca_server.config.interpolation import Surroundings
+from eca_server.config.jsonc import BadText, Places, Spot, parse
+from eca_server.config.problems import Problem, Source, dotted, kind_of
+from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
+from eca_server.config.settings import Config
+
+__all__ = ["Loaded", "load"]
+
+# Each problem becomes a message in the editor; nobody reads a thousand.
+_MOST_PROBLEMS = 20
+_CONFIG = record(Config)
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What `load` found.
+
+    Attributes:
+        config: everything that could be read, merged.
+        problems: everything that could not, in the order of the sources.
+        sources: every place that was looked at, the earliest first.
+    """
+
+    config: Config
+    problems: tuple[Problem, ...]
+    sources: tuple[Source, ...]
+
+
+def load(
+    *,
+    initialization_options: object,
+    roots: Iterable[Path],
+    environ: Mapping[str, str],
+    config_file: Path | None = None,
+    home: Path | None = None,
+) -> Loaded:
+    """Read, check and merge the whole configuration; reads files, raises nothing of its own.
+
+    Args:
+        initialization_options: as the client sent them, any JSON; `pureConfig: true` in them
+            makes them the only source. Their `chatBehavior` is no layer (ruling W-28).
+        roots: the workspace roots, in the client's order; their files merge deep like the rest.
+        environ: the environment variables.
+        config_file: read in place of the user's and the workspace's files.
+        home: the user's home; by default what `environ` says.
+    """
+    home = home or _home(environ)
+    loading = _Loading(environ=environ, home=home)
+    if not loading.add_options(initialization_options):
+        loading.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
+        if config_file is not None:
+            loading.add_file(config_file, required=True)
+        else:
+            loading.add_file(_user_file(environ, home))
+            for root in roots:
+                loading.add_file(root / ".eca" / "config.json")
+    config = _CONFIG.build(loading.merged)
+    assert isinstance(config, Config)
+    return Loaded(config=config, problems=tuple(loading.problems), sources=tuple(loading.sources))
+
+
+@attrs.define(kw_only=True)
+class _Loading:
+    """The sources so far, the earliest first."""
+
+    environ: Mapping[str, str]
+    home: Path
+    merged: dict[str, Any] = attrs.field(factory=dict)
+    problems: list[Problem] = attrs.field(factory=list)
+    sources: list[Source] = attrs.field(factory=list)
+
+    def add_options(self, options: object) -> bool:
+        """Add the client's options; tell whether they ask for no other source."""
+        name = "initializationOptions"
+        if not options:
+            self.sources.append(Source(name=name, state="absent"))
+            return False
+        place = self._add(name, options, folder=None)
+        pure: dict[str, Any] = {}
+        if isinstance(options, Mapping):
+            FLAG.attempt(options.get("pureConfig"), place.at("pureConfig"), pure, "pureConfig")
+        self._report(name, place.faults)
+        return pure.get("pureConfig") is True
+
+    def add_file(self, path: Path, *, required: bool = False) -> None:
+        """Add a file; one that is not there is a problem only if it is required."""
+        try:
+            text = read_text(path)
+        except Unreadable as fault:
+            if fault.absent and not required:
+                self.sources.append(Source(name=str(path), state="absent"))
+            else:
+                self._broken(str(path), fault.message, Spot(fault.line, 1) if fault.line else None)
+            return
+        self.add_text(str(path), text, folder=path.absolute().parent)
+
+    def add_text(self, name: str, text: str, *, folder: Path | None) -> None:
+        """Add a source by its text; a blank variable is as good as none."""
+        if folder is None and not text.strip():
+            self.sources.append(Source(name=name, state="absent"))
+            return
+        try:
+            value = parse(text)
+        except BadText as fault:
+            self._broken(name, fault.message, fault.spot)
+            return
+        place = self._add(name, value, folder=folder)
+        self._report(name, place.faults, Places(text))
+
+    def _add(self, name: str, value: object, *, folder: Path | None) -> Place:
+        place = Place(Surroundings(environ=self.environ, home=self.home, folder=folder))
+        if isinstance(value, Mapping):
+            self.merged = deep_merge(self.merged, _CONFIG.read(value, place))
+            self.sources.append(Source(name=name, state="used"))
+        else:
+            self._broken(name, f"expected an object, got {kind_of(value)}", None)
+        return place
+
+    def _broken(self, name: str, message: str, spot: Spot | None) -> None:
+        self.sources.append(Source(name=name, state="broken"))
+        self.problems.append(_problem(name, message, spot))
+
+    def _report(
+        self, name: str, faults: Mapping[KeyPath, str], places: Places | None = None
+    ) -> None:
+        for path in list(faults)[:_MOST_PROBLEMS]:
+            spot = places.spot(path) if places else None
+            self.problems.append(_problem(name, faults[path], spot, key=dotted(path)))
+        if len(faults) > _MOST_PROBLEMS:
+            rest = len(faults) - _MOST_PROBLEMS
+            self.problems.append(_problem(name, f"and {rest} more problems like these", None))
+
+
+def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = None) -> Problem:
+    return Problem(
+        source=name,
+        line=spot.line if spot else None,
+        column=spot.column if spot else None,
+        key=key,
+        message=message,
+    )
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    home = environ.get("HOME", "")
+    return Path(home) if home else Path.home()
+
+
+def _user_file(environ: Mapping[str, str], home: Path) -> Path:
+    """The user's file by the XDG rules: a relative `XDG_CONFIG_HOME` does not count."""
+    configured = Path(environ.get("XDG_CONFIG_HOME", ""))
+    folder = configured if configured.is_absolute() else home / ".config"
+    return folder / "eca" / "config.json"

@@ -1,0 +1,81 @@
+"""What is wrong with the configuration, as values: a broken source never stops the server.
+
+The rule it keeps: a message tells what was expected and the kind of what came, never a value,
+because any value may be a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import attrs
+
+__all__ = ["Problem", "Source", "dotted", "kind_of"]
+
+SourceState = Literal["used", "absent", "broken"]
+_PLAIN_NAME = re.compile(r"[\w-]+")
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """One fault of one source; the server shows it and goes on with the rest.
+
+    Attributes:
+        source: `initializationOptions`, `ECA_CONFIG`, `environment`, or the file's path.
+        line: counted from 1; None where the source has no text of its own.
+        column: counted from 1, in characters.
+        key: the dotted key, or the variable's name; None if the whole source is meant.
+        message: what was expected and what came.
+    """
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+    key: str | None = None
+    message: str
+
+    def __str__(self) -> str:
+        """`FILE:LINE:COLUMN: KEY: MESSAGE`, without the parts that are not known."""
+        place = [self.source, self.line, self.column]
+        where = ":".join(str(part) for part in place if part is not None)
+        return ": ".join(part for part in (where, self.key, self.message) if part)
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """One place the configuration may come from.
+
+    Attributes:
+        name: as in `Problem.source`.
+        state: `used`, `absent`, or `broken`: not one key of it could be read.
+    """
+
+    name: str
+    state: SourceState
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A path as a reader would write it: `providers."my.corp".models.m.extraPayload.stop[0]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = step if _PLAIN_NAME.fullmatch(step) else f'"{step}"'
+            text += f".{name}" if text else name
+    return text
+
+
+def kind_of(value: object) -> str:
+    """The JSON kind of a value, in words: what a message may tell of it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    return "an object" if isinstance(value, Mapping) else "a list"

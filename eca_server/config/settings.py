@@ -1,0 +1,165 @@
+"""The configuration as the server works with it: one class per object of the file.
+
+Beside each field stands the key it is read from. What nobody configured is None where the
+default depends on something else (a model's limits, an endpoint's timers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from eca_server.config.reading import (
+    COUNT,
+    FLAG,
+    KEY,
+    NAME,
+    NUMBER,
+    OBJECT,
+    SECONDS,
+    TEXT,
+    each,
+    record,
+    setting,
+)
+from eca_server.secret import Secret, mask
+
+__all__ = ["Config", "Limit", "Model", "Provider", "Retry"]
+
+
+def _masked(url: str | None) -> str:
+    return repr(url and mask(url))
+
+
+@attrs.frozen(kw_only=True)
+class Limit:
+    """A model's limits, in tokens."""
+
+    context: int | None = attrs.field(default=None, metadata=setting(COUNT, "context"))
+    output: int | None = attrs.field(default=None, metadata=setting(COUNT, "output"))
+
+
+@attrs.frozen(kw_only=True)
+class Model:
+    """`providers.<name>.models.<model>`.
+
+    Attributes:
+        model_name: what the endpoint calls it; None: as we do.
+        extra_payload: merged into each request; a null in it removes the key.
+        extra_headers: sent with each request.
+        limit: what the user knows of its limits.
+    """
+
+    model_name: str | None = attrs.field(default=None, metadata=setting(NAME, "modelName"))
+    extra_payload: Mapping[str, Any] = attrs.field(
+        factory=dict, repr=False, metadata=setting(OBJECT, "extraPayload")
+    )
+    extra_headers: Mapping[str, str] = attrs.field(
+        factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
+    )
+    limit: Limit = attrs.field(default=Limit(), metadata=setting(record(Limit), "limit"))
+
+
+@attrs.frozen(kw_only=True)
+class Provider:
+    """`providers.<name>`: an endpoint and its models.
+
+    Attributes:
+        api: which wire API it speaks (`openai-chat`, ...); not judged here.
+        url: the base that the API's path is added to.
+        url_env: the variable that holds the url, if `url` is not set.
+        key: the key itself.
+        key_env: the variable that holds the key, if `key` is not set.
+        completion_url_relative_path: in place of the API's own path.
+        extra_headers: sent with each request.
+        models: by the name the user gives them.
+    """
+
+    api: str | None = attrs.field(default=None, metadata=setting(NAME, "api"))
+    url: str | None = attrs.field(default=None, repr=_masked, metadata=setting(NAME, "url"))
+    url_env: str | None = attrs.field(default=None, metadata=setting(NAME, "urlEnv"))
+    key: Secret | None = attrs.field(default=None, metadata=setting(KEY, "key"))
+    key_env: str | None = attrs.field(default=None, metadata=setting(NAME, "keyEnv"))
+    completion_url_relative_path: str | None = attrs.field(
+        default=None, repr=_masked, metadata=setting(NAME, "completionUrlRelativePath")
+    )
+    extra_headers: Mapping[str, str] = attrs.field(
+        factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
+    )
+    models: Mapping[str, Model] = attrs.field(
+        factory=dict, metadata=setting(each(record(Model)), "models")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Retry:
+    """`retry`: what is None is the retry room's own default.
+
+    Attributes:
+        max_retries: tries after the first one; 0 turns them off.
+        base_delay_ms: the first wait, in milliseconds.
+        backoff_multiplier: what each wait is multiplied by to give the next.
+        max_delay_ms: no wait is longer, in milliseconds.
+    """
+
+    max_retries: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxRetries"))
+    base_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "baseDelayMs"))
+    backoff_multiplier: float | None = attrs.field(
+        default=None, metadata=setting(NUMBER, "backoffMultiplier")
+    )
+    max_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "maxDelayMs"))
+
+
+@attrs.frozen(kw_only=True)
+class Config:
+    """The whole configuration. Times are in seconds, each None: the HTTP room's own default.
+
+    Attributes:
+        providers: by the name that stands before the slash in `provider/model`.
+        default_model: `provider/model`, or None: the first that can be used.
+        default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
+        welcome_message: Markdown, shown by the editor in an empty chat.
+        chat_title: whether a title is asked from the model (ruling W-25).
+        connect_timeout: for the connection to an endpoint.
+        first_byte_timeout: from the request to the first byte of its answer.
+        stream_idle_timeout: between two bytes of an answer.
+        no_progress_timeout: between two events of an answer that mean something.
+        rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
+        retry: how a failed request is tried again.
+    """
+
+    providers: Mapping[str, Provider] = attrs.field(
+        factory=dict, metadata=setting(each(record(Provider)), "providers")
+    )
+    default_model: str | None = attrs.field(
+        default=None, metadata=setting(NAME, "defaultModel", "chat.defaultModel")
+    )
+    default_behavior: str = attrs.field(
+        default="agent",
+        metadata=setting(
+            NAME, "defaultBehavior", "defaultAgent", "chat.defaultBehavior", "chat.defaultAgent"
+        ),
+    )
+    welcome_message: str = attrs.field(
+        default="Welcome to ECA! Type `/` for commands.\n\n",
+        metadata=setting(TEXT, "welcomeMessage", "chat.welcomeMessage"),
+    )
+    chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
+    connect_timeout: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")
+    )
+    first_byte_timeout: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "firstByteTimeoutSeconds")
+    )
+    stream_idle_timeout: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "streamIdleTimeoutSeconds")
+    )
+    no_progress_timeout: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "noProgressTimeoutSeconds")
+    )
+    rate_limit_max_wait: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
+    )
+    retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))

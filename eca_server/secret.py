@@ -1,0 +1,137 @@
+"""Keys and tokens that must not show: the `Secret` type, `mask` for texts, a filter for the log.
+
+The rule it keeps: a key leaves its `Secret` only where it goes on the wire, by `reveal()`. What
+the server writes for people (log, errors, `doctor`) goes through `mask`, which also hides what
+merely looks like a key: an endpoint may quote one back at us.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+__all__ = ["MaskingFilter", "Secret", "key_from", "mask"]
+
+HIDDEN = "***"
+_ANYWHERE = 8  # a known secret of this length is hidden inside longer words too
+
+_PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
+_LOOKS_LIKE_A_KEY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(rf"(?<![\w-])(?:{_PREFIXES})[\w.-]{{8,}}"), HIDDEN),
+    # The digit keeps prose readable: "missing bearer authentication" names no token.
+    (re.compile(r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)([?&;](?:api[-_]?|access[-_]?)?(?:key|token)=)[^&;\s\"']+"), rf"\1{HIDDEN}"),
+    (
+        re.compile(r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+"),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(://)[^/\s:@]{0,200}:[^/\s@]+@"), rf"\1{HIDDEN}@"),
+)
+
+
+class Secret:
+    """A text that neither `repr`, `str`, a format nor a pickle shows; `reveal()` gives it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Secret({HIDDEN!r})"
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, spec: str) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Secret:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a Secret is not pickled: pass reveal() where the key itself is meant")
+
+
+def key_from(text: str) -> Secret | None:
+    """The key in `text`: white space around it is dropped, a blank one is no key.
+
+    Raises:
+        ValueError: the text holds what no HTTP header can carry. The message tells where, and
+            shows nothing of the key.
+    """
+    key = text.strip()
+    for position, char in enumerate(key, start=1):
+        if not char.isascii() or not char.isprintable():
+            kind = "a control character" if char.isascii() else "a non-ASCII character"
+            raise ValueError(f"expected a key of printable ASCII, got {kind} at place {position}")
+    return Secret(key) if key else None
+
+
+def mask(text: str, *secrets: Secret) -> str:
+    """`text` without the given secrets and without whatever looks like a key.
+
+    A secret shorter than 8 characters (local servers take any word) is hidden only where it
+    stands as a word of its own.
+    """
+    for secret in sorted(set(secrets), key=lambda secret: -len(secret.reveal())):
+        known = secret.reveal()
+        if len(known) >= _ANYWHERE:
+            text = text.replace(known, HIDDEN)
+        elif known:
+            text = re.sub(rf"(?<!\w){re.escape(known)}(?!\w)", HIDDEN, text)
+    for pattern, replacement in _LOOKS_LIKE_A_KEY:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+class MaskingFilter(logging.Filter):
+    """Masks every record: message, arguments, traceback and stack.
+
+    It belongs on the handler, since a logger's own filters do not see its children's records.
+    """
+
+    def __init__(self, *secrets: Secret) -> None:
+        super().__init__()
+        self._secrets = frozenset(secrets)
+
+    def hide(self, *secrets: Secret) -> None:
+        """Know these secrets too, from the next record on."""
+        self._secrets |= frozenset(secrets)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite the record in place; never refuse it."""
+        record.msg = self._mask(_message(record.getMessage, fallback=record.msg))
+        record.args = None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = self._mask(record.exc_text)
+        if record.stack_info:
+            record.stack_info = self._mask(record.stack_info)
+        return True
+
+    def _mask(self, text: str) -> str:
+        return mask(text, *self._secrets)
+
+
+def _message(format_message: Callable[[], str], *, fallback: object) -> str:
+    try:
+        return format_message()
+    except Exception as fault:  # noqa: BLE001 - a filter that raises would end the caller
+        return f"{fallback} (its arguments do not fit: {type(fault).__name__})"

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.config.jsonc import BadText, Places, Spot, blank_comments, parse
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+comments = st.text(max_size=12).map(lambda text: "/*" + text.replace("*/", "") + "*/") | st.text(
+    max_size=12
+).map(lambda text: "//" + text.replace("\n", "") + "\n")
+
+
+@st.composite
+def commented(draw: st.DrawFn) -> tuple[object, str]:
+    """A value, and its JSON with white space and comments between the tokens."""
+    value = draw(json_values)
+    tokens = re.findall(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^{}\[\],:"]+', json.dumps(value))
+    gap = st.just("") | st.sampled_from([" ", "\n", "\r\n"]) | comments
+    return value, "".join(draw(gap) + token for token in tokens) + draw(gap)
+
+
+@given(commented())
+def test_comments_and_white_space_change_no_value(case: tuple[object, str]) -> None:
+    value, text = case
+    assert parse(text) == value
+
+
+@given(commented())
+def test_blanking_keeps_every_other_character_in_its_place(case: tuple[object, str]) -> None:
+    _, text = case
+    plain = blank_comments(text)
+    assert len(plain) == len(text)
+    assert all(new in (old, " ") for old, new in zip(text, plain, strict=True))
+    assert plain.count("\n") == text.count("\n")
+    assert blank_comments(plain) == plain
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(BadText):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"url": "https://host/*no*/x"}', r'{"a\"//": "/* \\"}', r'["\\", "//", "/*"]']
+)
+def test_slashes_inside_strings_are_text(text: str) -> None:
+    assert parse(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "// only this", "/* and\nthis */"])
+def test_a_text_without_json_is_an_empty_object(text: str) -> None:
+    assert parse(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "spot"),
+    [
+        ('{"a": 1,}', Spot(1, 8)),
+        ('{"a": 1, // last\n}', Spot(1, 8)),
+        ("[1,\n 2, ]", Spot(2, 3)),
+    ],
+)
+def test_a_trailing_comma_is_named_where_it_stands(text: str, spot: Spot) -> None:
+    with pytest.raises(BadText) as caught:
+        parse(text)
+    assert caught.value.spot == spot
+    assert "trailing comma" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "spot"),
+    [
+        ('{"a": 1', Spot(1, 8)),
+        ('{"a" 1}', Spot(1, 6)),
+        ("{'a': 1}", Spot(1, 2)),
+        ('{\n  "a": tru\n}', Spot(2, 8)),
+        ('{"a": 1\n "b": 2}', Spot(2, 2)),
+        ('/* x */ {"a": "b}', Spot(1, 15)),
+        ('{"a": "b\nc"}', Spot(1, 9)),
+        ("{}\n/* never\nended", Spot(2, 1)),
+        ("{} {}", Spot(1, 4)),
+    ],
+)
+def test_a_fault_is_found_by_line_and_column(text: str, spot: Spot) -> None:
+    with pytest.raises(BadText) as caught:
+        parse(text)
+    assert caught.value.spot == spot
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 200 + "1" + "}" * 200, "[NaN]", "1" * 5000]
+)
+def test_what_is_beyond_the_reader_is_refused(text: str) -> None:
+    with pytest.raises(BadText):
+        parse(text)
+
+
+@given(commented())
+def test_every_key_of_a_text_is_found_where_it_stands(case: tuple[object, str]) -> None:
+    value, text = case
+    places = Places(text)
+    lines = text.split("\n")
+    for path, child in _paths(value):
+        spot = places.spot(path)
+        assert spot is not None
+        written = json.dumps(path[-1] if isinstance(path[-1], str) else child)[:1]
+        assert lines[spot.line - 1][spot.column - 1] == written
+
+
+def test_a_key_written_twice_is_found_where_it_counts() -> None:
+    assert Places('{"a": 1,\n"a": 2}').spot(["a"]) == Spot(2, 1)
+
+
+def test_a_missing_key_is_found_at_its_nearest_parent() -> None:
+    places = Places('{\n "a": {"b": []}}')
+    assert places.spot(["a", "b", 3]) == Spot(2, 8)
+    assert places.spot(["a", "nowhere"]) == Spot(2, 2)
+    assert places.spot(["nowhere"]) is None
+
+
+def _paths(
+    value: object, path: tuple[str | int, ...] = ()
+) -> list[tuple[tuple[str | int, ...], object]]:
+    members: list[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        members = list(value.items())
+    elif isinstance(value, list):
+        members = list(enumerate(value))
+    found: list[tuple[tuple[str | int, ...], object]] = []
+    for step, child in members:
+        found += [((*path, step), child), *_paths(child, (*path, step))]
+    return found

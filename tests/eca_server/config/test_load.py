@@ -1,0 +1,574 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.config import Config, Limit, Loaded, Model, Problem, Retry, Source, load
+from eca_server.config.reading import deep_merge
+from eca_server.secret import Secret
+
+KEY = "planted-0123456789-key"
+
+
+class House:
+    """A home, two roots, and what stands in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.user = self.home / ".config" / "eca" / "config.json"
+        self.roots = [folder / "one", folder / "two"]
+        self.environ: dict[str, str] = {}
+        self.options: object = None
+        self.config_file: Path | None = None
+
+    def in_root(self, index: int, content: object) -> Path:
+        return self.write(self.roots[index] / ".eca" / "config.json", content)
+
+    def write(self, path: Path, content: object) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(text.encode())
+        return path
+
+    def load(self) -> Loaded:
+        return load(
+            initialization_options=self.options,
+            roots=self.roots,
+            environ=self.environ,
+            config_file=self.config_file,
+            home=self.home,
+        )
+
+    def config(self) -> Config:
+        loaded = self.load()
+        assert loaded.problems == ()
+        return loaded.config
+
+    def problem(self) -> Problem:
+        (problem,) = self.load().problems
+        return problem
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_nothing_configured_gives_the_defaults(house: House) -> None:
+    loaded = house.load()
+    assert loaded.config == Config()
+    assert loaded.problems == ()
+    assert {source.state for source in loaded.sources} == {"absent"}
+
+
+def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
+    seen = []
+    house.options = {"defaultModel": "options/m", "chat": {"title": False}}
+    seen.append(house.config().default_model)
+    house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
+    seen.append(house.config().default_model)
+    house.write(house.user, {"defaultModel": "user/m"})
+    seen.append(house.config().default_model)
+    house.in_root(0, {"defaultModel": "first/m"})
+    seen.append(house.config().default_model)
+    house.in_root(1, {"defaultModel": "second/m"})
+    seen.append(house.config().default_model)
+    assert seen == ["options/m", "variable/m", "user/m", "first/m", "second/m"]
+    assert house.config().chat_title is False
+
+
+def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
+    house.write(
+        house.user,
+        {"providers": {"corp": {"url": "http://a", "models": {"m": {"limit": {"context": 9}}}}}},
+    )
+    house.in_root(0, {"providers": {"corp": {"models": {"m": {"limit": {"output": 3}}, "n": {}}}}})
+    house.in_root(1, {"providers": {"other": {"api": "openai-chat"}}})
+    providers = house.config().providers
+    assert providers["corp"].url == "http://a"
+    assert providers["corp"].models == {"m": Model(limit=Limit(context=9, output=3)), "n": Model()}
+    assert providers["other"].api == "openai-chat"
+
+
+def test_lists_are_replaced(house: House) -> None:
+    payload = ["providers", "p", "models", "m", "extraPayload"]
+    house.options = nested(payload, {"stop": ["a", "b"], "x": 1})
+    house.in_root(0, nested(payload, {"stop": ["c"]}))
+    assert house.config().providers["p"].models["m"].extra_payload == {"stop": ["c"], "x": 1}
+
+
+def test_null_unsets_what_an_earlier_source_said(house: House) -> None:
+    house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}, "q": {}}}
+    house.in_root(0, {"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
+    config = house.config()
+    assert config.default_model is None
+    assert config.providers["p"].url is None
+    assert "q" not in config.providers
+
+
+def test_a_null_inside_a_payload_is_the_users_own(house: House) -> None:
+    house.options = nested(["providers", "p", "models", "m", "extraPayload"], {"temperature": None})
+    assert house.config().providers["p"].models["m"].extra_payload == {"temperature": None}
+
+
+def test_an_older_spelling_counts_where_its_source_stands(house: House) -> None:
+    house.options = {
+        "chat": {"defaultBehavior": "plan", "welcomeMessage": "old", "defaultModel": "a/b"},
+        "welcomeMessage": "beside it",
+    }
+    config = house.config()
+    assert (config.default_behavior, config.default_model) == ("plan", "a/b")
+    assert config.welcome_message == "old"
+    house.in_root(0, {"defaultBehavior": "agent", "welcomeMessage": "new"})
+    config = house.config()
+    assert (config.default_behavior, config.welcome_message) == ("agent", "new")
+
+
+@pytest.mark.requirement("W-28")
+def test_the_behaviour_a_client_asks_for_is_no_layer_of_the_configuration(house: House) -> None:
+    house.options = {"chatBehavior": "plan", "chatAgent": "plan"}
+    assert house.config().default_behavior == "agent"
+
+
+def test_a_pure_configuration_has_no_other_source(house: House) -> None:
+    house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
+    house.write(house.user, "broken")
+    house.in_root(0, {"defaultModel": "first/m"})
+    house.options = {"pureConfig": True, "chat": {"title": False}}
+    loaded = house.load()
+    assert loaded.config == Config(chat_title=False)
+    assert [source.name for source in loaded.sources] == ["initializationOptions"]
+    house.options = {"pureConfig": False}
+    assert house.load().config.default_model == "first/m"
+
+
+def test_a_given_file_stands_in_place_of_the_users_and_the_workspaces(house: House) -> None:
+    house.environ["ECA_CONFIG"] = '{"welcomeMessage": "hello", "defaultModel": "variable/m"}'
+    house.write(house.user, {"defaultModel": "user/m", "chat": {"title": False}})
+    house.in_root(0, {"defaultModel": "first/m"})
+    house.config_file = house.write(house.folder / "given.json", {"defaultModel": "given/m"})
+    config = house.config()
+    assert (config.default_model, config.welcome_message) == ("given/m", "hello")
+    assert config.chat_title is True
+
+
+def test_a_given_file_must_be_there(house: House) -> None:
+    house.config_file = house.folder / "given.json"
+    assert house.problem().source == str(house.config_file)
+    assert house.load().sources[-1] == Source(name=str(house.config_file), state="broken")
+
+
+def test_the_users_file_follows_the_xdg_rules(house: House) -> None:
+    house.write(house.user, {"defaultModel": "user/m"})
+    elsewhere = house.folder / "xdg"
+    house.write(elsewhere / "eca" / "config.json", {"defaultModel": "xdg/m"})
+    for configured, expected in [
+        ("", "user/m"),
+        ("relative/folder", "user/m"),
+        (str(elsewhere), "xdg/m"),
+    ]:
+        house.environ["XDG_CONFIG_HOME"] = configured
+        assert house.config().default_model == expected
+
+
+def test_the_home_comes_from_the_environment_unless_given(house: House) -> None:
+    house.write(house.user, {"defaultModel": "user/m"})
+    loaded = load(initialization_options=None, roots=[], environ={"HOME": str(house.home)})
+    assert loaded.config.default_model == "user/m"
+
+
+def test_comments_a_byte_order_mark_and_an_empty_file_are_fine(house: House) -> None:
+    house.write(house.user, '\ufeff// mine\n{/* which */ "defaultModel": "a/b"}\n')
+    house.in_root(0, "")
+    house.in_root(1, "// nothing yet\n")
+    assert house.config().default_model == "a/b"
+
+
+def test_keys_we_do_not_know_are_passed_over_in_silence(house: House) -> None:
+    house.in_root(
+        0,
+        {
+            "mcpServers": {"x": {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}},
+            "toolCall": {"approval": {"byDefault": "ask"}},
+            "providers": {"p": {"fetchModels": True, "models": {"m": {"variants": {}}}}},
+            "hooks": 3,
+        },
+    )
+    assert set(house.config().providers) == {"p"}
+
+
+def test_everything_known_is_read(house: House) -> None:
+    house.in_root(
+        0,
+        {
+            "providers": {
+                "p": {
+                    "api": "openai-chat",
+                    "url": " https://host/v1 ",
+                    "urlEnv": "P_URL",
+                    "key": f" {KEY}\n",
+                    "keyEnv": "P_KEY",
+                    "completionUrlRelativePath": "/chat",
+                    "extraHeaders": {"X-Team": "a"},
+                    "models": {"m": {"modelName": "real", "extraHeaders": {"X": "b"}}},
+                }
+            },
+            "connectTimeoutSeconds": 1,
+            "firstByteTimeoutSeconds": 2.5,
+            "streamIdleTimeoutSeconds": 3,
+            "noProgressTimeoutSeconds": 4,
+            "rateLimitMaxWaitSeconds": 5,
+            "retry": {
+                "maxRetries": 0,
+                "baseDelayMs": 100,
+                "backoffMultiplier": 1.5,
+                "maxDelayMs": 900,
+            },
+        },
+    )
+    config = house.config()
+    provider = config.providers["p"]
+    assert (provider.api, provider.url, provider.url_env) == (
+        "openai-chat",
+        "https://host/v1",
+        "P_URL",
+    )
+    assert (provider.key, provider.key_env) == (Secret(KEY), "P_KEY")
+    assert provider.completion_url_relative_path == "/chat"
+    assert provider.extra_headers == {"X-Team": "a"}
+    assert provider.models == {"m": Model(model_name="real", extra_headers={"X": "b"})}
+    assert (config.connect_timeout, config.first_byte_timeout) == (1, 2.5)
+    assert (config.stream_idle_timeout, config.no_progress_timeout) == (3, 4)
+    assert config.rate_limit_max_wait == 5
+    assert config.retry == Retry(
+        max_retries=0, base_delay_ms=100, backoff_multiplier=1.5, max_delay_ms=900
+    )
+
+
+WRONG: list[tuple[str, object]] = [
+    ("providers", []),
+    ("providers.p", "x"),
+    ("providers.p.url", 1),
+    ("providers.p.key", ["x"]),
+    ("providers.p.key", "two\nlines"),
+    ("providers.p.key", "schlüssel"),
+    ("providers.p.models", ["m"]),
+    ("providers.p.models.m", True),
+    ("providers.p.models.m.extraPayload", []),
+    ("providers.p.models.m.extraHeaders.X", 1),
+    ("providers.p.models.m.limit.context", "9"),
+    ("providers.p.models.m.limit.output", -1),
+    ("providers.p.models.m.limit.output", 5.0),
+    ("defaultModel", {}),
+    ("chat", 3),
+    ("chat.title", "no"),
+    ("chat.defaultBehavior", 1),
+    ("welcomeMessage", False),
+    ("connectTimeoutSeconds", 0),
+    ("connectTimeoutSeconds", True),
+    ("streamIdleTimeoutSeconds", "120"),
+    ("streamIdleTimeoutSeconds", 10**400),
+    ("retry", "often"),
+    ("retry.maxRetries", True),
+    ("retry.maxRetries", 10**400),
+    ("retry.backoffMultiplier", 0),
+    ("defaultModel", "${env:NOWHERE}"),
+    ("defaultModel", "${file:nowhere.txt}"),
+    ("defaultModel", "${netrc:host}"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_value_costs_its_own_key_and_is_named(
+    house: House, key: str, value: object
+) -> None:
+    good = {"url": "http://a", "models": {"kept": {}}}
+    house.options = {"welcomeMessage": "kept", "providers": {"kept": good}}
+    text = json.dumps(
+        deep_merge(nested(key.split("."), value), {"rateLimitMaxWaitSeconds": 7}), indent=1
+    )
+    path = house.in_root(0, text)
+    loaded = house.load()
+    (problem,) = loaded.problems
+    assert (problem.source, problem.key) == (str(path), key)
+    line = text.splitlines()[(problem.line or 0) - 1]
+    assert f'"{key.rsplit(".", maxsplit=1)[-1]}"' in line
+    assert problem.column == len(line) - len(line.lstrip()) + 1
+    assert loaded.config.rate_limit_max_wait == 7
+    assert loaded.config.welcome_message == "kept"
+    assert set(loaded.config.providers["kept"].models) == {"kept"}
+
+
+def test_a_wrong_value_leaves_what_an_earlier_source_said(house: House) -> None:
+    house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}}}
+    house.in_root(0, {"defaultModel": 3, "providers": {"p": {"url": [], "key": "x"}}})
+    loaded = house.load()
+    assert [problem.key for problem in loaded.problems] == ["providers.p.url", "defaultModel"]
+    assert loaded.config.default_model == "a/b"
+    assert loaded.config.providers["p"].url == "http://a"
+    assert loaded.config.providers["p"].key == Secret("x")
+
+
+def test_a_key_with_a_dot_in_it_is_quoted(house: House) -> None:
+    house.options = {"providers": {"my.corp": {"url": 3}}}
+    assert house.problem().key == 'providers."my.corp".url'
+
+
+@pytest.mark.parametrize("options", ["text", 3, [1], True])
+def test_options_that_are_no_object_are_a_problem(house: House, options: object) -> None:
+    house.options = options
+    assert house.problem().source == "initializationOptions"
+    assert house.load().sources[0].state == "broken"
+
+
+def test_a_broken_source_is_named_and_the_rest_counts(house: House) -> None:
+    house.options = {"defaultModel": "options/m"}
+    house.environ["ECA_CONFIG"] = '{"a": 1,\n "b" }'
+    path = house.in_root(0, "[]")
+    house.in_root(1, {"chat": {"title": False}})
+    loaded = house.load()
+    variable, file = loaded.problems
+    assert (variable.source, variable.line, variable.column) == ("ECA_CONFIG", 2, 6)
+    assert (file.source, file.key) == (str(path), None)
+    assert [source.state for source in loaded.sources] == [
+        "used",
+        "broken",
+        "absent",
+        "broken",
+        "used",
+    ]
+    assert loaded.config.default_model == "options/m"
+    assert loaded.config.chat_title is False
+
+
+def test_a_thousand_faults_are_not_a_thousand_messages(house: House) -> None:
+    house.options = {"providers": {f"p{n}": 1 for n in range(1000)}}
+    problems = house.load().problems
+    assert len(problems) == 21
+    assert "980" in problems[-1].message
+
+
+class TestReferences:
+    def test_variables_and_files_are_put_into_any_string(self, house: House) -> None:
+        house.write(house.folder / "one" / ".eca" / "key.txt", f"{KEY}\n")
+        house.write(house.home / "name", "at home\r\n")
+        house.environ.update(HOST="example.org", EMPTY="")
+        house.in_root(
+            0,
+            {
+                "providers": {
+                    "${env:HOST}": {
+                        "url": "https://${env:HOST}:8080/${env:EMPTY}v1",
+                        "key": "${file:key.txt}",
+                        "models": {
+                            "m": {"extraPayload": {"user": ["${file:~/name}", {"${env:HOST}": 1}]}}
+                        },
+                    }
+                },
+                "defaultModel": "${env:NOWHERE:https://default:1}/${env:EMPTY:m}",
+                "welcomeMessage": "$HOST ${HOST} ${other:x} $${env:HOST}",
+            },
+        )
+        config = house.config()
+        provider = config.providers["${env:HOST}"]
+        assert provider.url == "https://example.org:8080/v1"
+        assert provider.key == Secret(KEY)
+        assert provider.models["m"].extra_payload == {"user": ["at home", {"${env:HOST}": 1}]}
+        assert config.default_model == "https://default:1/m"
+        assert config.welcome_message == "$HOST ${HOST} ${other:x} $example.org"
+
+    @pytest.mark.parametrize(
+        ("content", "expected"), [("a\n\n", "a\n"), ("a\r\n", "a"), ("a\r", "a\r"), ("\na", "\na")]
+    )
+    def test_only_the_last_newline_of_a_file_is_dropped(
+        self, house: House, content: str, expected: str
+    ) -> None:
+        path = house.write(house.folder / "text", content)
+        house.options = {"welcomeMessage": f"${{file:{path}}}"}
+        assert house.config().welcome_message == expected
+
+    def test_what_was_put_in_is_not_searched_again(self, house: House) -> None:
+        house.environ.update(OUTER="${env:INNER}", INNER="wrong")
+        house.options = {"welcomeMessage": "${env:OUTER}"}
+        assert house.config().welcome_message == "${env:INNER}"
+
+    def test_a_relative_file_needs_a_folder_to_start_from(self, house: House) -> None:
+        house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
+        assert house.problem().key == "welcomeMessage"
+
+    def test_a_missing_reference_in_a_payload_costs_its_own_key(self, house: House) -> None:
+        house.options = nested(
+            ["providers", "p", "models", "m", "extraPayload"],
+            {"a": {"b": ["${env:NOWHERE}"], "c": 1}},
+        )
+        loaded = house.load()
+        assert [problem.key for problem in loaded.problems] == [
+            "providers.p.models.m.extraPayload.a.b[0]"
+        ]
+        assert loaded.config.providers["p"].models["m"].extra_payload == {"a": {"c": 1}}
+
+
+class TestHostileFiles:
+    def make(self, house: House, kind: str) -> Path:
+        path = house.roots[0] / ".eca" / "config.json"
+        path.parent.mkdir(parents=True)
+        match kind:
+            case "pipe":
+                os.mkfifo(path)
+            case "directory":
+                path.mkdir()
+            case "device":
+                path.symlink_to("/dev/zero")
+            case "loop":
+                path.symlink_to(path)
+            case "large":
+                path.write_bytes(b" " * (5 * 2**20))
+            case "not UTF-8":
+                path.write_bytes(b'{\n"defaultModel": "\xff"}')
+            case "deep":
+                path.write_text('{"a":' * 100_000)
+            case "long number":
+                path.write_text(f'{{"connectTimeoutSeconds": {"9" * 10_000}}}')
+        return path
+
+    @pytest.mark.parametrize(
+        "kind",
+        ["pipe", "directory", "device", "loop", "large", "not UTF-8", "deep", "long number"],
+    )
+    def test_it_is_named_and_the_rest_counts(self, house: House, kind: str) -> None:
+        path = self.make(house, kind)
+        house.in_root(1, {"defaultModel": "a/b"})
+        problem = house.problem()
+        assert problem.source == str(path)
+        assert house.load().config.default_model == "a/b"
+        assert problem.line == (2 if kind == "not UTF-8" else None)
+
+    @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "loop", "large", "not UTF-8"])
+    def test_as_a_reference_it_is_named_too(self, house: House, kind: str) -> None:
+        path = self.make(house, kind)
+        loaded = load(
+            initialization_options={"welcomeMessage": f"${{file:{path}}}", "defaultModel": "a/b"},
+            roots=[],
+            environ={},
+            home=house.home,
+        )
+        (problem,) = loaded.problems
+        assert problem.key == "welcomeMessage"
+        assert str(path) in problem.message
+        assert loaded.config.default_model == "a/b"
+
+    def test_a_root_that_is_a_file_has_no_configuration(self, house: House) -> None:
+        house.roots[0].write_text("")
+        assert house.config() == Config()
+
+
+PLANTED: list[object] = [
+    {"providers": {"p": {"key": KEY, "extraHeaders": {"Authorization": KEY}}}},
+    {"providers": {"p": {"url": f"https://user:{KEY}@host/v1?key={KEY}"}}},
+    {"providers": {"p": {"completionUrlRelativePath": f"/chat?key={KEY}"}}},
+    {"providers": {"p": {"models": {"m": {"extraPayload": {"token": KEY}}}}}},
+    {"providers": {"p": {"models": {"m": {"extraHeaders": {"x": KEY}}}}}},
+    {"providers": {"p": {"key": [KEY]}}},
+    {"providers": {"p": {"key": {"key": KEY}}}},
+    {"providers": {"p": {"key": f"{KEY}\n{KEY}"}}},
+    {"providers": KEY},
+    {"retry": {"maxRetries": KEY}},
+    {"chat": KEY},
+    {"chat": {"title": KEY}},
+    KEY,
+    [KEY],
+]
+
+
+@pytest.mark.parametrize("content", PLANTED, ids=range(len(PLANTED)))
+def test_no_key_shows_in_what_loading_gives(house: House, content: object) -> None:
+    house.options = content
+    house.environ["ECA_CONFIG"] = json.dumps(content)
+    house.in_root(0, content if isinstance(content, str) else json.dumps(content))
+    loaded = house.load()
+    assert KEY not in repr(loaded) + str(loaded)
+    assert not any(KEY in str(problem) for problem in loaded.problems)
+
+
+@given(st.integers(0, 120), st.sampled_from(["cut", "doubled", "dropped"]))
+def test_no_key_shows_when_its_text_is_broken(place: int, how: str) -> None:
+    text = json.dumps({"providers": {"p": {"key": KEY, "url": KEY, "models": {"m": {}}}}})
+    broken = {
+        "cut": text[:place],
+        "doubled": text[:place] + text[place : place + 1] + text[place:],
+        "dropped": text[:place] + text[place + 1 :],
+    }[how]
+    loaded = load(
+        initialization_options=None,
+        roots=[],
+        environ={"ECA_CONFIG": broken},
+        home=Path("/nonexistent"),
+    )
+    assert not any("planted" in str(problem) for problem in loaded.problems)
+    assert all(problem.source == "ECA_CONFIG" for problem in loaded.problems)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+maps = st.dictionaries(st.sampled_from("abc"), json_values)
+
+
+@given(maps)
+def test_merging_with_nothing_or_itself_changes_nothing(value: dict[str, Any]) -> None:
+    assert deep_merge(value, {}) == deep_merge({}, value) == deep_merge(value, value) == value
+
+
+@given(maps, maps)
+def test_of_two_maps_the_newer_wins_wherever_it_speaks(
+    older: dict[str, Any], newer: dict[str, Any]
+) -> None:
+    merged = deep_merge(older, newer)
+    assert deep_merge(merged, newer) == merged
+    assert merged.keys() == older.keys() | newer.keys()
+    for name, value in newer.items():
+        if not isinstance(value, dict):
+            assert merged[name] == value
+    for name in older.keys() - newer.keys():
+        assert merged[name] == older[name]
+
+
+KNOWN = [
+    "providers", "p", "models", "m", "extraPayload", "extraHeaders", "limit", "context", "key",
+    "url", "api", "defaultModel", "chat", "title", "retry", "maxRetries", "connectTimeoutSeconds",
+    "pureConfig",
+]  # fmt: skip
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+    | st.sampled_from(["${env:A}", "${env:A:}", "${file:x}", "${cmd:x}", "${", "${env:\0}"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KNOWN), inner),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(anything, anything)
+def test_no_json_makes_loading_raise(options: object, variable: object) -> None:
+    loaded = load(
+        initialization_options=options,
+        roots=[],
+        environ={"ECA_CONFIG": json.dumps(variable)},
+        home=Path("/nonexistent"),
+    )
+    assert isinstance(loaded.config, Config)
+
+
+def nested(path: list[str], value: object) -> Mapping[str, Any]:
+    for step in reversed(path):
+        value = {step: value}
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.secret import MaskingFilter, Secret, key_from, mask
+
+KEY = "planted-0123456789-key"
+KEYS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=8)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        repr(Secret(KEY)),
+        str(Secret(KEY)),
+        f"{Secret(KEY)}",
+        f"{Secret(KEY):>40}",
+        f"{Secret(KEY)!r}",
+        f"{[Secret(KEY)]}",
+        "%s %r" % (Secret(KEY), {"key": Secret(KEY)}),  # noqa: UP031 - the spelling under test
+    ],
+)
+def test_no_spelling_of_a_secret_shows_it(shown: str) -> None:
+    assert KEY not in shown
+    assert "***" in shown
+
+
+def test_only_reveal_gives_the_text() -> None:
+    assert Secret(KEY).reveal() == KEY
+    assert not hasattr(Secret(KEY), "__dict__")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_secret_is_neither_pickled_nor_written_as_json(protocol: int) -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(Secret(KEY), protocol)
+    with pytest.raises(TypeError):
+        json.dumps(Secret(KEY))
+
+
+def test_secrets_compare_by_text_and_copy_as_themselves() -> None:
+    secret = Secret(KEY)
+    assert secret == Secret(KEY)
+    assert secret != Secret("another")
+    assert secret != KEY
+    assert len({secret, Secret(KEY)}) == 1
+    assert copy.copy(secret) is secret
+    assert copy.deepcopy([secret])[0] is secret
+
+
+@given(st.text(), KEYS, st.text())
+def test_a_known_secret_never_survives_masking(before: str, key: str, after: str) -> None:
+    assert key not in mask(f"{before}{key}{after}", Secret(key)).replace("***", "")
+
+
+def test_a_short_secret_is_hidden_as_a_word_only() -> None:
+    assert mask("ollama runs ollamas: ollama!", Secret("ollama")) == "*** runs ollamas: ***!"
+
+
+def test_a_secret_inside_another_does_not_keep_the_longer_one_half_hidden() -> None:
+    short, long = Secret("planted-01"), Secret("planted-0123456789")
+    assert mask("planted-0123456789", short, long) == "***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-planted0123456789",
+        "sk-proj-planted_0123456789",
+        "refused: sk-ant-api03-planted0123456789!",
+        "AIzaPlanted0123456789planted",
+        "ghp_planted0123456789",
+        "gho_planted0123456789",
+        "github_pat_planted0123456789",
+        "gsk_planted0123456789",
+        "Authorization: Bearer planted0123456789",
+        "authorization: basic cGxhbnRlZDA0MTIz",
+        "GET https://host/v1?alt=sse&key=planted0123456789&x=1",
+        "https://host/v1?api_key=planted",
+        "x-api-key: planted0123456789",
+        '{"api_key": "planted0123456789"}',
+        "https://user:planted@host/v1",
+    ],
+)
+def test_what_looks_like_a_key_is_masked(text: str) -> None:
+    masked = mask(text)
+    assert "***" in masked
+    assert "lanted0" not in masked
+    assert ":planted" not in masked
+    assert "=planted" not in masked
+    assert "cGxhbnRlZDA0MTIz" not in masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Missing bearer or basic authentication in header",
+        "the task-force-of-many met",
+        "api_key: expected a string",
+        "http://localhost:11434/v1 answered",
+        "a file at path/to/key=value.txt",
+        "model gpt-4o-mini-2024-07-18 is overloaded",
+    ],
+)
+def test_prose_stays_readable(text: str) -> None:
+    assert mask(text) == text
+
+
+@pytest.mark.parametrize("text", ["", " \t\n"])
+def test_a_blank_key_is_no_key(text: str) -> None:
+    assert key_from(text) is None
+
+
+def test_a_key_is_stripped() -> None:
+    key = key_from(f"  {KEY}\r\n")
+    assert key == Secret(KEY)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("ab\ncd", 3), ("ab\x00", 3), ("schlüssel", 5), ("a\u200bb", 2)]
+)
+def test_a_key_no_header_can_carry_is_refused_without_being_shown(text: str, place: int) -> None:
+    with pytest.raises(ValueError) as caught:
+        key_from(text)
+    assert str(caught.value).endswith(f"at place {place}")
+    assert text not in str(caught.value)
+
+
+@pytest.fixture
+def log() -> tuple[logging.Logger, io.StringIO, MaskingFilter]:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    masking = MaskingFilter(Secret(KEY))
+    handler.addFilter(masking)
+    root = logging.Logger("root-of-this-test")  # noqa: LOG001 - apart from the real tree
+    root.addHandler(handler)
+    return root, written, masking
+
+
+Log = tuple[logging.Logger, io.StringIO, MaskingFilter]
+
+
+def test_the_log_shows_no_secret_in_message_arguments_or_traceback(log: Log) -> None:
+    logger, written, _ = log
+    logger.warning("sent %s to %r", KEY, {"key": KEY})
+    logger.warning(f"plain {KEY}", stack_info=True)  # noqa: G004 - the careless way
+    try:
+        {}[KEY]
+    except KeyError:
+        logger.exception("failed with %s", KEY)
+    assert KEY not in written.getvalue()
+    assert written.getvalue().count("***") >= 4
+    assert "KeyError" in written.getvalue()
+
+
+def test_the_log_learns_secrets_as_they_come(log: Log) -> None:
+    logger, written, masking = log
+    masking.hide(Secret("learnt-later-01"))
+    logger.info("%s", "learnt-later-01")
+    logger.warning("learnt-later-01 and %s", KEY)
+    assert "learnt" not in written.getvalue()
+    assert KEY not in written.getvalue()
+
+
+def test_a_record_whose_arguments_do_not_fit_is_logged_all_the_same(log: Log) -> None:
+    logger, written, _ = log
+    logger.warning(f"%d of {KEY}", "three")  # noqa: G004 - the careless way
+    assert "do not fit" in written.getvalue()
+    assert KEY not in written.getvalue()
+
+
+def test_a_percent_sign_in_a_masked_message_is_not_formatted_twice(log: Log) -> None:
+    logger, written, _ = log
+    logger.warning("%s", "100%s done")
+    assert written.getvalue() == "100%s done\n"
