@@ -1,0 +1,342 @@
+"""What a raw message does against the letter of the specification, in words with a path.
+
+The slow twin of `read`: it refuses exactly what reading refuses (a property test holds the two
+together) and beyond that lists what is read all the same, with the ruling that allows it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.endpoint import Method, Table
+from eca_protocol.errors import DecodeError, LocalProtocolError
+from eca_protocol.messages.marks import Reading
+from eca_protocol.messages.shapes import (
+    Anything,
+    Array,
+    Choice,
+    Field,
+    JSONObject,
+    Model,
+    ModelClass,
+    Nullable,
+    Scalar,
+    ScalarName,
+    Shape,
+    Tagged,
+    fields_of,
+    shape_of,
+    window_of_class,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision, Window
+
+__all__ = ["Departure", "DepartureKind", "explain", "explain_failure"]
+
+DepartureKind: TypeAlias = Literal[
+    "missing",
+    "null",
+    "wrong type",
+    "unknown key",
+    "unknown value",
+    "unknown type",
+    "other revision",
+]
+
+
+@attrs.frozen(kw_only=True)
+class Departure:
+    """One thing in a message that the specification's letter does not have so."""
+
+    path: str
+    """Where, as in `params.contexts[2].linesRange.start`."""
+    kind: DepartureKind
+    expected: str
+    got: str
+    ruling: str | None = None
+    """The ruling that allows it, if any."""
+    refused: bool = False
+    """Whether reading the message fails on it."""
+
+    def __str__(self) -> str:
+        allowed = f" (allowed by {self.ruling})" if self.ruling else ""
+        return f"{self.path}: {self.kind}: expected {self.expected}, got {self.got}{allowed}"
+
+
+def explain(
+    method: str,
+    raw: Any,
+    revision: Revision,
+    *,
+    part: Literal["params", "result"] = "params",
+    table: Table = ECA,
+) -> tuple[Departure, ...]:
+    """Every departure of the raw params or result of `method` from the letter of `revision`.
+
+    Raises:
+        LocalProtocolError: the table has no such method.
+    """
+    row = table.get(method)
+    if row is None:
+        raise LocalProtocolError(f"the table has no method {method}")
+    return tuple(_message(row, raw, revision, part))
+
+
+def explain_failure(
+    method: Method, raw: Any, part: Literal["params", "result"]
+) -> DecodeError | None:
+    """The first thing for which reading refuses the message, as the error to raise."""
+    for departure in _message(method, raw, Revision.CURRENT, part):
+        if departure.refused:
+            return DecodeError(path=departure.path, expected=departure.expected, got=departure.got)
+    return None
+
+
+def _message(
+    method: Method, raw: Any, revision: Revision, part: Literal["params", "result"]
+) -> Iterator[Departure]:
+    from_client = (method.direction == "client_to_server") == (part == "params")
+    walk = _Walk(revision, "W-3" if from_client else "W-60")
+    if not method.window.holds(revision):
+        yield Departure(
+            path=part,
+            kind="other revision",
+            expected=f"no {method.name} in revision {revision.value}",
+            got=method.name,
+            ruling=method.window.ruling,
+        )
+    hint = method.params if part == "params" else method.result
+    if hint is None:
+        if raw not in (None, {}, []):
+            yield Departure(
+                path=part, kind="wrong type", expected="null", got=_words(raw), ruling=walk.lenience
+            )
+        return
+    if raw is None or raw == []:
+        yield Departure(
+            path=part, kind="null", expected="an object", got=_words(raw), ruling=walk.lenience
+        )
+        raw = {}
+    yield from walk.value(shape_of(hint), raw, part, Reading())
+
+
+@attrs.frozen
+class _Walk:
+    revision: Revision
+    lenience: str
+    """The ruling under which this side's nulls and unknown keys are read."""
+
+    def value(self, shape: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+        match shape:
+            case Scalar(names):
+                if not any(_is(name, raw) for name in names):
+                    yield _refused(path, " or ".join(_WORDS[name] for name in names), raw)
+            case JSONObject():
+                yield from self._object(raw, path, reading)
+            case Choice():
+                yield from self._choice(shape, raw, path, reading)
+            case Array(item):
+                yield from self._array(item, raw, path, reading)
+            case Nullable(inner):
+                if raw is not None:
+                    yield from self.value(inner, raw, path, reading)
+            case Model(cls):
+                if isinstance(raw, dict):
+                    yield from self._fields(cls, raw, path, set())
+                else:
+                    yield _refused(path, "an object", raw)
+            case Tagged():
+                yield from self._tagged(shape, raw, path, reading)
+
+    def _object(self, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+        if isinstance(raw, list) and reading.list_as_empty:
+            yield Departure(
+                path=path,
+                kind="wrong type",
+                expected="an object",
+                got=_words(raw),
+                ruling=reading.ruling,
+            )
+        elif not isinstance(raw, dict):
+            yield _refused(path, "an object", raw)
+
+    def _choice(self, shape: Choice, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+        if not isinstance(raw, str):
+            yield _refused(path, "a string", raw)
+            return
+        late = shape.values.get(raw)
+        if raw in shape.values and (late is None or late.since <= self.revision):
+            return
+        known = [
+            value
+            for value, mark in shape.values.items()
+            if mark is None or mark.since <= self.revision
+        ]
+        yield Departure(
+            path=path,
+            kind="unknown value" if late is None else "other revision",
+            expected=" or ".join(_words(value) for value in known),
+            got=_words(raw),
+            ruling=reading.ruling,
+        )
+
+    def _array(self, item: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+        if not isinstance(raw, list):
+            yield _refused(path, "an array", raw)
+            return
+        for index, entry in enumerate(raw):
+            place = f"{path}[{index}]"
+            if entry is None and reading.null_items:
+                yield Departure(
+                    path=place,
+                    kind="null",
+                    expected=_expected(item),
+                    got="null",
+                    ruling=reading.ruling,
+                )
+            else:
+                yield from self.value(item, entry, place, reading)
+
+    def _tagged(self, shape: Tagged, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+        if not isinstance(raw, dict):
+            yield _refused(path, "an object", raw)
+            return
+        tag = raw.get("type")
+        place = f"{path}.type"
+        if tag is not None and not isinstance(tag, str):
+            yield _refused(place, "a string", tag)
+            return
+        cls = None if tag is None else shape.members.get(tag)
+        if cls is None:
+            yield Departure(
+                path=place,
+                kind="unknown type",
+                expected=" or ".join(_words(member) for member in shape.members),
+                got="nothing" if "type" not in raw else _words(tag),
+                ruling=reading.ruling,
+            )
+            return
+        if not window_of_class(cls).holds(self.revision):
+            yield self._other_revision(place, _words(tag), window_of_class(cls), reading)
+        yield from self._fields(cls, raw, path, {"type"})
+
+    def _fields(
+        self, cls: ModelClass, raw: dict[str, Any], path: str, claimed: set[str]
+    ) -> Iterator[Departure]:
+        fields = fields_of(cls)
+        for field in fields:
+            if not field.reading.rest:
+                yield from self._field(field, raw, f"{path}.{field.wire}")
+        if any(field.reading.rest for field in fields):
+            return
+        claimed = claimed | {field.wire for field in fields}
+        for key, entry in raw.items():
+            if key not in claimed:
+                yield Departure(
+                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_words(key)}]",
+                    kind="unknown key",
+                    expected="no such key",
+                    got=_words(entry),
+                    ruling=self.lenience if self.lenience == "W-3" else None,
+                )
+
+    def _field(self, field: Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
+        reading = field.reading
+        known = field.window.holds(self.revision) and reading.written
+        if field.wire not in raw:
+            if reading.required and (known or not field.has_default):
+                yield Departure(
+                    path=path,
+                    kind="missing",
+                    expected=_expected(field.shape),
+                    got="nothing",
+                    ruling=reading.ruling if field.has_default else None,
+                    refused=not field.has_default,
+                )
+            return
+        entry = raw[field.wire]
+        if not known:
+            yield self._other_revision(path, _words(entry), field.window, reading)
+        if entry is None and field.has_default and not isinstance(field.shape, Anything):
+            if not reading.nullable:
+                yield Departure(
+                    path=path,
+                    kind="null",
+                    expected=_expected(field.shape) + ("" if reading.required else ", or nothing"),
+                    got="null",
+                    ruling=reading.ruling or self.lenience,
+                )
+            return
+        yield from self.value(field.shape, entry, path, reading)
+
+    def _other_revision(self, path: str, got: str, window: Window, reading: Reading) -> Departure:
+        return Departure(
+            path=path,
+            kind="other revision",
+            expected=f"nothing in revision {self.revision.value}",
+            got=got,
+            ruling=window.ruling or reading.ruling,
+        )
+
+
+_WORDS: dict[ScalarName, str] = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
+
+def _is(name: ScalarName, raw: Any) -> bool:
+    match name:
+        case "string":
+            return isinstance(raw, str)
+        case "boolean":
+            return isinstance(raw, bool)
+        case "number":
+            return isinstance(raw, int | float) and not isinstance(raw, bool)
+        case "integer":
+            return (isinstance(raw, int) and not isinstance(raw, bool)) or (
+                isinstance(raw, float) and raw.is_integer()
+            )
+
+
+def _expected(shape: Shape) -> str:
+    match shape:
+        case Scalar(names):
+            return " or ".join(_WORDS[name] for name in names)
+        case Choice():
+            return "a string"
+        case Array():
+            return "an array"
+        case Nullable(inner):
+            return _expected(inner)
+        case Anything():
+            return "any value"
+        case _:
+            return "an object"
+
+
+def _refused(path: str, expected: str, raw: Any) -> Departure:
+    return Departure(path=path, kind="wrong type", expected=expected, got=_words(raw), refused=True)
+
+
+_LONGEST = 60
+
+
+def _words(raw: Any) -> str:
+    """A value in an error: as JSON if it is short, else shortened or only its kind."""
+    if isinstance(raw, str):
+        text = json.dumps(raw[:_LONGEST], ensure_ascii=False)
+        return text if len(raw) <= _LONGEST else f"{text}... ({len(raw)} characters)"
+    if isinstance(raw, dict):
+        return "{}" if not raw else f"an object with {len(raw)} keys"
+    if isinstance(raw, list):
+        return "[]" if not raw else f"an array of {len(raw)}"
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _LONGEST:
+        return "a very long integer"
+    return json.dumps(raw)

@@ -1,0 +1,103 @@
+"""What a user adds to a prompt beside its text (chapter "Chat Prompt", `ChatContext`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.editor import Range
+from eca_protocol.messages.marks import forgiven
+
+__all__ = [
+    "ChatContext",
+    "CursorContext",
+    "DirectoryContext",
+    "FileContext",
+    "LinesRange",
+    "McpResourceContext",
+    "RepoMapContext",
+    "UnknownContext",
+    "WebContext",
+]
+
+
+@attrs.frozen(kw_only=True)
+class LinesRange:
+    """Lines of a file, counted from 1, both ends included (W-41)."""
+
+    start: int
+    end: int
+
+
+@attrs.frozen(kw_only=True)
+class FileContext:
+    """A file, or without `lines_range` the whole of it."""
+
+    type: ClassVar[Literal["file"]] = "file"
+    path: str
+    lines_range: LinesRange | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DirectoryContext:
+    """A folder with what is in it."""
+
+    type: ClassVar[Literal["directory"]] = "directory"
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class WebContext:
+    """A page on the web."""
+
+    type: ClassVar[Literal["web"]] = "web"
+    url: str
+
+
+@attrs.frozen(kw_only=True)
+class RepoMapContext:
+    """The outline of the workspace. Deprecated: the directory tree tool took its place."""
+
+    type: ClassVar[Literal["repoMap"]] = "repoMap"
+
+
+@attrs.frozen(kw_only=True)
+class CursorContext:
+    """Where the editor's cursor is, and what is selected there."""
+
+    type: ClassVar[Literal["cursor"]] = "cursor"
+    path: str
+    position: Range
+
+
+@attrs.frozen(kw_only=True)
+class McpResourceContext:
+    """A resource offered by an MCP server."""
+
+    type: ClassVar[Literal["mcpResource"]] = "mcpResource"
+    uri: str
+    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    description: str = attrs.field(default="", metadata=forgiven("W-3"))
+    mime_type: str = attrs.field(default="", metadata=forgiven("W-3"))
+    server: str
+
+
+@attrs.frozen(kw_only=True)
+class UnknownContext:
+    """A context of a type this package does not know; `raw` is written as it came."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+ChatContext: TypeAlias = (
+    FileContext
+    | DirectoryContext
+    | WebContext
+    | RepoMapContext
+    | CursorContext
+    | McpResourceContext
+    | UnknownContext
+)

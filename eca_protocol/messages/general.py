@@ -1,0 +1,31 @@
+"""What the server tells the user outside of any chat (chapter "General features")."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.marks import UnknownValue
+
+__all__ = ["MessageType", "ProgressParams", "ProgressType", "ShowMessageParams"]
+
+MessageType: TypeAlias = Literal["error", "warning", "info"] | UnknownValue
+ProgressType: TypeAlias = Literal["start", "finish"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class ShowMessageParams:
+    """`$/showMessage`: a message for the user."""
+
+    type: MessageType
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class ProgressParams:
+    """`$/progress`: a task of the server's start begins or ends (W-11)."""
+
+    type: ProgressType
+    task_id: str
+    title: str

@@ -1,0 +1,117 @@
+"""How a connection begins (chapter "Lifecycle Messages"); `shutdown` and `exit` say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol.messages.chat import ChatBehavior, ChatModel
+from eca_protocol.messages.marks import allowed, forgiven, legacy, rest
+from eca_protocol.revisions import Revision, mark
+
+__all__ = [
+    "ClientCapabilities",
+    "ClientInfo",
+    "CodeAssistantCapabilities",
+    "EditorCapabilities",
+    "InitializationOptions",
+    "InitializeParams",
+    "InitializeResponse",
+    "InitializedParams",
+    "WorkspaceFolder",
+]
+
+
+@attrs.frozen(kw_only=True)
+class ClientInfo:
+    """Which editor or program the client is."""
+
+    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    version: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class InitializationOptions:
+    """What the user configured in the editor.
+
+    `extras` holds every other key untouched: it is a layer of the server's configuration.
+    """
+
+    chat_behavior: ChatBehavior | None = None
+    chat_agent: str | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
+    )
+    protocol_revision: str | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-12")
+    )
+    extras: Mapping[str, Any] = attrs.field(factory=dict, metadata=rest())
+
+
+@attrs.frozen(kw_only=True)
+class EditorCapabilities:
+    """Which requests about its files the editor answers."""
+
+    diagnostics: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CodeAssistantCapabilities:
+    """Which of the protocol's features the client has."""
+
+    chat: bool | None = None
+    editor: EditorCapabilities | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ClientCapabilities:
+    """The client's capabilities."""
+
+    code_assistant: CodeAssistantCapabilities | None = None
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceFolder:
+    """A root of the user's project, as a URI, and the name shown for it."""
+
+    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class InitializeParams:
+    """`initialize`: who the client is, what it can do, where the user's project lies.
+
+    `process_id` is the client's; the server ends when it is gone (W-14).
+    """
+
+    process_id: int | None = attrs.field(default=None, metadata=forgiven("W-3", nullable=True))
+    client_info: ClientInfo | None = None
+    initialization_options: InitializationOptions | None = None
+    capabilities: ClientCapabilities = attrs.field(
+        factory=ClientCapabilities, metadata=forgiven("W-3")
+    )
+    workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
+        default=(), metadata=forgiven("W-3")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class InitializeResponse:
+    """The answer to `initialize`; what old servers say beside it is read (W-60)."""
+
+    chat_welcome_message: str | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-10")
+    )
+    models: tuple[ChatModel, ...] | None = attrs.field(default=None, metadata=legacy("W-60"))
+    chat_behaviors: tuple[ChatBehavior, ...] | None = attrs.field(
+        default=None, metadata=legacy("W-60")
+    )
+    chat_default_model: ChatModel | None = attrs.field(default=None, metadata=legacy("W-60"))
+    chat_default_behavior: ChatBehavior | None = attrs.field(default=None, metadata=legacy("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class InitializedParams:
+    """`initialized`: the client is ready for notifications; it says nothing more."""

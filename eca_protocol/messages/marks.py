@@ -1,0 +1,106 @@
+"""What the models say about the wire beyond their types, and the values they keep unread.
+
+A field without a default is required. A field with a default is optional and not written while
+it has that default. Marks in a field's metadata change this: `forgiven`, `allowed`, `legacy` and
+`rest`; `revisions.mark` adds the editions a field exists in, `Late` those of a single value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from eca_protocol.revisions import Revision
+
+__all__ = [
+    "Late",
+    "Reading",
+    "UnknownValue",
+    "allowed",
+    "forgiven",
+    "legacy",
+    "reading_of",
+    "rest",
+]
+
+
+class UnknownValue(str):
+    """A string that no edition of the specification lists; kept and written as it came."""
+
+    __slots__ = ()
+
+
+@attrs.frozen(kw_only=True)
+class Late:
+    """Annotates one value of an open literal: the edition it came with, and its stand-in.
+
+    To a connection of an older edition `fallback` is written in its place.
+    """
+
+    since: Revision
+    fallback: str
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How a field is read and written where rulings and the specification's letter differ."""
+
+    ruling: str | None = None
+    """The ruling that allows what the letter does not."""
+    required: bool = False
+    """The letter requires the field although it has a default here; it is always written."""
+    nullable: bool = False
+    """The letter itself allows null."""
+    null_items: bool = False
+    """Nulls among the items of a list are passed over."""
+    list_as_empty: bool = False
+    """A list where an object belongs is read as the empty object."""
+    written: bool = True
+    """False: read from old servers, never written."""
+    rest: bool = False
+    """The field is no key of its own: it holds every key that no other field claims."""
+
+
+_KEY = "eca_reading"
+_PLAIN = Reading()
+
+
+def forgiven(
+    ruling: str, *, nullable: bool = False, null_items: bool = False, list_as_empty: bool = False
+) -> dict[str, Any]:
+    """Metadata: required and always written; absent or null is read as the default."""
+    reading = Reading(
+        ruling=ruling,
+        required=True,
+        nullable=nullable,
+        null_items=null_items,
+        list_as_empty=list_as_empty,
+    )
+    return {_KEY: reading}
+
+
+def allowed(ruling: str) -> dict[str, Any]:
+    """Metadata: `ruling` allows reading values or editions which the letter does not."""
+    return {_KEY: Reading(ruling=ruling)}
+
+
+def legacy(ruling: str) -> dict[str, Any]:
+    """Metadata: in no edition of the specification; read because old servers send it."""
+    return {_KEY: Reading(ruling=ruling, written=False)}
+
+
+def rest() -> dict[str, Any]:
+    """Metadata: the field holds the keys that no other field claims, untouched."""
+    return {_KEY: Reading(rest=True)}
+
+
+def reading_of(attribute: attrs.Attribute[Any]) -> Reading:
+    """The mark in a field's metadata; without one, a field with no default is required."""
+    reading = attribute.metadata.get(_KEY)
+    if reading is not None:
+        assert isinstance(reading, Reading)
+        if attribute.default is attrs.NOTHING:
+            return attrs.evolve(reading, required=True)
+        return reading
+    return Reading(required=True) if attribute.default is attrs.NOTHING else _PLAIN

@@ -1,0 +1,200 @@
+"""The models as data: which keys a message has, what stands behind each, in which editions.
+
+Codec, explanation, schema and strategies are all derived from `shape_of` and `fields_of`, so
+that a field is described once, in its class. The wire name of a field is its name in camelCase.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import attrs
+
+from eca_protocol.messages.marks import Late, Reading, UnknownValue, reading_of
+from eca_protocol.revisions import EVER, Window, window_of
+
+__all__ = [
+    "Anything",
+    "Array",
+    "Choice",
+    "Field",
+    "JSONObject",
+    "Model",
+    "ModelClass",
+    "Nullable",
+    "Scalar",
+    "ScalarName",
+    "Shape",
+    "Tagged",
+    "fields_of",
+    "shape_of",
+    "window_of_class",
+]
+
+ScalarName: TypeAlias = Literal["string", "integer", "number", "boolean"]
+_SCALARS: dict[Any, ScalarName] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+}
+
+
+ModelClass: TypeAlias = Any
+"""An attrs class (mypy takes a `type[...]` for unhashable, so that none could be cached by it)."""
+
+
+@attrs.frozen
+class Scalar:
+    """One of these JSON types; nearly always there is only one."""
+
+    names: tuple[ScalarName, ...]
+
+
+@attrs.frozen
+class Anything:
+    """Any JSON value, untouched."""
+
+
+@attrs.frozen
+class JSONObject:
+    """Any JSON object, untouched."""
+
+
+@attrs.frozen
+class Choice:
+    """One of these strings, or one this package does not know; each with its mark, if any."""
+
+    values: Mapping[str, Late | None]
+
+
+@attrs.frozen
+class Array:
+    """A list."""
+
+    item: Shape
+
+
+@attrs.frozen
+class Model:
+    """An object with the fields of an attrs class."""
+
+    cls: ModelClass
+
+
+@attrs.frozen
+class Tagged:
+    """One of several objects, told apart by their `type`; any other is kept as `unknown`."""
+
+    members: Mapping[str, ModelClass]
+    unknown: ModelClass
+
+
+@attrs.frozen
+class Nullable:
+    """`inner`, or None in Python; on the wire None is an absent key, or null."""
+
+    inner: Shape
+
+
+Shape: TypeAlias = Scalar | Anything | JSONObject | Choice | Array | Model | Tagged | Nullable
+
+
+@attrs.frozen(kw_only=True)
+class Field:
+    """One field of a model, as the wire sees it."""
+
+    name: str
+    wire: str
+    shape: Shape
+    reading: Reading
+    window: Window
+    has_default: bool
+    default: Any
+
+    def read_default(self) -> Any:
+        """What an absent key is read as; only for fields that have a default."""
+        if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time
+            return self.default.factory()
+        return self.default
+
+
+@functools.cache
+def shape_of(hint: Any) -> Shape:
+    """The shape of a type that a model's field, a method's params or a result may have.
+
+    Raises:
+        TypeError: the models do not use such types.
+    """
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return Scalar((_SCALARS[hint],))
+    if hint is Any:
+        return Anything()
+    if attrs.has(hint):
+        return Model(hint)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return Array(shape_of(arguments[0]))
+    if origin is Mapping or getattr(origin, "__name__", "") == "Mapping":
+        return JSONObject()
+    if origin in (Union, types.UnionType):
+        return _shape_of_union(arguments)
+    raise TypeError(f"no model can hold a {hint!r}")
+
+
+def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
+    if types.NoneType in arguments:
+        others = tuple(argument for argument in arguments if argument is not types.NoneType)
+        return Nullable(shape_of(Union[others]))  # noqa: UP007  # built from a tuple
+    if UnknownValue in arguments:
+        return Choice(_values_of(arguments))
+    if all(argument in _SCALARS for argument in arguments):
+        return Scalar(tuple(_SCALARS[argument] for argument in arguments))
+    members = {cls.type: cls for cls in arguments if isinstance(getattr(cls, "type", None), str)}
+    (unknown,) = set(arguments) - set(members.values())
+    return Tagged(members, unknown)
+
+
+def _values_of(arguments: tuple[Any, ...]) -> dict[str, Late | None]:
+    values: dict[str, Late | None] = {}
+    for argument in arguments:
+        if get_origin(argument) is Annotated:
+            literal, late = get_args(argument)
+            values.update(dict.fromkeys(get_args(literal), late))
+        elif argument is not UnknownValue:
+            values.update(dict.fromkeys(get_args(argument)))
+    return values
+
+
+@functools.cache
+def fields_of(cls: ModelClass) -> tuple[Field, ...]:
+    """The fields of a model, in the order in which they are written."""
+    return tuple(
+        Field(
+            name=attribute.name,
+            wire=_camel_case(attribute.name),
+            shape=shape_of(attribute.type),
+            reading=reading_of(attribute),
+            window=window_of(attribute.metadata),
+            has_default=attribute.default is not attrs.NOTHING,
+            default=attribute.default,
+        )
+        for attribute in attrs.fields(attrs.resolve_types(cls))
+    )
+
+
+def window_of_class(cls: ModelClass) -> Window:
+    """The editions that know a member of a union at all."""
+    window = getattr(cls, "window", EVER)
+    assert isinstance(window, Window)
+    return window
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
