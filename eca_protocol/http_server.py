@@ -291,7 +291,7 @@ class _Connection:
                 raise
             except Exception:
                 logger.exception("the handler of %s %s failed", request.method, request.target)
-                if responder.started:
+                if self._h11.our_state is not h11.SEND_RESPONSE:
                     await responder.reset()
             if not responder.started:
                 await responder.respond(500, b"the handler gave no answer\n")

@@ -1,0 +1,382 @@
+"""A scripted model: an OpenAI-compatible endpoint on loopback that does what a test tells it.
+
+The rule it keeps: a test waits for events, never for time. A script is a list of replies, one for
+each request to `/chat/completions`; a reply is a list of steps (see `script`):
+
+    script = [reply(text("Hel"), wait("now"), text("lo"))]
+    async with Provider(script) as provider:          # or: with provider_in_thread(script) as ...
+        ...                                           # point a client at provider.url
+        await provider.until(lambda: "now" in provider.reached)
+        provider.open("now")
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+
+Steps are plain JSON objects with one verb each, so a script can be a file:
+`python -m eca_protocol.testing.provider --port 0 --script FILE` prints the base URL and serves
+until it is ended. FILE holds a list of `{"status", "headers", "body", "steps"}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+import attrs
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from eca_protocol import json
+from eca_protocol.errors import DeadlineExceeded, InvalidJSON
+from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
+from eca_protocol.testing.script import (
+    Reply,
+    Step,
+    burst,
+    chunk,
+    close,
+    delay,
+    events,
+    finish,
+    hang,
+    raw,
+    reasoning,
+    reply,
+    reset,
+    text,
+    tool_call,
+    usage,
+    wait,
+)
+
+__all__ = [
+    "Provider",
+    "ReceivedRequest",
+    "Reply",
+    "ThreadedProvider",
+    "burst",
+    "chunk",
+    "close",
+    "delay",
+    "finish",
+    "hang",
+    "provider_in_thread",
+    "raw",
+    "reasoning",
+    "reply",
+    "reset",
+    "text",
+    "tool_call",
+    "usage",
+    "wait",
+]
+
+Script = Iterable[Reply] | Callable[["ReceivedRequest"], Reply]
+
+
+@attrs.define(kw_only=True, eq=False)
+class ReceivedRequest:
+    """A request as it came, and what became of it.
+
+    Attributes:
+        method: the HTTP method.
+        target: path and query.
+        headers: names in lower case.
+        body: the parsed JSON, None when there is none or it is not JSON.
+        is_title: it asks for a title (its instruction contains that word).
+        answered: the reply was sent to its end.
+        closed_by_client: the client hung up before that.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: Any
+    is_title: bool = False
+    answered: bool = False
+    closed_by_client: bool = False
+
+
+class Provider:
+    """The endpoint; `async with` it on trio or asyncio. See the module for how to use it.
+
+    Attributes:
+        requests: the chat requests, in the order they came, without those for a title.
+        title_requests: those.
+        other_requests: everything else (`GET /models`, wrong paths).
+        reached: names of the gates that a reply waits, or waited, at.
+    """
+
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        models: Iterable[str] = ("scripted",),
+        title: Reply | None = None,
+        otherwise: Reply | None = None,
+        port: int = 0,
+    ) -> None:
+        """Prepares the endpoint.
+
+        Args:
+            script: the replies in order, or a function that makes one from a request.
+            models: what `GET /models` lists.
+            title: the reply to every request for a title.
+            otherwise: the reply when the script is used up; without one that is an error 500.
+            port: 0 takes a free one.
+        """
+        self.requests: list[ReceivedRequest] = []
+        self.title_requests: list[ReceivedRequest] = []
+        self.other_requests: list[ReceivedRequest] = []
+        self.reached: set[str] = set()
+        self._script = script if callable(script) else _in_order(script, otherwise)
+        self._models = tuple(models)
+        self._title = title or reply("A title")
+        self._port = port
+        self._gates: dict[str, anyio.Event] = {}
+        self._changed = anyio.Event()
+        self._server: HTTPServer | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        serving = serve(
+            self._handle, port=self._port, allowed_hosts=None, on_change=self._note_change
+        )
+        self._server = await self._stack.enter_async_context(serving)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def url(self) -> str:
+        """The base URL to configure, with the `/v1` that such bases have."""
+        assert self._server is not None
+        return f"{self._server.url}/v1"
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections clients hold right now."""
+        return self._server.connections if self._server else 0
+
+    def open(self, gate: str) -> None:
+        """Lets every reply that waits, or will wait, at `gate` go on."""
+        self._gate(gate).set()
+
+    async def until(
+        self, condition: Callable[[], bool], *, seconds: float = 5, what: str = "the provider"
+    ) -> None:
+        """Waits until `condition()` holds; it is looked at whenever something happened here.
+
+        Raises:
+            DeadlineExceeded: it did not hold within `seconds`.
+        """
+        with anyio.move_on_after(seconds):
+            while not condition():
+                await self._changed.wait()
+            return
+        raise DeadlineExceeded(what, seconds)
+
+    def _gate(self, name: str) -> anyio.Event:
+        return self._gates.setdefault(name, anyio.Event())
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
+        received = _received(request)
+        try:
+            if request.method == "GET" and request.path.endswith("/models"):
+                self.other_requests.append(received)
+                listed = [{"id": name, "object": "model"} for name in self._models]
+                await responder.respond(200, json.dumps({"object": "list", "data": listed}))
+            elif request.method == "POST" and request.path.endswith("/chat/completions"):
+                (self.title_requests if received.is_title else self.requests).append(received)
+                self._note_change()
+                answer = self._title if received.is_title else self._script(received)
+                await _Conversation(self, received, responder).play(answer)
+            else:
+                self.other_requests.append(received)
+                await responder.respond(404, b'{"error":{"message":"no such path"}}')
+            received.answered = True
+        finally:
+            received.closed_by_client = not received.answered
+            self._note_change()
+
+
+class _Conversation:
+    """One request being answered."""
+
+    def __init__(self, provider: Provider, request: ReceivedRequest, responder: Responder) -> None:
+        self._provider = provider
+        self._responder = responder
+        self._send: Callable[..., Awaitable[None]] = responder.send_raw
+        body = request.body if isinstance(request.body, dict) else {}
+        self._head = {
+            "id": f"chatcmpl-{len(provider.requests)}",
+            "object": "chat.completion.chunk",
+            "created": 1_700_000_000,
+            "model": body.get("model", "scripted"),
+        }
+
+    async def play(self, answer: Reply) -> None:
+        headers = {"content-type": "text/event-stream", "x-request-id": "req_scripted"}
+        if answer.body is not None:
+            headers["content-type"] = "application/json"
+        headers |= {name.lower(): value for name, value in answer.headers.items()}
+        if not await self._run(answer.before_headers):
+            return
+        if answer.body is not None or not answer.steps:
+            await self._responder.respond(answer.status, _body(answer.body), headers)
+            return
+        if answer.close_delimited:
+            lines = [f"HTTP/1.1 {answer.status} Scripted", "connection: close"]
+            lines += [f"{name}: {value}" for name, value in headers.items()]
+            await self._responder.send_raw("\r\n".join([*lines, "", ""]).encode())
+        else:
+            await self._responder.start(answer.status, headers)
+            self._send = self._responder.send
+        if await self._run(answer.steps):
+            await self._send(b"data: [DONE]\n\n")
+            await (self._responder.close() if answer.close_delimited else self._responder.end())
+
+    async def _run(self, steps: Iterable[Step]) -> bool:
+        """Returns False when a step ended the connection."""
+        for step in steps:
+            match step:
+                case {"delay": seconds}:
+                    await anyio.sleep(seconds)
+                case {"wait": gate}:
+                    self._provider.reached.add(gate)
+                    self._provider._note_change()
+                    await self._provider._gate(gate).wait()
+                case {"hang": _}:
+                    await anyio.sleep_forever()
+                case {"reset": _}:
+                    await self._responder.reset()
+                    return False
+                case {"close": _}:
+                    await self._responder.close()
+                    return False
+                case {"burst": count, "piece": piece}:
+                    [event] = events(text(piece), self._head)
+                    for start in range(0, count, 100):
+                        await self._send(*[event] * min(100, count - start))
+                case _:
+                    for event in events(step, self._head):
+                        await self._send(event)
+        return True
+
+
+class ThreadedProvider:
+    """A `Provider` in a thread of its own, for tests without an async library."""
+
+    def __init__(self, provider: Provider, portal: BlockingPortal) -> None:
+        self.provider = provider
+        self._portal = portal
+
+    @property
+    def url(self) -> str:
+        """As `Provider.url`."""
+        return self.provider.url
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        """As `Provider.requests`; look at it when `until` came back."""
+        return self.provider.requests
+
+    def open(self, gate: str) -> None:
+        """As `Provider.open`."""
+        self._portal.call(self.provider.open, gate)
+
+    def until(self, condition: Callable[[], bool], *, seconds: float = 5) -> None:
+        """As `Provider.until`, blocking."""
+        self._portal.call(lambda: self.provider.until(condition, seconds=seconds))
+
+
+@contextmanager
+def provider_in_thread(script: Script = (), **options: Any) -> Iterator[ThreadedProvider]:
+    """Runs a `Provider`, made with the same arguments, in a thread while the block runs."""
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[Provider]:
+        async with Provider(script, **options) as provider:
+            yield provider
+
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(running()) as provider,
+    ):
+        yield ThreadedProvider(provider, portal)
+
+
+def _in_order(
+    script: Iterable[Reply], otherwise: Reply | None
+) -> Callable[[ReceivedRequest], Reply]:
+    replies = iter(script)
+    exhausted = Reply(status=500, body={"error": {"message": "the script has no reply left"}})
+
+    def next_reply(_request: ReceivedRequest) -> Reply:
+        return next(replies, otherwise or exhausted)
+
+    return next_reply
+
+
+def _received(request: HTTPRequest) -> ReceivedRequest:
+    try:
+        body = json.loads(request.body) if request.body else None
+    except InvalidJSON:
+        body = None
+    messages = body.get("messages") if isinstance(body, dict) else None
+    return ReceivedRequest(
+        method=request.method,
+        target=request.target,
+        headers=request.headers,
+        body=body,
+        is_title=any(
+            message.get("role") in ("system", "developer")
+            and "title" in str(message.get("content")).lower()
+            for message in messages or ()
+            if isinstance(message, dict)
+        ),
+    )
+
+
+def _body(value: Any) -> bytes:
+    match value:
+        case None:
+            return b""
+        case bytes():
+            return value
+        case str():
+            return value.encode()
+    return json.dumps(value)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serves a script from a file until the process is ended."""
+    parser = argparse.ArgumentParser(
+        prog="python -m eca_protocol.testing.provider",
+        description="A scripted OpenAI-compatible endpoint on loopback; prints its base URL.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
+    parser.add_argument("--script", type=Path, help="a JSON file: a list of replies")
+    options = parser.parse_args(arguments)
+    replies = json.loads(options.script.read_bytes()) if options.script else []
+    script = [Reply(**fields) for fields in replies]
+
+    async def run() -> None:
+        async with Provider(script, port=options.port, otherwise=reply("Hello!")) as provider:
+            sys.stdout.write(provider.url + "\n")
+            sys.stdout.flush()
+            await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The small HTTP server, asked over plain sockets and by our client, on both async libraries."""
+
+import logging
+
+import anyio
+import pytest
+
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, ServerLimits, serve
+
+pytestmark = pytest.mark.anyio
+
+
+async def hello(_request: HTTPRequest, responder: Responder) -> None:
+    await responder.respond(200, b"hello")
+
+
+async def exchange(server: HTTPServer, request: bytes) -> bytes:
+    """Sends raw bytes and reads until the server closes."""
+    async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+        await stream.send(request)
+        answer = b""
+        with anyio.fail_after(5):
+            try:
+                while True:
+                    answer += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return answer
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_a_request_arrives_whole_and_is_answered():
+    seen: list[HTTPRequest] = []
+
+    async def handler(request: HTTPRequest, responder: Responder) -> None:
+        seen.append(request)
+        await responder.respond(201, b"made", {"X-Mark": "1"})
+
+    async with serve(handler) as server, HTTPClient() as client:
+        url = server.url + "/a/b?c=d"
+        async with client.stream("PUT", url, headers={"X-Name": "v"}, content=b"body") as answer:
+            assert (answer.status, await answer.read()) == (201, b"made")
+            assert answer.headers["x-mark"] == "1"
+    [request] = seen
+    assert (request.method, request.path, request.query) == ("PUT", "/a/b", "c=d")
+    assert (request.headers["x-name"], request.body) == ("v", b"body")
+
+
+async def test_pipelined_requests_are_answered_in_order_on_one_connection():
+    async def handler(request: HTTPRequest, responder: Responder) -> None:
+        await responder.respond(200, request.path.encode())
+
+    async with serve(handler) as server:
+        first = b"GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        second = b"GET /second HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        answer = await exchange(server, first + second)
+    assert answer.index(b"/first") < answer.index(b"/second")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "expected"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 5000, 431),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
+        (b"GET / HTTP/1.1\r\nHost: evil.example:80\r\nConnection: close\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: LOCALHOST:80\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+async def test_what_is_out_of_bounds_is_refused_with_its_status(request_bytes, expected):
+    limits = ServerLimits(max_header=4000, max_body=1000)
+    async with serve(hello, limits=limits) as server:
+        assert status(await exchange(server, request_bytes)) == expected
+
+
+async def test_one_connection_too_many_is_refused():
+    async with (
+        serve(hello, limits=ServerLimits(max_connections=1)) as server,
+        await anyio.connect_tcp("127.0.0.1", server.port) as first,
+    ):
+        await first.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status(await first.receive()) == 200
+        assert status(await exchange(server, b"")) == 503
+
+
+@pytest.mark.parametrize(
+    "limits", [ServerLimits(idle_deadline=0.02), ServerLimits(request_deadline=0.02)]
+)
+async def test_a_client_that_does_not_finish_its_request_is_dropped(limits):
+    async with serve(hello, limits=limits) as server:
+        begun = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf"
+        silent = limits.idle_deadline < 1
+        assert await exchange(server, b"" if silent else begun) == b""
+
+
+async def test_a_handler_is_cancelled_when_its_client_hangs_up():
+    cancelled = anyio.Event()
+
+    async def handler(_request: HTTPRequest, responder: Responder) -> None:
+        try:
+            await responder.start(200)
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with serve(handler) as server:
+        async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+            await stream.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await stream.receive()
+        with anyio.fail_after(5):
+            await cancelled.wait()
+
+
+async def test_a_failing_or_silent_handler_is_answered_500_and_the_server_goes_on(caplog):
+    async def handler(request: HTTPRequest, _responder: Responder) -> None:
+        if request.path == "/fail":
+            raise RuntimeError("planted")
+
+    async with serve(handler) as server, HTTPClient() as client:
+        for path in ("/fail", "/silent"):
+            async with client.stream("GET", server.url + path) as answer:
+                assert answer.status == 500
+                assert b"planted" not in await answer.read()
+    assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR]
+
+
+async def test_an_answer_begun_and_not_ended_is_ended_by_the_server():
+    async def handler(_request: HTTPRequest, responder: Responder) -> None:
+        await responder.start(200)
+        await responder.send(b"a", b"b")
+
+    async with (
+        serve(handler) as server,
+        HTTPClient() as client,
+        client.stream("GET", server.url) as answer,
+    ):
+        assert await answer.read() == b"ab"
+
+
+async def test_an_answer_out_of_order_is_the_callers_fault():
+    async def handler(_request: HTTPRequest, responder: Responder) -> None:
+        await responder.respond(200, b"done")
+        with pytest.raises(LocalProtocolError):
+            await responder.send(b"more")
+
+    async with (
+        serve(handler) as server,
+        HTTPClient() as client,
+        client.stream("GET", server.url) as answer,
+    ):
+        assert await answer.read() == b"done"
+
+
+async def test_leaving_the_block_raises_what_the_block_raised():
+    with pytest.raises(ZeroDivisionError):
+        async with serve(hello):
+            raise ZeroDivisionError

@@ -1,0 +1,140 @@
+"""The scripted model, used the three ways it is meant for: async, from a thread, as a process."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import anyio
+import pytest
+
+from eca_protocol.errors import DeadlineExceeded, LocalProtocolError
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import (
+    Provider,
+    Reply,
+    burst,
+    provider_in_thread,
+    reasoning,
+    reply,
+    text,
+    tool_call,
+    usage,
+    wait,
+)
+
+
+def ask(url: str, body: object) -> tuple[int, bytes]:
+    """Posts with the standard library, a client that shares nothing with ours."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(url + "/chat/completions", json.dumps(body).encode())
+    try:
+        with opener.open(request, timeout=5) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def chunks(body: bytes) -> list[dict]:
+    lines = [line for line in body.decode().split("\n\n") if line]
+    assert lines.pop() == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_a_reply_is_streamed_as_its_steps_say():
+    script = [
+        reply(
+            reasoning("Hm"),
+            "Hel",
+            text("lo"),
+            tool_call("f", '{"a":1}'),
+            usage(3, 4),
+            burst(2, "!"),
+        )
+    ]
+    with provider_in_thread(script) as provider:
+        status, body = ask(provider.url, {"model": "m1", "messages": []})
+        [request] = provider.requests
+    assert status == 200
+    sent = chunks(body)
+    deltas = [choice["delta"] for chunk in sent for choice in chunk["choices"]]
+    assert [delta["content"] for delta in deltas if "content" in delta] == ["Hel", "lo", "!", "!"]
+    assert deltas[0] == {"reasoning_content": "Hm"}
+    calls = [delta["tool_calls"][0]["function"] for delta in deltas if "tool_calls" in delta]
+    assert calls[0]["name"] == "f"
+    assert "".join(call["arguments"] for call in calls) == '{"a":1}'
+    assert {chunk["model"] for chunk in sent} == {"m1"}
+    assert sent[-1]["usage"]["prompt_tokens"] == 10
+    assert (request.method, request.body["model"], request.answered) == ("POST", "m1", True)
+
+
+def test_a_status_comes_with_its_headers_and_body():
+    refusal = Reply(status=429, headers={"Retry-After": "1"}, body={"error": {"message": "slow"}})
+    with provider_in_thread([refusal]) as provider:
+        assert ask(provider.url, {})[0] == 429
+        assert ask(provider.url, {})[0] == 500, "the script is used up"
+    with provider_in_thread([], otherwise=reply("again")) as provider:
+        assert ask(provider.url, {})[0] == ask(provider.url, {})[0] == 200
+
+
+def test_a_request_for_a_title_does_not_use_up_the_script():
+    title = {"messages": [{"role": "system", "content": "Give a Title."}]}
+    chat = {"messages": [{"role": "user", "content": "a title, please"}]}
+    with provider_in_thread([reply("chat")], title=reply("Short")) as provider:
+        assert b"Short" in ask(provider.url, title)[1]
+        assert b"chat" in ask(provider.url, chat)[1]
+        provider.until(lambda: len(provider.requests) == 1)
+        assert len(provider.provider.title_requests) == 1
+
+
+def test_models_are_listed_and_other_paths_are_not_found():
+    with provider_in_thread([], models=["a", "b"]) as provider:
+        with urllib.request.urlopen(provider.url + "/models", timeout=5) as answer:
+            assert [model["id"] for model in json.load(answer)["data"]] == ["a", "b"]
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(provider.url + "/other", timeout=5)
+
+
+def test_a_script_may_be_a_function_of_the_request():
+    with provider_in_thread(lambda request: reply(request.body["say"])) as provider:
+        assert b"this" in ask(provider.url, {"say": "this"})[1]
+
+
+def test_a_step_that_does_not_exist_is_refused_when_the_script_is_made():
+    with pytest.raises(LocalProtocolError, match="sya"):
+        reply({"sya": "typo"})
+
+
+@pytest.mark.anyio
+async def test_a_gate_holds_the_reply_until_the_test_opens_it():
+    async with Provider([reply("Hel", wait("gate"), "lo")]) as provider, HTTPClient() as client:
+        url = provider.url + "/chat/completions"
+        async with client.stream("POST", url) as response:
+            assert b"Hel" in await anext(response.chunks())
+            await provider.until(lambda: "gate" in provider.reached)
+            assert not provider.requests[0].answered
+            provider.open("gate")
+            assert b'"lo"' in await response.read()
+        await provider.until(lambda: provider.requests[0].answered)
+
+
+@pytest.mark.anyio
+async def test_waiting_for_what_does_not_happen_ends_at_its_deadline():
+    async with Provider() as provider:
+        with pytest.raises(DeadlineExceeded):
+            await provider.until(lambda: provider.open_connections == 1, seconds=0.01)
+        async with await anyio.connect_tcp("127.0.0.1", int(provider.url[17:-3])):
+            await provider.until(lambda: provider.open_connections == 1)
+
+
+def test_a_script_file_is_served_by_a_process_of_its_own(tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"steps": [{"text": "from a file"}]}]))
+    command = [sys.executable, "-m", "eca_protocol.testing.provider", "--script", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert b"from a file" in ask(url, {})[1]
+        assert b"Hello!" in ask(url, {})[1]
+        process.terminate()
