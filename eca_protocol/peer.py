@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import anyio
 import anyio.abc
 import attrs
 
 from eca_protocol import json
+from eca_protocol.codec import MessageCodec
 from eca_protocol.endpoint import (
     LSP_DIALECT,
     CallAnswered,
@@ -52,7 +53,7 @@ from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Req
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
 
-__all__ = ["End", "Handler", "MessageCodec", "Peer", "PendingCall", "WriteShape"]
+__all__ = ["End", "Handler", "Peer", "PendingCall", "WriteShape"]
 
 _log = logging.getLogger("eca_protocol.peer")
 
@@ -63,30 +64,6 @@ DRAINED = 65_536
 
 CLOGGED = 64 * 2**20
 """Bytes in the outbox above which nothing more is read."""
-
-
-class MessageCodec(Protocol):
-    """What a peer needs of a codec; `eca_protocol.codec.Codec` is one."""
-
-    def decode_params(self, method: str, raw: Any) -> Any:
-        """What came with a message of that method, typed; DecodeError if it does not fit."""
-        ...
-
-    def decode_result(self, method: str, raw: Any) -> Any:
-        """The result of a call of ours, typed; DecodeError if it does not fit."""
-        ...
-
-    def encode_params(self, method: str, params: Any) -> Any:
-        """Typed params as JSON."""
-        ...
-
-    def encode_result(self, method: str, result: Any) -> Any:
-        """A handler's typed result as JSON."""
-        ...
-
-    def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """The notifications that one typed notification becomes: none, one or several."""
-        ...
 
 
 @attrs.frozen
@@ -330,17 +307,17 @@ class Peer:
     # Handlers
 
     def _run_notification(self, event: NotificationReceived) -> None:
-        handler = self._handlers.get(event.method.name)
-        if handler is not None:
-            try:
-                outcome = handler(self.codec.decode_params(event.method.name, event.params))
+        try:
+            for name, params in self.codec.incoming(event.method.name, event.params):
+                handler = self._handlers.get(name)
+                outcome = None if handler is None else handler(params)
                 if inspect.iscoroutine(outcome):
                     outcome.close()
-                    _log.error("the handler of the notification %s waits", event.method.name)
-            except RemoteProtocolError as fault:
-                _log.warning("%s was ignored: %s", event.method.name, fault)
-            except Exception:  # noqa: BLE001 - one bad handler must not end the connection
-                _log.exception("the handler of %s failed", event.method.name)
+                    _log.error("the handler of the notification %s waits", name)
+        except RemoteProtocolError as fault:
+            _log.warning("%s was ignored: %s", event.method.name, fault)
+        except Exception:  # noqa: BLE001 - one bad handler must not end the connection
+            _log.exception("the handler of %s failed", event.method.name)
         if event.id is not None:
             self._respond(event.id, event.method.name, None)
 
