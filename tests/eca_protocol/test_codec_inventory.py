@@ -157,8 +157,7 @@ def test_every_interface_and_alias_is_reached_from_a_message() -> None:
 def test_every_field_and_value_is_read_and_written_as_it_came(method: str, part: Part) -> None:
     for raw in values_of(MESSAGES[method, part], MESSAGES[method, part]):
         assert decode_and_encode(method, part, raw) == raw
-        departures = explain(method, raw, Revision.R2025_10, part=part)
-        assert [str(departure) for departure in departures if not departure.ruling] == []
+        assert explain(method, raw, Revision.R2025_10, part=part) == ()
 
 
 @pytest.mark.requirement("FIELD:*")
