@@ -7,6 +7,7 @@ merely looks like a key: an endpoint may quote one back at us.
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Callable
@@ -18,16 +19,13 @@ HIDDEN = "***"
 _ANYWHERE = 8  # a known secret of this length is hidden inside longer words too
 
 _PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
-_LOOKS_LIKE_A_KEY: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(rf"(?<![\w-])(?:{_PREFIXES})[\w.-]{{8,}}"), HIDDEN),
+_LOOKS_LIKE_A_KEY = (  # group 1 stays, the rest of a match is hidden
+    rf"(?<![\w-])()(?:{_PREFIXES})[\w.-]{{8,}}",
     # The digit keeps prose readable: "missing bearer authentication" names no token.
-    (re.compile(r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}"), rf"\1{HIDDEN}"),
-    (re.compile(r"(?i)([?&;](?:api[-_]?|access[-_]?)?(?:key|token)=)[^&;\s\"']+"), rf"\1{HIDDEN}"),
-    (
-        re.compile(r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+"),
-        rf"\1{HIDDEN}",
-    ),
-    (re.compile(r"(://)[^/\s:@]{0,200}:[^/\s@]+@"), rf"\1{HIDDEN}@"),
+    r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}",
+    r"(?i)([?&;](?:api[-_]?|access[-_]?)?(?:key|token)=)[^&;\s\"']+",
+    r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+",
+    r"(://)[^/\s:@]{0,200}:[^/\s@]+(?=@)",
 )
 
 
@@ -95,9 +93,15 @@ def mask(text: str, *secrets: Secret) -> str:
             text = text.replace(known, HIDDEN)
         elif known:
             text = re.sub(rf"(?<!\w){re.escape(known)}(?!\w)", HIDDEN, text)
-    for pattern, replacement in _LOOKS_LIKE_A_KEY:
-        text = pattern.sub(replacement, text)
+    for pattern in _patterns():
+        text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+@functools.cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Compiled at the first use: a start that has nothing to mask does not pay for them."""
+    return tuple(re.compile(pattern) for pattern in _LOOKS_LIKE_A_KEY)
 
 
 class MaskingFilter(logging.Filter):

@@ -23,7 +23,7 @@ class Unresolved(Exception):
     """A reference to something that is not there; the message names it, never its content."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Surroundings:
     """What the references of one source are resolved against.
 
@@ -33,7 +33,7 @@ class Surroundings:
         folder: where the source's file lies; None for a source that is no file.
     """
 
-    environ: Mapping[str, str] = attrs.field(repr=False)
+    environ: Mapping[str, str]
     home: Path
     folder: Path | None
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-import attrs
+from typing import NamedTuple
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
@@ -24,8 +23,7 @@ _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:"]+')
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
-@attrs.frozen
-class Spot:
+class Spot(NamedTuple):
     """A place in a text; both count from 1."""
 
     line: int

@@ -75,7 +75,7 @@ def load(
     return Loaded(config=config, problems=tuple(loading.problems), sources=tuple(loading.sources))
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, eq=False, repr=False)
 class _Loading:
     """The sources so far, the earliest first."""
 

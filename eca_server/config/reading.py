@@ -53,7 +53,7 @@ class Refused(Exception):
         self.message = message
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Place:
     """Where in a source the reading stands, and what was refused so far."""
 
@@ -82,7 +82,7 @@ class Place:
             self.refuse(str(fault))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Reader:
     """How one kind of value is read from JSON, and made the object the server works with."""
 

@@ -1,0 +1,121 @@
+"""The order in which a provider's key and URL are looked for.
+
+Key: the configured `key`, the variable named by `keyEnv`, `<PROVIDER>_API_KEY`. URL: the
+configured `url`, the variable named by `urlEnv`, `<PROVIDER>_API_URL`. What is blank is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from eca_server.config import Problem, Provider
+from eca_server.secret import Secret, key_from, mask
+
+__all__ = [
+    "Credential",
+    "Location",
+    "child_environment",
+    "find_key",
+    "find_url",
+    "variable_of",
+]
+
+_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_LONG = 8  # so long a key is no chance match inside another variable
+
+
+@attrs.frozen(kw_only=True)
+class Credential:
+    """A provider's key, and where it came from.
+
+    Attributes:
+        provider: the provider's name.
+        key: None if there is none, or none that can be used.
+        source: `providers.<name>.key`, or the variable's name; None if none is set.
+        looked_for: the variables a key would be taken from, in order.
+        problem: why what was found cannot be used.
+    """
+
+    provider: str
+    key: Secret | None = None
+    source: str | None = None
+    looked_for: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Location:
+    """A provider's base URL, and where it came from: as in `Credential`."""
+
+    provider: str
+    url: str | None = attrs.field(default=None, repr=lambda url: repr(url and mask(url)))
+    source: str | None = None
+
+
+def variable_of(provider: str, what: str) -> str:
+    """The variable of a provider by its name: `my-corp` and `myCorp` give `MY_CORP_API_KEY`.
+
+    Args:
+        provider: the provider's name.
+        what: `KEY` or `URL`.
+    """
+    return f"{_WORD_BREAK.sub('_', provider).strip('_').upper()}_API_{what}"
+
+
+def find_key(name: str, provider: Provider, environ: Mapping[str, str]) -> Credential:
+    """The key of a provider; raises nothing: one that cannot be sent is told as a problem.
+
+    A variable with such a key ends the search: to go on with another key would hide the fault.
+    """
+    variables = _variables(provider.key_env, variable_of(name, "KEY"))
+    found = Credential(provider=name, looked_for=variables)
+    if provider.key is not None:
+        return attrs.evolve(found, key=provider.key, source=f"providers.{name}.key")
+    for variable in variables:
+        try:
+            key = key_from(environ.get(variable, ""))
+        except ValueError as fault:
+            problem = Problem(source="environment", key=variable, message=str(fault))
+            return attrs.evolve(found, source=variable, problem=problem)
+        if key is not None:
+            return attrs.evolve(found, key=key, source=variable)
+    return found
+
+
+def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:
+    """The base URL of a provider, if one is set anywhere."""
+    if provider.url is not None:
+        return Location(provider=name, url=provider.url, source=f"providers.{name}.url")
+    for variable in _variables(provider.url_env, variable_of(name, "URL")):
+        if url := environ.get(variable, "").strip():
+            return Location(provider=name, url=url, source=variable)
+    return Location(provider=name)
+
+
+def child_environment(
+    environ: Mapping[str, str], credentials: Iterable[Credential]
+) -> dict[str, str]:
+    """The environment for a child process: without `ECA_CONFIG` and without our keys.
+
+    A variable is left out if a key would be taken from it, or if it holds a key we have under
+    whatever name.
+    """
+    ours = list(credentials)
+    names = {"ECA_CONFIG", *(variable for found in ours for variable in found.looked_for)}
+    keys = [found.key.reveal() for found in ours if found.key is not None]
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in names and not any(_holds(value, key) for key in keys)
+    }
+
+
+def _variables(*names: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _holds(value: str, key: str) -> bool:
+    return key in value if len(key) >= _LONG else value.strip() == key
