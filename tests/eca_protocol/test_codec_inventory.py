@@ -18,6 +18,8 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
 
+pytestmark = pytest.mark.requirement("FIELD:*", "VALUE:*")
+
 Part = Literal["params", "result"]
 
 MESSAGES: dict[tuple[str, Part], str] = {
@@ -152,7 +154,6 @@ def test_every_interface_and_alias_is_reached_from_a_message() -> None:
     assert reached == INTERFACES.keys() | ALIASES.keys()
 
 
-@pytest.mark.requirement("FIELD:*", "VALUE:*")
 @pytest.mark.parametrize(("method", "part"), MESSAGES)
 def test_every_field_and_value_is_read_and_written_as_it_came(method: str, part: Part) -> None:
     for raw in values_of(MESSAGES[method, part], MESSAGES[method, part]):
@@ -160,7 +161,6 @@ def test_every_field_and_value_is_read_and_written_as_it_came(method: str, part:
         assert explain(method, raw, Revision.R2025_10, part=part) == ()
 
 
-@pytest.mark.requirement("FIELD:*")
 @pytest.mark.parametrize(("method", "part"), MESSAGES)
 def test_a_required_member_that_is_missing_is_a_departure(method: str, part: Part) -> None:
     for name, raw in lacking(MESSAGES[method, part], MESSAGES[method, part]):
