@@ -28,6 +28,7 @@ engines = pytest.mark.parametrize("engine", ENGINES, ids=["stdlib", "orjson"])
 
 LONGEST = "7" * 4300
 DEEPEST = "[" * 128 + "]" * 128
+DEEPEST_AND_WIDE = "[[],{}," + DEEPEST[1:-1] + "]"
 
 
 class Text(str):
@@ -76,6 +77,7 @@ any_digit_limit = pytest.mark.parametrize("digit_limit", [0, 640, 4300, 100_000]
         ('"\u2028\x7f\u00e9"'.encode(), "\u2028\x7f\u00e9"),
         (b'"\\u0000"', "\x00"),
         (DEEPEST.encode(), stdlib_json.loads(DEEPEST)),
+        (DEEPEST_AND_WIDE.encode(), stdlib_json.loads(DEEPEST_AND_WIDE)),
         (bytearray(b"[true, false, null]"), [True, False, None]),
         ("[1]", [1]),
         ('"\ud83d"', "\ufffd"),
@@ -143,6 +145,7 @@ def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None
         ({1: 1, False: 1, None: 2, 2.5: 3}, '{"1":1,"false":1,"null":2,"2.5":3}'),
         (uuid.UUID(int=5), '"00000000-0000-0000-0000-000000000005"'),
         (stdlib_json.loads(DEEPEST), DEEPEST),
+        (stdlib_json.loads(DEEPEST_AND_WIDE), DEEPEST_AND_WIDE),
         ([[]] * 200, str([[]] * 200).replace(" ", "")),
         (int(LONGEST), LONGEST),
     ],
