@@ -54,6 +54,7 @@ def digit_limit(request: pytest.FixtureRequest) -> Iterator[int]:
 any_digit_limit = pytest.mark.parametrize("digit_limit", [0, 640, 4300, 100_000], indirect=True)
 
 
+@pytest.mark.requirement("W-5b", "W-5c", "W-5e", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("text", "value"),
@@ -87,6 +88,7 @@ def test_what_is_read(engine: Any, text: bytes | bytearray | str, value: Any) ->
     assert repr(engine.loads(text)) == repr(value)
 
 
+@pytest.mark.requirement("W-5a", "W-5c", "W-5d", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("text", "complaint"),
@@ -127,6 +129,7 @@ def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None
     assert not caught.value.fatal
 
 
+@pytest.mark.requirement("W-5g")
 @engines
 @pytest.mark.parametrize(
     ("value", "text"),
@@ -160,6 +163,7 @@ def cycle() -> list[Any]:
     return value
 
 
+@pytest.mark.requirement("W-5d", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("value", "complaint"),
@@ -186,6 +190,7 @@ def test_what_cannot_be_written_is_named_by_its_path(
     assert str(caught.value).startswith(complaint)
 
 
+@pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
 @pytest.mark.parametrize("digits", [1, 18, 19, 20, 600, 601, 640, 641, 4299, 4300])
@@ -197,6 +202,7 @@ def test_integers_are_exact_whatever_the_interpreter_is_told(
     assert read == [value, 1.5]
 
 
+@pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
 def test_longer_integers_are_refused_both_ways(engine: Any, digit_limit: int) -> None:
@@ -313,6 +319,7 @@ tokens = st.lists(
 ).map("".join)
 
 
+@pytest.mark.requirement("W-5h")
 @given(tokens)
 @example('{"a":1,"a":1.0}')
 @example('"\\ud83d\\ud83d\\ude00"')
@@ -321,6 +328,7 @@ def test_both_engines_read_the_same_texts(text: str) -> None:
     assert stdlib == orjson
 
 
+@pytest.mark.requirement("W-5h")
 @given(json_values, st.data())
 def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject) -> None:
     text = bytearray(
@@ -337,6 +345,7 @@ def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject
         assert stdlib == orjson
 
 
+@pytest.mark.requirement("W-5h")
 @given(python_values)
 def test_both_engines_write_the_same_values(value: Any) -> None:
     stdlib, orjson = (
