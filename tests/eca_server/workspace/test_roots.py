@@ -17,6 +17,7 @@ def folder(uri: str, name: str = "") -> WorkspaceFolder:
     return WorkspaceFolder(uri=uri, name=name)
 
 
+@pytest.mark.requirement("W-15a")
 @pytest.mark.parametrize(
     ("uri", "path"),
     [
@@ -44,6 +45,7 @@ def test_a_file_uri_names_a_path(uri: str, path: str) -> None:
     assert path_of(uri, windows=False) == path
 
 
+@pytest.mark.requirement("W-15a")
 @pytest.mark.parametrize(
     ("uri", "path"),
     [
@@ -131,6 +133,7 @@ def test_a_symlinked_root_stays_where_the_user_opened_it(tmp_path: Path) -> None
     assert [root.real_path for root in roots] == [real.resolve()] * 2
 
 
+@pytest.mark.requirement("W-15b")
 def test_a_folder_that_cannot_be_used_gives_a_sentence_and_no_root(tmp_path: Path) -> None:
     good = tmp_path / "good"
     good.mkdir()
