@@ -1,0 +1,1 @@
+"""Slash commands, and what the command line shows with the same words."""

@@ -1,0 +1,112 @@
+"""What `doctor` says: what was found, what is missing, and where to set it.
+
+The rule it keeps: of a key it names the variable or the setting it came from, never the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from eca_server.config import Problem, Source
+from eca_server.credentials import Credential, Location
+from eca_server.secret import mask
+
+__all__ = ["ProviderFacts", "report"]
+
+_MOST_MODELS = 10
+_MASKED_FROM = 8  # a shorter key is any word (`ollama`), which would be hidden everywhere
+_STATES = {"used": "used", "absent": "not found", "broken": "broken, see below"}
+
+
+@attrs.frozen(kw_only=True)
+class ProviderFacts:
+    """What there is to say of one provider.
+
+    Attributes:
+        name: as in `provider/model`.
+        api: the wire API it speaks.
+        location: its URL; None for a model inside this process.
+        credential: its key; None where none is needed.
+        models: the names of its models.
+    """
+
+    name: str
+    api: str
+    location: Location | None
+    credential: Credential | None
+    models: Sequence[str]
+
+
+def report(
+    *,
+    version: str,
+    python: str,
+    platform: str,
+    json_engine: str,
+    sources: Iterable[Source],
+    problems: Iterable[Problem],
+    providers: Sequence[ProviderFacts],
+    selected_model: str | None,
+) -> str:
+    """The whole report, as lines that read well in a terminal and as Markdown.
+
+    Args:
+        version: ours.
+        python: the interpreter's version.
+        platform: the system and its version.
+        json_engine: which library reads and writes JSON.
+        sources: where the configuration was looked for.
+        problems: what is wrong in them; those of the credentials are added here.
+        providers: what can be talked to.
+        selected_model: `provider/model` of a prompt that names none.
+    """
+    credentials = [facts.credential for facts in providers if facts.credential is not None]
+    found = [*problems, *(each.problem for each in credentials if each.problem is not None)]
+    lines = [
+        f"ECA for Python {version}",
+        "",
+        f"- Python: {python}",
+        f"- Platform: {platform}",
+        f"- JSON engine: {json_engine}",
+        "",
+        "Configuration (the later wins):",
+        "",
+        *(f"- {source.name}: {_STATES[source.state]}" for source in sources),
+        *(["", "Problems:", "", *(f"- {problem}" for problem in found)] if found else []),
+        "",
+        "Providers:",
+        "",
+        *(line for facts in providers for line in _provider(facts)),
+        "",
+        f"Selected model: {selected_model or 'none'}",
+    ]
+    keys = [each.key for each in credentials if each.key is not None]
+    return mask("\n".join(lines), *(key for key in keys if len(key.reveal()) >= _MASKED_FROM))
+
+
+def _provider(facts: ProviderFacts) -> Iterator[str]:
+    yield f"- {facts.name} ({facts.api})"
+    if facts.location is not None:
+        yield f"  - url: {_url(facts.location)}"
+    yield f"  - key: {_key(facts.credential)}"
+    shown = ", ".join(facts.models[:_MOST_MODELS]) or "none"
+    rest = len(facts.models) - _MOST_MODELS
+    yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
+
+
+def _url(location: Location) -> str:
+    if location.url is None:
+        return "missing"
+    return f"{location.url} (from {location.source})" if location.source else location.url
+
+
+def _key(credential: Credential | None) -> str:
+    if credential is None:
+        return "none needed"
+    if credential.key is not None:
+        return f"found in {credential.source}"
+    if credential.problem is not None:
+        return f"unusable in {credential.source}"
+    return f"missing (looked for in {', '.join(credential.looked_for)})"

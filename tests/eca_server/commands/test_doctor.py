@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eca_server.commands.doctor import ProviderFacts, report
+from eca_server.config import Problem, Provider, Source
+from eca_server.credentials import find_key, find_url
+from eca_server.secret import Secret
+
+KEY = "planted-0123456789-key"
+ENVIRON = {"NAMED_KEY": KEY, "BROKEN_API_KEY": f"{KEY}\n{KEY}", "P_API_URL": "http://own/v1"}
+
+
+def facts(name: str, provider: Provider, *models: str) -> ProviderFacts:
+    return ProviderFacts(
+        name=name,
+        api="openai-chat",
+        location=find_url(name, provider, ENVIRON),
+        credential=find_key(name, provider, ENVIRON),
+        models=models,
+    )
+
+
+def lines_of(**changed: Any) -> list[str]:
+    values: dict[str, Any] = {
+        "version": "9.8.7",
+        "python": "3.11.0",
+        "platform": "Linux-6",
+        "json_engine": "orjson",
+        "sources": (),
+        "problems": (),
+        "providers": (),
+        "selected_model": "simulator/echo",
+    }
+    return report(**values | changed).splitlines()
+
+
+def test_it_tells_versions_engine_and_the_selected_model() -> None:
+    text = "\n".join(lines_of())
+    for part in ("9.8.7", "3.11.0", "Linux-6", "orjson", "simulator/echo"):
+        assert part in text
+
+
+def test_it_tells_what_became_of_each_source_and_where_it_is_broken() -> None:
+    lines = lines_of(
+        sources=[
+            Source(name="ECA_CONFIG", state="absent"),
+            Source(name="/a/config.json", state="used"),
+            Source(name="/b/config.json", state="broken"),
+        ],
+        problems=[
+            Problem(source="/b/config.json", line=3, column=7, message="expected more"),
+            Problem(source="/a/config.json", line=2, key="chat.title", message="expected x"),
+        ],
+    )
+    states = [line.partition(": ")[2].split()[0] for line in lines if "config.json: " in line]
+    assert states == ["used", "broken,"]
+    assert any("ECA_CONFIG: not found" in line for line in lines)
+    assert any("/b/config.json:3:7" in line for line in lines)
+    assert any("/a/config.json:2" in line and "chat.title" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "named"),
+    [
+        ("p", Provider(key=Secret(KEY)), ["providers.p.key"]),
+        ("p", Provider(key_env="NAMED_KEY"), ["found", "NAMED_KEY"]),
+        ("p", Provider(key_env="UNSET"), ["missing", "UNSET", "P_API_KEY"]),
+        ("broken", Provider(), ["unusable", "BROKEN_API_KEY"]),
+    ],
+)
+def test_it_names_where_a_key_is_and_never_shows_it(
+    name: str, provider: Provider, named: list[str]
+) -> None:
+    lines = lines_of(providers=[facts(name, provider, "m")])
+    (line,) = [line for line in lines if "key: " in line and line.startswith("  ")]
+    assert all(part in line for part in named)
+    assert KEY not in "\n".join(lines)
+
+
+def test_a_key_that_cannot_be_sent_is_among_the_problems() -> None:
+    assert any(
+        line.startswith("- environment: BROKEN_API_KEY: ")
+        for line in lines_of(providers=[facts("broken", Provider())])
+    )
+
+
+def test_a_key_inside_a_url_is_hidden() -> None:
+    urls = [f"https://host/v1?key={KEY}", f"https://me:{KEY}@host/v1", f"https://host/{KEY}/v1"]
+    for url in urls:
+        provider = Provider(url=url, key=Secret(KEY))
+        text = "\n".join(lines_of(providers=[facts("p", provider)]))
+        assert KEY not in text
+        assert "https://" in text
+
+
+def test_a_provider_without_key_and_url_is_complete() -> None:
+    simulator = ProviderFacts(
+        name="simulator", api="simulator", location=None, credential=None, models=("echo",)
+    )
+    lines = lines_of(providers=[simulator, facts("p", Provider())])
+    assert any("key: none needed" in line for line in lines)
+    assert any("url: http://own/v1 (from P_API_URL)" in line for line in lines)
+    assert not any("url: missing" in line for line in lines)
+
+
+def test_a_key_that_is_a_common_word_does_not_blot_out_the_report() -> None:
+    provider = Provider(key=Secret("ollama"), url="http://ollama:11434")
+    assert any("- ollama (" in line for line in lines_of(providers=[facts("ollama", provider)]))
+
+
+def test_a_long_list_of_models_is_cut_with_its_number() -> None:
+    models = [f"m{number}" for number in range(25)]
+    (line,) = [
+        line for line in lines_of(providers=[facts("p", Provider(), *models)]) if "models" in line
+    ]
+    assert "m9" in line
+    assert "m10" not in line
+    assert "15 more" in line
