@@ -8,6 +8,7 @@ about what is unknown and strict about types; writing is exactly the revision pl
 from __future__ import annotations
 
 from eca_protocol.codec.codec import Codec, MessageCodec
+from eca_protocol.codec.converter import converter
 from eca_protocol.codec.explain import Departure, DepartureKind, explain
 
-__all__ = ["Codec", "Departure", "DepartureKind", "MessageCodec", "explain"]
+__all__ = ["Codec", "Departure", "DepartureKind", "MessageCodec", "converter", "explain"]

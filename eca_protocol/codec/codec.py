@@ -6,16 +6,16 @@ say in two messages what a newer one says in one); requests and results stay one
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
-import attrs
-
+from eca_protocol.codec.converter import converter
 from eca_protocol.codec.explain import explain_failure
-from eca_protocol.codec.read import Mismatch, Read, reader
-from eca_protocol.codec.write import NotWritten, Write, writer
+from eca_protocol.codec.read import Mismatch, Read
+from eca_protocol.codec.write import NotWritten, Write
 from eca_protocol.endpoint import Method, Table
-from eca_protocol.errors import LocalProtocolError
+from eca_protocol.errors import DecodeError, LocalProtocolError
 from eca_protocol.revisions import Revision
 
 __all__ = ["Codec", "MessageCodec"]
@@ -43,18 +43,40 @@ class MessageCodec(Protocol):
         """One typed notification as raw ones; see `Codec.outgoing`."""
 
 
-@attrs.frozen
+class _ByMethod(dict[str, Any]):
+    """One function for each method, made when it is first needed."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, method: str) -> Any:
+        self[method] = made = self._make(method)
+        return made
+
+
 class Codec:
     """Models to JSON values and back, for the methods of one table in one revision."""
 
-    table: Table
-    revision: Revision
-    _reads: dict[tuple[str, str], Read | None] = attrs.field(
-        init=False, factory=dict, eq=False, repr=False
+    __slots__ = (
+        "_read_params",
+        "_read_result",
+        "_write_params",
+        "_write_result",
+        "revision",
+        "table",
     )
-    _writes: dict[tuple[str, str], Callable[[Any], Any]] = attrs.field(
-        init=False, factory=dict, eq=False, repr=False
-    )
+
+    def __init__(self, table: Table, revision: Revision) -> None:
+        self.table = table
+        self.revision = revision
+        self._read_params = _ByMethod(lambda name: self._reader(self._method(name).params))
+        self._read_result = _ByMethod(lambda name: self._reader(self._method(name).result))
+        self._write_params = _ByMethod(lambda name: self._writer(name, self._method(name).params))
+        self._write_result = _ByMethod(lambda name: self._writer(name, self._method(name).result))
+
+    def __repr__(self) -> str:
+        return f"Codec({self.revision})"
 
     def decode_params(self, method: str, raw: Any) -> Any:
         """The typed params of `method`; None for a method without params.
@@ -65,7 +87,10 @@ class Codec:
             DecodeError: they do not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
-        return self._decode("params", method, raw)
+        try:
+            return self._read_params[method](raw or _empty(raw), None)
+        except (Mismatch, KeyError):
+            raise self._failure("params", method, raw) from None
 
     def decode_result(self, method: str, raw: Any) -> Any:
         """The typed result of `method`; None where the result says nothing.
@@ -74,7 +99,10 @@ class Codec:
             DecodeError: it does not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
-        return self._decode("result", method, raw)
+        try:
+            return self._read_result[method](raw or _empty(raw), None)
+        except (Mismatch, KeyError):
+            raise self._failure("result", method, raw) from None
 
     def encode_params(self, method: str, params: Any) -> Any:
         """The raw params of `method`; None for a method without params.
@@ -84,9 +112,9 @@ class Codec:
                 what is in it, or `params` is not of the method's type.
         """
         try:
-            return self._write("params", method)(params)
-        except NotWritten as error:
-            raise LocalProtocolError(f"{method}: {error}") from None
+            return self._write_params[method](params)
+        except (NotWritten, AttributeError, TypeError) as error:
+            raise LocalProtocolError(f"{method}: {error}") from error
 
     def encode_result(self, method: str, result: Any) -> Any:
         """The raw result of `method`.
@@ -95,9 +123,9 @@ class Codec:
             LocalProtocolError: as for `encode_params`.
         """
         try:
-            return self._write("result", method)(result)
-        except NotWritten as error:
-            raise LocalProtocolError(f"{method}: {error}") from None
+            return self._write_result[method](result)
+        except (NotWritten, AttributeError, TypeError) as error:
+            raise LocalProtocolError(f"{method}: {error}") from error
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
         """A raw notification as typed ones: pairs of method and params.
@@ -106,7 +134,7 @@ class Codec:
             DecodeError: it does not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
-        return ((method, self._decode("params", method, raw)),)
+        return ((method, self.decode_params(method, raw)),)
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
         """A typed notification as raw ones: pairs of method and params.
@@ -117,43 +145,11 @@ class Codec:
             LocalProtocolError: the table has no such method, or `params` is not of its type.
         """
         try:
-            return ((method, self._write("params", method)(params)),)
+            return ((method, self._write_params[method](params)),)
         except NotWritten:
             return ()
-
-    def _decode(self, part: Literal["params", "result"], method: str, raw: Any) -> Any:
-        try:
-            read = self._reads[part, method]
-        except KeyError:
-            read = self._reads[part, method] = _read_message(self._hint(part, method))
-        if read is None:
-            return None
-        if not raw and (raw is None or raw == []):
-            raw = {}
-        try:
-            return read(raw, None)
-        except (Mismatch, KeyError):
-            failure = explain_failure(self.table[method], raw, part)
-            if failure is None:
-                raise
-            raise failure from None
-
-    def _write(self, part: Literal["params", "result"], method: str) -> Callable[[Any], Any]:
-        try:
-            return self._writes[part, method]
-        except KeyError:
-            hint = self._hint(part, method)
-            window = self._method(method).window
-            if not window.written_in(self.revision):
-                write = _write_nothing(method, self.revision)
-            else:
-                write = _write_message(method, hint, self.revision)
-            self._writes[part, method] = write
-            return write
-
-    def _hint(self, part: Literal["params", "result"], method: str) -> Any:
-        row = self._method(method)
-        return row.params if part == "params" else row.result
+        except (AttributeError, TypeError) as error:
+            raise LocalProtocolError(f"{method}: {error}") from error
 
     def _method(self, name: str) -> Method:
         method = self.table.get(name)
@@ -161,40 +157,34 @@ class Codec:
             raise LocalProtocolError(f"the table has no method {name}")
         return method
 
+    def _reader(self, hint: Any) -> Read:
+        return _read_nothing if hint is None else converter(self.revision).get_structure_hook(hint)
 
-def _read_message(hint: Any) -> Read | None:
-    return None if hint is None else reader(hint)
+    def _writer(self, name: str, hint: Any) -> Write:
+        if not self._method(name).window.written_in(self.revision):
+            return functools.partial(_refuse_method, name, self.revision)
+        if hint is None:
+            return _write_nothing
+        return converter(self.revision).get_unstructure_hook(hint)
 
-
-def _write_nothing(method: str, revision: Revision) -> Write:
-    def write(_: Any) -> Any:
-        raise NotWritten(f"{method} does not exist in revision {revision.value}")
-
-    return write
-
-
-def _write_message(method: str, hint: Any, revision: Revision) -> Write:
-    if hint is None:
-        return _write_none(method)
-    write_value = writer(hint, revision)
-    cls = hint if isinstance(hint, type) else None
-
-    def write(value: Any) -> Any:
-        if cls is not None and value.__class__ is not cls:
-            raise LocalProtocolError(
-                f"{method}: expected {cls.__name__}, got {type(value).__name__}"
-            )
-        try:
-            return write_value(value)
-        except (AttributeError, TypeError) as error:
-            raise LocalProtocolError(f"{method}: cannot write {value!r}: {error}") from error
-
-    return write
+    def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
+        found = explain_failure(self._method(method), raw, part)
+        return found or DecodeError(path=part, expected="JSON values", got="something else")
 
 
-def _write_none(method: str) -> Write:
-    def write(value: Any) -> None:
-        if value is not None:
-            raise LocalProtocolError(f"{method}: expected None, got {type(value).__name__}")
+def _empty(raw: Any) -> Any:
+    """Of what is falsy: `{}` for what means "nothing is said"; the rest is a wrong type."""
+    return {} if raw is None or raw == [] else raw
 
-    return write
+
+def _read_nothing(_: Any, __: Any) -> None:
+    return None
+
+
+def _write_nothing(value: Any) -> None:
+    if value is not None:
+        raise TypeError(f"expected None, got a {type(value).__name__}")
+
+
+def _refuse_method(name: str, revision: Revision, _: Any) -> Any:
+    raise NotWritten(f"{name} does not exist in revision {revision.value}")

@@ -1,7 +1,8 @@
-"""JSON values to models, on one strict cattrs converter.
+"""JSON values to models: the strict hooks of the cattrs converter.
 
 Nothing is converted: a string is never read as a number, nor null as text. Unknown keys are
-passed over, unknown strings and types kept. Hooks are made when a type is first met. On a value
+passed over, unknown strings and types kept. Hooks are made when a type is first met; the models
+have no validators, so that filling their slots is all there is to making one. On a value
 that does not fit they raise `Mismatch` (or KeyError for an absent key) and say no more: the words
 are found by `explain`, which must refuse exactly what is refused here.
 """
@@ -12,9 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import cattrs
-from cattrs.gen import make_dict_structure_fn, override
-
+from eca_protocol.codec.source import function
 from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.messages.shapes import (
     Anything,
@@ -30,7 +29,6 @@ from eca_protocol.messages.shapes import (
     Shape,
     Tagged,
     fields_of,
-    shape_of,
 )
 
 __all__ = ["Mismatch", "Read", "reader"]
@@ -39,13 +37,30 @@ Read: TypeAlias = Callable[[Any, Any], Any]
 """A cattrs structure hook: the JSON value and its type, which ours do not need."""
 
 
-class Mismatch(Exception):
+class Mismatch(ValueError):
     """A value does not fit its type."""
 
 
-def reader(hint: Any) -> Read:
-    """The function that reads values of the type `hint`; the same one each time."""
-    return _CONVERTER.get_structure_hook(hint)
+def reader(shape: Shape) -> Read:
+    """The function that reads values of `shape`."""
+    match shape:
+        case Scalar(names):
+            read = _read_one_of([_SCALARS[name] for name in names])
+        case Anything():
+            read = _read_anything
+        case JSONObject():
+            read = _read_object
+        case Choice(values):
+            read = _read_choice(frozenset(values))
+        case Array(item):
+            read = _read_array(reader(item))
+        case Nullable(inner):
+            read = _read_nullable(reader(inner))
+        case Model(cls):
+            read = _read_model(cls)
+        case Tagged():
+            read = _read_tagged(shape)
+    return read
 
 
 def _read_string(value: Any, _: Any) -> str:
@@ -145,7 +160,7 @@ class _Members(dict[Any, Read]):
     def __missing__(self, tag: Any) -> Read:
         if tag is not None and not isinstance(tag, str):
             raise Mismatch
-        cls = self._members.get(tag) if tag is not None else None
+        cls = None if tag is None else self._members.get(tag)
         if cls is None:
             return self._read_unknown
         self[tag] = read = _read_fields(cls)
@@ -183,48 +198,56 @@ def _read_model(cls: ModelClass) -> Read:
 
 @functools.cache
 def _read_fields(cls: ModelClass) -> Read:
-    """The reader of a model, given a dict; cattrs writes it field by field."""
+    """The reader of a model, given a dict; it fills the slots itself, as unpickling does."""
+    names = {"cls": cls, "new": object.__new__, "Mismatch": Mismatch}
+    body = ["self = new(cls)"]
     fields = fields_of(cls)
-    overrides = {
-        field.name: override(rename=field.wire, struct_hook=_read_field(field)) for field in fields
-    }
-    read_claimed: Read = make_dict_structure_fn(
-        cls,
-        _CONVERTER,
-        _cattrs_detailed_validation=False,
-        _cattrs_use_linecache=False,
-        **overrides,  # type: ignore[arg-type]  # mypy tries the overrides on the named options
-    )
-    rest = next((field.name for field in fields if field.reading.rest), None)
-    if rest is None:
-        return read_claimed
-    claimed = {field.wire for field in fields if not field.reading.rest}
+    for field in fields:
+        names[f"set_{field.name}"] = getattr(cls, field.name).__set__
+        if field.reading.rest:
+            claimed = {other.wire for other in fields if not other.reading.rest}
+            names[f"read_{field.name}"] = functools.partial(_read_rest, claimed)
+            body.append(f"set_{field.name}(self, read_{field.name}(value))")
+        else:
+            body += _field_source(field, names)
+    return function("read(value, _)", [*body, "return self"], names)
 
-    def read(value: dict[str, Any], _: Any) -> Any:
-        unclaimed = {key: entry for key, entry in value.items() if key not in claimed}
-        return read_claimed(value | {rest: unclaimed}, cls)
 
-    return read
+def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
+    """Lines that read one field; an absent or null one is its default, if there is any."""
+    if field.has_default:
+        names[f"default_{field.name}"] = field.default_factory or field.default
+        default = f"default_{field.name}" + ("()" if field.default_factory else "")
+        lines = [f"entry = value.get({field.wire!r})", f"if entry is None: entry = {default}"]
+        otherwise = "elif"
+    else:
+        lines = [f"entry = value[{field.wire!r}]"]
+        otherwise = "if"
+    if _plain(field.shape) == Scalar(("string",)):
+        test = "entry.__class__ is not str and not isinstance(entry, str)"
+        lines.append(f"{otherwise} {test}: raise Mismatch")
+    else:
+        names[f"read_{field.name}"] = _read_field(field)
+        branch = "else: " if field.has_default else ""
+        lines.append(f"{branch}entry = read_{field.name}(entry, None)")
+    return [*lines, f"set_{field.name}(self, entry)"]
+
+
+def _plain(shape: Shape) -> Shape:
+    return shape.inner if isinstance(shape, Nullable) else shape
 
 
 def _read_field(field: Field) -> Read:
-    shape, reading = field.shape, field.reading
-    if isinstance(shape, Array) and reading.null_items:
-        read = _read_array(_reader_of(shape.item), null_items=True)
-    else:
-        read = _reader_of(shape)
-    if reading.list_as_empty:
-        read = _read_list_as_empty(read)
-    if field.has_default and not isinstance(shape, Nullable | Anything):
-        return _read_null_as_default(read, field)
-    return read
+    shape = _plain(field.shape) if field.has_default else field.shape
+    if isinstance(shape, Array) and field.reading.null_items:
+        return _read_array(reader(shape.item), null_items=True)
+    if field.reading.list_as_empty:
+        return _read_list_as_empty(reader(shape))
+    return reader(shape)
 
 
-def _read_null_as_default(read_value: Read, field: Field) -> Read:
-    def read(value: Any, _: Any) -> Any:
-        return field.read_default() if value is None else read_value(value, None)
-
-    return read
+def _read_rest(claimed: set[str], value: dict[str, Any]) -> dict[str, Any]:
+    return {key: entry for key, entry in value.items() if key not in claimed}
 
 
 def _read_list_as_empty(read_value: Read) -> Read:
@@ -232,36 +255,3 @@ def _read_list_as_empty(read_value: Read) -> Read:
         return {} if isinstance(value, list) else read_value(value, None)
 
     return read
-
-
-def _reader_of(shape: Shape) -> Read:
-    match shape:
-        case Scalar(names):
-            read = _read_one_of([_SCALARS[name] for name in names])
-        case Anything():
-            read = _read_anything
-        case JSONObject():
-            read = _read_object
-        case Choice(values):
-            read = _read_choice(frozenset(values))
-        case Array(item):
-            read = _read_array(_reader_of(item))
-        case Nullable(inner):
-            read = _read_nullable(_reader_of(inner))
-        case Model(cls):
-            read = _read_model(cls)
-        case Tagged():
-            read = _read_tagged(shape)
-    return read
-
-
-def _is_ours(hint: Any) -> bool:
-    try:
-        shape_of(hint)
-    except TypeError:
-        return False
-    return True
-
-
-_CONVERTER = cattrs.Converter(detailed_validation=False)
-_CONVERTER.register_structure_hook_factory(_is_ours, lambda hint: _reader_of(shape_of(hint)))

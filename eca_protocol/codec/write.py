@@ -11,10 +11,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import cattrs
 from cattrs.fns import identity
-from cattrs.gen import make_dict_unstructure_fn, override
 
+from eca_protocol.codec.source import function
 from eca_protocol.messages.shapes import (
     Array,
     Choice,
@@ -25,7 +24,6 @@ from eca_protocol.messages.shapes import (
     Shape,
     Tagged,
     fields_of,
-    shape_of,
     window_of_class,
 )
 from eca_protocol.revisions import Revision
@@ -39,13 +37,8 @@ class NotWritten(Exception):
     """The revision does not know this kind of object at all."""
 
 
-@functools.cache
-def writer(hint: Any, revision: Revision) -> Write:
-    """The function that writes values of the type `hint` for `revision`."""
-    return _writer_of(shape_of(hint), revision)
-
-
-def _writer_of(shape: Shape, revision: Revision) -> Write:
+def writer(shape: Shape, revision: Revision) -> Write:
+    """The function that writes values of `shape` for `revision`."""
     match shape:
         case Choice(values):
             stand_ins = {
@@ -55,9 +48,9 @@ def _writer_of(shape: Shape, revision: Revision) -> Write:
             }
             return functools.partial(_write_choice, stand_ins) if stand_ins else identity
         case Array(item):
-            return _write_array(_writer_of(item, revision))
+            return _write_array(writer(item, revision))
         case Nullable(inner):
-            return _write_nullable(_writer_of(inner, revision))
+            return _write_nullable(writer(inner, revision))
         case Model(cls):
             return _write_model(cls, revision)
         case Tagged():
@@ -111,10 +104,10 @@ class _Members(dict[ModelClass, Write]):
         tag = getattr(cls, "type", None)
         if not isinstance(tag, str) or self._shape.members.get(tag) is not cls:
             names = ", ".join(member.__name__ for member in self._shape.members.values())
-            raise TypeError(f"expected one of {names}, got {cls.__name__}")
+            raise TypeError(f"expected one of {names}, got a {cls.__name__}")
         if not window_of_class(cls).written_in(self._revision):
             return functools.partial(_refuse, cls, self._revision)
-        return _write_tagged(tag, _write_model(cls, self._revision))
+        return _write_model(cls, self._revision)
 
 
 def _write_raw(value: Any) -> Any:
@@ -125,43 +118,46 @@ def _refuse(cls: ModelClass, revision: Revision, _: Any) -> Any:
     raise NotWritten(f"{cls.__name__} does not exist in revision {revision.value}")
 
 
-def _write_tagged(tag: str, write_fields: Write) -> Write:
-    def write(value: Any) -> dict[str, Any]:
-        return {"type": tag, **write_fields(value)}
-
-    return write
-
-
 @functools.cache
 def _write_model(cls: ModelClass, revision: Revision) -> Write:
-    fields = fields_of(cls)
-    write_claimed: Write = make_dict_unstructure_fn(
-        cls,
-        _CONVERTER,
-        _cattrs_use_linecache=False,
-        **{field.name: _override(field, revision) for field in fields},
+    tag = getattr(cls, "type", None)  # a member of a union has one, and writes it first
+    names: dict[str, Any] = {"cls": cls, "reject": _reject}
+    head = ["if value.__class__ is not cls: reject(value, cls)"]
+    entries = [f"'type': {tag!r}"] if isinstance(tag, str) else []
+    tail: list[str] = []
+    for field in fields_of(cls):
+        if field.reading.rest:
+            entries.append(f"**value.{field.name}")
+        elif field.reading.written and field.window.written_in(revision):
+            if field.reading.required:
+                entries.append(f"{field.wire!r}: {_entry_source(field, revision, names)}")
+            else:
+                tail += _optional_source(field, revision, names)
+    return function(
+        "write(value)", [*head, f"raw = {{{', '.join(entries)}}}", *tail, "return raw"], names
     )
-    rest = next((field.name for field in fields if field.reading.rest), None)
-    if rest is None:
-        return write_claimed
-
-    def write(value: Any) -> dict[str, Any]:
-        return {**getattr(value, rest), **write_claimed(value)}
-
-    return write
 
 
-def _override(field: Field, revision: Revision) -> Any:
-    reading = field.reading
-    if reading.rest or not reading.written or not field.window.written_in(revision):
-        return override(omit=True)
-    optional = not reading.required
+def _reject(value: Any, cls: ModelClass) -> None:
+    raise TypeError(f"expected a {cls.__name__}, got a {type(value).__name__}")
+
+
+def _optional_source(field: Field, revision: Revision, names: dict[str, Any]) -> list[str]:
+    """Lines that write a field unless it has its default."""
+    names[f"default_{field.name}"] = field.default
+    comparison = "is not" if field.default is None else "!="
+    return [
+        f"if value.{field.name} {comparison} default_{field.name}:",
+        f"    raw[{field.wire!r}] = {_entry_source(field, revision, names)}",
+    ]
+
+
+def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
     shape = field.shape
-    if optional and isinstance(shape, Nullable):  # None is the default and is left out
+    if isinstance(shape, Nullable) and not field.reading.required:  # None was left out
         shape = shape.inner
-    return override(
-        rename=field.wire, omit_if_default=optional, unstruct_hook=_writer_of(shape, revision)
-    )
-
-
-_CONVERTER = cattrs.Converter()
+    write = writer(shape, revision)
+    if write is identity:
+        return f"value.{field.name}"
+    names[f"write_{field.name}"] = write
+    return f"write_{field.name}(value.{field.name})"

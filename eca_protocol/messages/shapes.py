@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import attrs
@@ -114,12 +114,7 @@ class Field:
     window: Window
     has_default: bool
     default: Any
-
-    def read_default(self) -> Any:
-        """What an absent key is read as; only for fields that have a default."""
-        if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time
-            return self.default.factory()
-        return self.default
+    default_factory: Callable[[], Any] | None
 
 
 @functools.cache
@@ -174,17 +169,20 @@ def _values_of(arguments: tuple[Any, ...]) -> dict[str, Late | None]:
 @functools.cache
 def fields_of(cls: ModelClass) -> tuple[Field, ...]:
     """The fields of a model, in the order in which they are written."""
-    return tuple(
-        Field(
-            name=attribute.name,
-            wire=_camel_case(attribute.name),
-            shape=shape_of(attribute.type),
-            reading=reading_of(attribute),
-            window=window_of(attribute.metadata),
-            has_default=attribute.default is not attrs.NOTHING,
-            default=attribute.default,
-        )
-        for attribute in attrs.fields(attrs.resolve_types(cls))
+    return tuple(_field(attribute) for attribute in attrs.fields(attrs.resolve_types(cls)))
+
+
+def _field(attribute: Any) -> Field:
+    factory = getattr(attribute.default, "factory", None)
+    return Field(
+        name=attribute.name,
+        wire=_camel_case(attribute.name),
+        shape=shape_of(attribute.type),
+        reading=reading_of(attribute),
+        window=window_of(attribute.metadata),
+        has_default=attribute.default is not attrs.NOTHING,
+        default=None if factory else attribute.default,
+        default_factory=factory,
     )
 
 
