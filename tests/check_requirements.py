@@ -3,7 +3,8 @@
     python tests/check_requirements.py [--table] [--root FOLDER]
 
 The suite is collected, not run. Exit code 0: every row has a test or names the later work that
-brings one, no test names a row that is not there, and each test names one where one binds.
+brings one, no test names a row that is not there, and each test names one where one binds. There, a
+test that shows none says so with an empty marker, `@pytest.mark.requirement()`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BINDING = (
     "tests/eca_server/wire/*",
     "tests/eca_server/chat/*",
 )
-"""Where each test has to name the rows that it shows."""
+"""Where each test has to say which rows it shows."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -46,8 +47,9 @@ class Collector:
         self.claims: list[Claim] = []
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        names = [name for mark in item.iter_markers("requirement") for name in mark.args]
-        self.claims.append(Claim(test=item.nodeid, names=tuple(dict.fromkeys(names))))
+        marks = list(item.iter_markers("requirement"))
+        names = tuple(dict.fromkeys(name for mark in marks for name in mark.args))
+        self.claims.append(Claim(test=item.nodeid, names=names if marks else None))
 
 
 def collect(root: Path) -> list[Claim]:

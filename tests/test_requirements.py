@@ -17,7 +17,7 @@ DUE = tuple(id_ for id_, requirement in REQUIREMENTS.items() if not requirement.
 LATER = next(id_ for id_, requirement in REQUIREMENTS.items() if requirement.later)
 
 
-def judge(*claims: tuple[str, ...], binding: bool = False) -> Audit:
+def judge(*claims: tuple[str, ...] | None, binding: bool = False) -> Audit:
     named = [Claim(test=f"test_{place}", names=names) for place, names in enumerate(claims)]
     return audit(named, binds=lambda _: binding)
 
@@ -50,10 +50,14 @@ def test_a_name_that_is_no_requirement_is_found() -> None:
     assert finding.startswith("test_1: names 'BASE-999'")
 
 
-def test_a_test_that_names_nothing_is_found_only_where_one_binds() -> None:
-    assert not judge(DUE, ()).findings
-    (finding,) = judge(DUE, (), binding=True).findings
-    assert finding.startswith("test_1: names no requirement")
+def test_a_test_without_a_marker_is_found_only_where_one_binds() -> None:
+    assert not judge(DUE, None).findings
+    (finding,) = judge(DUE, None, binding=True).findings
+    assert finding.startswith("test_1: carries no requirement marker")
+
+
+def test_an_empty_marker_says_that_no_row_binds_the_test() -> None:
+    assert not judge(DUE, (), binding=True).findings
 
 
 def test_a_ruling_named_as_a_whole_shows_none_of_its_duties() -> None:
@@ -91,7 +95,14 @@ def suite(tmp_path: Path) -> Path:
     """A suite whose markers stand on modules, classes, functions and parameters."""
     chat = tmp_path / "tests" / "eca_server" / "chat"
     chat.mkdir(parents=True)
-    (chat / "test_silent.py").write_text("def test_silent():\n    pass\n")
+    (chat / "test_silent.py").write_text(
+        "import pytest\n"
+        "def test_silent():\n"
+        "    pass\n"
+        "@pytest.mark.requirement()\n"
+        "def test_free():\n"
+        "    pass\n"
+    )
     (tmp_path / "tests" / "test_marked.py").write_text(
         "import pytest\n"
         "pytestmark = pytest.mark.requirement('BASE-2')\n"
@@ -114,7 +125,8 @@ def test_the_script_reads_every_place_a_marker_may_stand_in(suite: Path) -> None
     done = run_on(suite, "--table")
     assert done.returncode == 1
     assert "test_marked.py::test_parameter[1]: names 'NO-1'" in done.stderr
-    assert "chat/test_silent.py::test_silent: names no requirement" in done.stderr
+    assert "chat/test_silent.py::test_silent: carries no requirement" in done.stderr
+    assert "test_free" not in done.stderr
     assert "BASE-1: has neither" in done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "3 tests" in lines["BASE-2"]

@@ -14,10 +14,15 @@ __all__ = ["Audit", "Claim", "audit"]
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A test and the names of the rows that it says it shows."""
+    """A test and the names of the rows that it says it shows.
+
+    Attributes:
+        test: the test's name.
+        names: None if it carries no marker; an empty marker says that no row binds it.
+    """
 
     test: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] | None
 
 
 @attrs.frozen(kw_only=True)
@@ -38,16 +43,16 @@ def audit(claims: Iterable[Claim], *, binds: Callable[[str], bool]) -> Audit:
     """Compare the claims of a whole suite with the table.
 
     Args:
-        claims: one per test, also of tests that name nothing.
-        binds: whether the test of that name has to name a row.
+        claims: one per test, also of tests without a marker.
+        binds: whether the test of that name has to carry a marker.
     """
     claims = tuple(claims)
     tests: dict[str, list[str]] = {id_: [] for id_ in REQUIREMENTS}
     wrong: list[str] = []
     for claim in claims:
-        if not claim.names and binds(claim.test):
-            wrong.append(f"{claim.test}: names no requirement, and here each test must")
-        for name in claim.names:
+        if claim.names is None and binds(claim.test):
+            wrong.append(f"{claim.test}: carries no requirement marker, and here each test must")
+        for name in claim.names or ():
             wrong.extend(_record(claim.test, name, tests))
     for id_, showing in tests.items():
         wrong.extend(_judge_row(id_, showing))
