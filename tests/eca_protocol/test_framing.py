@@ -1,0 +1,390 @@
+"""Framing: every fault of the table, any chunking, bounded time and memory."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pygls.io_
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import json
+from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR, LocalProtocolError
+from eca_protocol.framing import (
+    CONTENT_LENGTH,
+    FAULTS,
+    LINES,
+    ContentLengthDecoder,
+    FaultKind,
+    FrameDecoder,
+    FrameFault,
+    Frames,
+    Framing,
+    LineDecoder,
+    encode_frame,
+    encode_line,
+)
+
+framings = pytest.mark.parametrize("framing", [CONTENT_LENGTH, LINES], ids=["headers", "lines"])
+
+NEXT = encode_frame(b'"next"')
+SMALL = {"max_body": 100, "max_header": 80, "max_skip": 1000}
+
+
+def decoded(decoder: FrameDecoder, *pieces: bytes) -> Frames:
+    """All that comes of the pieces and the end after them."""
+    output: Frames = []
+    for piece in pieces:
+        if decoder.closed:
+            break
+        output += decoder.feed(piece)
+    return output + decoder.feed_eof()
+
+
+def bytewise(data: bytes) -> Iterator[bytes]:
+    return (data[i : i + 1] for i in range(len(data)))
+
+
+def read(data: bytes, **limits: int) -> Frames:
+    """What a decoder gives for the bytes, after checking that their cutting does not matter."""
+    whole = decoded(ContentLengthDecoder(**limits), data)
+    assert decoded(ContentLengthDecoder(**limits), *bytewise(data)) == whole
+    return whole
+
+
+LENGTH_FAULTS = [
+    (FaultKind.MISSING_LENGTH, b"Content-Type: x; charset=utf-8\r\n", "got none"),
+    (FaultKind.MISSING_LENGTH, b"Content-Length 2\r\n", "got none"),
+    (FaultKind.NEGATIVE_LENGTH, b"Content-Length: -2\r\n", "got '-2'"),
+    (FaultKind.SIGNED_LENGTH, b"Content-Length: +2\r\n", "got '+2'"),
+    (FaultKind.HEX_LENGTH, b"Content-Length: 0x2\r\n", "got '0x2'"),
+    (FaultKind.HEX_LENGTH, b"Content-Length: 2a\r\n", "got '2a'"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: \r\n", "got ''"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: two\r\n", "got 'two'"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: 1_0\r\n", "got '1_0'"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: 2.0\r\n", "got '2.0'"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: 2, 2\r\n", "got '2, 2'"),
+    (FaultKind.NOT_A_NUMBER, b"Content-Length: \xff2\r\n", "got '\\\\xff2'"),
+    (FaultKind.NON_ASCII_DIGITS, "Content-Length: ٢\r\n".encode(), "got '٢'"),
+    (FaultKind.TOO_MANY_DIGITS, b"Content-Length: 0000000000000000002\r\n", "got '00000000"),
+    (FaultKind.TOO_MANY_DIGITS, b"Content-Length: " + b"9" * 50 + b"\r\n", "got '99999999"),
+    (FaultKind.TWO_LENGTHS, b"Content-Length: 2\r\nContent-Length: 3\r\n", "got '2 and 3'"),
+    (FaultKind.HEADER_TOO_LONG, b"X: " + b"x" * 90 + b"\r\n", "got more than 80 bytes"),
+    (FaultKind.HEADER_TOO_LONG, b"X: x\r\n" * 20, "got more than 80 bytes"),
+    (FaultKind.BEYOND_SKIPPING, b"Content-Length: 1001\r\n", "got one of 1001 bytes"),
+]
+BODY_FAULTS = [
+    (FaultKind.BODY_TOO_LONG, b"Content-Length: 101\r\n", "got one of 101 bytes"),
+    (FaultKind.BODY_TOO_LONG, b"Content-Length: 1000\r\nX\r\n", "got one of 1000 bytes"),
+    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 2\r\nContent-Type: x; charset=utf-16\r\n", None),
+    (FaultKind.FOREIGN_CHARSET, b"content-type: x;charset='latin1'\r\nContent-Length:2\r\n", None),
+    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 2\r\nContent-Type: x; charset=\r\n", "got ''"),
+    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 0\r\nContent-Type: x; Charset=a\r\n", "got 'a'"),
+    (FaultKind.NON_ASCII_HEADER, "Content-Length: 2\r\nX: é\r\n".encode(), "got 'X: é'"),
+    (FaultKind.NON_ASCII_HEADER, b"\xff: x\r\nContent-Length: 2\r\n", "got '\\\\xff: x'"),
+    (FaultKind.HEADER_WITHOUT_COLON, b"Content-Length: 2\r\nX\r\n", "got 'X'"),
+]
+
+
+@pytest.mark.requirement("W-13")
+@pytest.mark.parametrize(("kind", "header", "got"), LENGTH_FAULTS)
+def test_a_length_that_cannot_be_used_closes_the_stream(
+    kind: FaultKind, header: bytes, got: str
+) -> None:
+    *before, fault = read(NEXT + header + b"\r\n" + b"{}" + NEXT, **SMALL)
+    assert before == [b'"next"']
+    assert isinstance(fault, FrameFault)
+    assert fault.kind is kind
+    assert fault.fatal
+    assert got in fault.message
+
+
+@pytest.mark.parametrize(("kind", "header", "got"), BODY_FAULTS)
+def test_a_body_that_cannot_be_read_is_skipped(
+    kind: FaultKind, header: bytes, got: str | None
+) -> None:
+    length = int(header.lower().partition(b"content-length:")[2].split()[0])
+    body = (NEXT * length)[:length]
+    fault, *after = read(header + b"\r\n" + body + NEXT, **SMALL)
+    assert after == [b'"next"']
+    assert isinstance(fault, FrameFault)
+    assert fault.kind is kind
+    assert not fault.fatal
+    assert fault.message.startswith(f"expected {FAULTS[kind].expected}, got ")
+    assert got is None or got in fault.message
+
+
+@pytest.mark.requirement("W-13")
+@pytest.mark.parametrize(
+    ("kind", "tail"),
+    [
+        (FaultKind.EOF_IN_HEADER, b"C"),
+        (FaultKind.EOF_IN_HEADER, b"Content-Length: 2\r\n"),
+        (FaultKind.EOF_IN_HEADER, b"Content-Length: 2\r\n\r"),
+        (FaultKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n"),
+        (FaultKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n{"),
+    ],
+)
+def test_an_end_inside_a_frame_is_a_fault(kind: FaultKind, tail: bytes) -> None:
+    frame, fault = read(NEXT + tail)
+    assert frame == b'"next"'
+    assert isinstance(fault, FrameFault)
+    assert fault.kind is kind
+    assert fault.fatal
+
+
+def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
+    too_long, cut = read(b"Content-Length: 101\r\n\r\n{", **SMALL)
+    assert isinstance(too_long, FrameFault)
+    assert cut == FrameFault(
+        kind=FaultKind.EOF_IN_BODY, got="the end of the stream with 100 bytes to come"
+    )
+
+
+def test_an_end_between_frames_is_none() -> None:
+    assert read(b"") == []
+    assert read(NEXT + b"\r\n\n") == [b'"next"']
+
+
+def test_the_table_names_every_kind_and_the_tests_show_each() -> None:
+    assert set(FAULTS) == set(FaultKind)
+    shown = {kind for kind, *_ in [*LENGTH_FAULTS, *BODY_FAULTS]}
+    ends = {FaultKind.EOF_IN_HEADER, FaultKind.EOF_IN_BODY, FaultKind.LINE_TOO_LONG}
+    assert shown | ends == set(FaultKind)
+    codes = {verdict.code for verdict in FAULTS.values()}
+    assert codes == {PARSE_ERROR, INVALID_REQUEST}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Content-Length: 2\r\n",
+        b"content-length: 2\r\n",
+        b"CONTENT-LENGTH:2\r\n",
+        b"Content-Length \t: \t2 \t\r\n",
+        b"Content-Length: 002\r\n",
+        b"Content-Length: 2\r\nContent-Length: 02\r\n",
+        b"Content-Length: 2\nX-Unknown: a:b\n",
+        b"\r\n\n\r\nContent-Length: 2\r\n",
+        b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 2\r\n",
+        b"Content-Length: 2\r\nContent-Type: application/json\r\n",
+        b'Content-Length: 2\r\ncontent-TYPE: x; a=b; CharSet = "UTF8"\r\n',
+        b"Content-Length: 2\r\nContent-Type: x;charset=Utf-8\r\n",
+        b"Content-Type:\r\n:\r\nContent-Length: 2\r\n",
+    ],
+)
+def test_headers_are_read_leniently(header: bytes) -> None:
+    assert read(NEXT + header + b"\r\n" + b"{}" + NEXT) == [b'"next"', b"{}", b'"next"']
+
+
+def test_a_frame_of_length_zero_is_an_empty_body() -> None:
+    assert read(b"Content-Length: 0\r\n\r\n" + NEXT) == [b"", b'"next"']
+
+
+def test_limits_are_met_exactly() -> None:
+    body = b"x" * 100
+    header = b"X: " + b"x" * (80 - 5 - 23) + b"\r\nContent-Length: 100\r\n\r\n"
+    assert len(header) == 80
+    assert read(header + body, **SMALL) == [body]
+    (fault,) = read(b"X" + header + body, **SMALL)
+    assert isinstance(fault, FrameFault)
+    assert fault.kind is FaultKind.HEADER_TOO_LONG
+
+
+@pytest.mark.requirement("W-1")
+def test_a_header_is_written_as_the_ruling_says() -> None:
+    assert encode_frame("é".encode()) == b"Content-Length: 2\r\n\r\n\xc3\xa9"
+    assert encode_frame(b"") == b"Content-Length: 0\r\n\r\n"
+
+
+def test_nothing_is_taken_after_the_end() -> None:
+    for decoder in (ContentLengthDecoder(), LineDecoder()):
+        assert not decoder.closed
+        decoder.feed_eof()
+        assert decoder.closed
+        assert decoder.feed_eof() == []
+        with pytest.raises(LocalProtocolError, match="after the end"):
+            decoder.feed(NEXT)
+    fatal = ContentLengthDecoder()
+    fatal.feed(b"\r\nX: y\r\n\r\n" + NEXT)
+    assert fatal.closed
+    with pytest.raises(LocalProtocolError):
+        fatal.feed(NEXT)
+
+
+def test_a_header_limit_that_no_header_fits_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_header: expected 64 or more, got 10"):
+        ContentLengthDecoder(max_header=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"{}\n[]\r\n", [b"{}", b"[]"]),
+        (b"\n\r\n \t\n{}\n", [b"{}"]),
+        (b"{}\nlast", [b"{}", b"last"]),
+        (b"last\r", [b"last"]),
+        (b"a\rb\n", [b"a\rb"]),
+        ("\u2028\n".encode(), ["\u2028".encode()]),
+        (b"12345678\r\n", [b"12345678"]),
+        (b"", []),
+    ],
+)
+def test_lines_are_cut(text: bytes, lines: list[bytes]) -> None:
+    for pieces in ([text], bytewise(text)):
+        assert decoded(LineDecoder(max_line=8), *pieces) == lines
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 99 + b"\n"])
+def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
+    fault = FrameFault(kind=FaultKind.LINE_TOO_LONG, got="more than 8 bytes")
+    text = b"a\n123456789" + end + b"b\n"
+    for pieces in ([text], bytewise(text)):
+        assert decoded(LineDecoder(max_line=8), *pieces) == [b"a", fault, b"b"]
+    assert not fault.fatal
+
+
+def test_a_line_is_written_and_never_two() -> None:
+    assert encode_line(b'{"a":1}') == b'{"a":1}\n'
+    for body in (b"[1,\n2]", b"[1]\r"):
+        with pytest.raises(LocalProtocolError, match="without line ends"):
+            encode_line(body)
+
+
+broken_streams = st.lists(
+    st.one_of(
+        st.binary(max_size=30).map(encode_frame),
+        st.sampled_from([row[1] for row in [*LENGTH_FAULTS, *BODY_FAULTS]]),
+        st.sampled_from(
+            [b"Content-Length: ", b"2", b"\r\n", b"\n", b"\r", b"\r\n\r\n", b":", b"{"]
+        ),
+        st.binary(max_size=10),
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+@given(broken_streams, st.lists(st.integers(0, 500), max_size=8))
+def test_the_output_is_the_same_however_the_bytes_are_cut(data: bytes, places: list[int]) -> None:
+    makers: list[Any] = [
+        lambda: ContentLengthDecoder(**SMALL),
+        ContentLengthDecoder,
+        lambda: LineDecoder(max_line=8),
+    ]
+    for make in makers:
+        whole = decoded(make(), data)
+        assert decoded(make(), *cut(data, places)) == whole
+        assert decoded(make(), *bytewise(data)) == whole
+
+
+@framings
+@given(
+    bodies=st.lists(st.binary(max_size=50).filter(lambda body: not set(body) & set(b"\r\n"))),
+    places=st.lists(st.integers(0, 500), max_size=8),
+)
+def test_what_is_written_is_read_back(
+    framing: Framing, bodies: list[bytes], places: list[int]
+) -> None:
+    stream = b"".join(map(framing.encode, bodies))
+    kept = bodies if framing is CONTENT_LENGTH else [body for body in bodies if body.strip(b" \t")]
+    assert decoded(framing.decoder(), *cut(stream, places)) == kept
+
+
+@pytest.mark.parametrize("place", range(len(NEXT)))
+def test_a_frame_cut_once_is_whole_again(place: int) -> None:
+    decoder = ContentLengthDecoder()
+    stream = NEXT + NEXT
+    first = decoder.feed(stream[: len(NEXT) + place])
+    assert first == [b'"next"']
+    assert decoder.feed(stream[len(NEXT) + place :]) == [b'"next"']
+
+
+@framings
+def test_a_message_of_64_mib_passes(framing: Framing) -> None:
+    body = b"x" * (64 * 2**20)
+    stream = framing.encode(body)
+    decoder = framing.decoder()
+    output = [
+        frame
+        for start in range(0, len(stream), 2**20)
+        for frame in decoder.feed(stream[start : start + 2**20])
+    ]
+    assert len(output) == 1
+    assert output[0] == body
+    assert decoder.feed_eof() == []
+
+
+@pytest.mark.parametrize("length", [64 * 2**20, 2**30, 10**18 - 1])
+def test_a_hostile_length_allocates_nothing(length: int) -> None:
+    decoder = ContentLengthDecoder()
+    piece = b"x" * 2**16
+    tracemalloc.start()
+    try:
+        decoder.feed(b"Content-Length: %d\r\n\r\n" % length)
+        if length == 2**30:
+            for _ in range(100):
+                decoder.feed(piece)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def seconds_bytewise(make: Callable[[], FrameDecoder], stream: bytes) -> float:
+    """CPU time for a stream that comes a byte at a time; the best of three."""
+    times = []
+    for _ in range(3):
+        decoder = make()
+        start = time.process_time()
+        for piece in bytewise(stream):
+            decoder.feed(piece)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize(
+    ("make", "stream"),
+    [
+        (ContentLengthDecoder, lambda n: b"Content-Length: %d\r\n\r\n" % n + b"x" * n),
+        (lambda: ContentLengthDecoder(max_header=2**20), lambda n: b"X: " + b"x" * n),
+        (lambda: ContentLengthDecoder(max_header=2**20), lambda n: b"X\r\n" * (n // 3)),
+        (
+            lambda: ContentLengthDecoder(max_body=9),
+            lambda n: b"Content-Length: 9999999\n\n" + b"x" * n,
+        ),
+        (LineDecoder, lambda n: b"x" * n),
+        (lambda: LineDecoder(max_line=9), lambda n: b"x" * n),
+    ],
+    ids=["body", "header line", "header lines", "skipped body", "line", "skipped line"],
+)
+def test_a_byte_at_a_time_takes_linear_time(
+    make: Callable[[], FrameDecoder], stream: Callable[[int], bytes]
+) -> None:
+    once = seconds_bytewise(make, stream(40_000))
+    four_times = seconds_bytewise(make, stream(160_000))
+    assert four_times < 8 * once, "linear would be 4, quadratic 16"
+
+
+@pytest.mark.requirement("W-1")
+def test_a_foreign_reader_decodes_what_we_write() -> None:
+    messages = [{"jsonrpc": "2.0", "method": "m", "params": {"text": "é" * n}} for n in (0, 1, 999)]
+    received: list[Any] = []
+    protocol = SimpleNamespace(
+        structure_message=lambda message: message, handle_message=received.append
+    )
+    stream = io.BytesIO(b"".join(encode_frame(json.dumps(message)) for message in messages))
+    pygls.io_.run(threading.Event(), stream, protocol)
+    assert received == messages
