@@ -4,7 +4,7 @@
 
 The suite is collected, not run. Exit code 0: every row has a test or names the later work that
 brings one, no test names a row that is not there, and each test names one where one binds. There, a
-test that shows none says so with an empty marker, `@pytest.mark.requirement()`.
+test that shows none says so with an empty marker, `@pytest.mark.requirement`.
 """
 
 from __future__ import annotations

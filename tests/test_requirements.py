@@ -99,7 +99,7 @@ def suite(tmp_path: Path) -> Path:
         "import pytest\n"
         "def test_silent():\n"
         "    pass\n"
-        "@pytest.mark.requirement()\n"
+        "@pytest.mark.requirement\n"
         "def test_free():\n"
         "    pass\n"
     )

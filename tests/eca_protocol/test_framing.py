@@ -94,7 +94,7 @@ BODY_FAULTS = [
 ]
 
 
-@pytest.mark.requirement("W-13")
+@pytest.mark.requirement("W-13", "BASE-7", "BASE-8", "BASE-9")
 @pytest.mark.parametrize(("kind", "header", "got"), LENGTH_FAULTS)
 def test_a_length_that_cannot_be_used_closes_the_stream(
     kind: FaultKind, header: bytes, got: str
@@ -107,6 +107,7 @@ def test_a_length_that_cannot_be_used_closes_the_stream(
     assert got in fault.message
 
 
+@pytest.mark.requirement("BASE-12", "BASE-15")
 @pytest.mark.parametrize(("kind", "header", "got"), BODY_FAULTS)
 def test_a_body_that_cannot_be_read_is_skipped(
     kind: FaultKind, header: bytes, got: str | None
@@ -141,6 +142,7 @@ def test_an_end_inside_a_frame_is_a_fault(kind: FaultKind, tail: bytes) -> None:
     assert fault.fatal
 
 
+@pytest.mark.requirement("W-13")
 def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
     too_long, cut = read(b"Content-Length: 101\r\n\r\n{", **SMALL)
     assert isinstance(too_long, FrameFault)
@@ -149,11 +151,13 @@ def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
     )
 
 
+@pytest.mark.requirement("BASE-2")
 def test_an_end_between_frames_is_none() -> None:
     assert read(b"") == []
     assert read(NEXT + b"\r\n\n") == [b'"next"']
 
 
+@pytest.mark.requirement
 def test_the_table_names_every_kind_and_the_tests_show_each() -> None:
     assert set(FAULTS) == set(FaultKind)
     shown = {kind for kind, *_ in [*LENGTH_FAULTS, *BODY_FAULTS]}
@@ -163,6 +167,7 @@ def test_the_table_names_every_kind_and_the_tests_show_each() -> None:
     assert codes == {PARSE_ERROR, INVALID_REQUEST}
 
 
+@pytest.mark.requirement("BASE-3", "BASE-5", "BASE-9", "BASE-10", "BASE-11", "BASE-14")
 @pytest.mark.parametrize(
     "header",
     [
@@ -185,10 +190,12 @@ def test_headers_are_read_leniently(header: bytes) -> None:
     assert read(NEXT + header + b"\r\n" + b"{}" + NEXT) == [b'"next"', b"{}", b'"next"']
 
 
+@pytest.mark.requirement("BASE-2")
 def test_a_frame_of_length_zero_is_an_empty_body() -> None:
     assert read(b"Content-Length: 0\r\n\r\n" + NEXT) == [b"", b'"next"']
 
 
+@pytest.mark.requirement
 def test_limits_are_met_exactly() -> None:
     body = b"x" * 100
     header = b"X: " + b"x" * (80 - 5 - 23) + b"\r\nContent-Length: 100\r\n\r\n"
@@ -199,12 +206,13 @@ def test_limits_are_met_exactly() -> None:
     assert fault.kind is FaultKind.HEADER_TOO_LONG
 
 
-@pytest.mark.requirement("W-1")
+@pytest.mark.requirement("W-1", "BASE-3", "BASE-4", "BASE-6")
 def test_a_header_is_written_as_the_ruling_says() -> None:
     assert encode_frame("é".encode()) == b"Content-Length: 2\r\n\r\n\xc3\xa9"
     assert encode_frame(b"") == b"Content-Length: 0\r\n\r\n"
 
 
+@pytest.mark.requirement
 def test_nothing_is_taken_after_the_end() -> None:
     for decoder in (ContentLengthDecoder(), LineDecoder()):
         assert not decoder.closed
@@ -220,11 +228,13 @@ def test_nothing_is_taken_after_the_end() -> None:
         fatal.feed(NEXT)
 
 
+@pytest.mark.requirement
 def test_a_header_limit_that_no_header_fits_is_refused() -> None:
     with pytest.raises(ValueError, match="max_header: expected 64 or more, got 10"):
         ContentLengthDecoder(max_header=10)
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -243,6 +253,7 @@ def test_lines_are_cut(text: bytes, lines: list[bytes]) -> None:
         assert decoded(LineDecoder(max_line=8), *pieces) == lines
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 99 + b"\n"])
 def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
     fault = FrameFault(kind=FaultKind.LINE_TOO_LONG, got="more than 8 bytes")
@@ -252,6 +263,7 @@ def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
     assert not fault.fatal
 
 
+@pytest.mark.requirement
 def test_a_line_is_written_and_never_two() -> None:
     assert encode_line(b'{"a":1}') == b'{"a":1}\n'
     for body in (b"[1,\n2]", b"[1]\r"):
@@ -277,6 +289,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
+@pytest.mark.requirement("BASE-2")
 @given(broken_streams, st.lists(st.integers(0, 500), max_size=8))
 def test_the_output_is_the_same_however_the_bytes_are_cut(data: bytes, places: list[int]) -> None:
     makers: list[Any] = [
@@ -290,6 +303,7 @@ def test_the_output_is_the_same_however_the_bytes_are_cut(data: bytes, places: l
         assert decoded(make(), *bytewise(data)) == whole
 
 
+@pytest.mark.requirement("BASE-2", "BASE-6")
 @framings
 @given(
     bodies=st.lists(st.binary(max_size=50).filter(lambda body: not set(body) & set(b"\r\n"))),
@@ -303,6 +317,7 @@ def test_what_is_written_is_read_back(
     assert decoded(framing.decoder(), *cut(stream, places)) == kept
 
 
+@pytest.mark.requirement("BASE-2")
 @pytest.mark.parametrize("place", range(len(NEXT)))
 def test_a_frame_cut_once_is_whole_again(place: int) -> None:
     decoder = ContentLengthDecoder()
@@ -312,6 +327,7 @@ def test_a_frame_cut_once_is_whole_again(place: int) -> None:
     assert decoder.feed(stream[len(NEXT) + place :]) == [b'"next"']
 
 
+@pytest.mark.requirement("BASE-2")
 @framings
 def test_a_message_of_64_mib_passes(framing: Framing) -> None:
     body = b"x" * (64 * 2**20)
@@ -327,6 +343,7 @@ def test_a_message_of_64_mib_passes(framing: Framing) -> None:
     assert decoder.feed_eof() == []
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize("length", [64 * 2**20, 2**30, 10**18 - 1])
 def test_a_hostile_length_allocates_nothing(length: int) -> None:
     decoder = ContentLengthDecoder()
@@ -355,6 +372,7 @@ def seconds_bytewise(make: Callable[[], FrameDecoder], stream: bytes) -> float:
     return min(times)
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("make", "stream"),
     [

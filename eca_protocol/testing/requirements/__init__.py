@@ -1,6 +1,6 @@
 """Every duty of the protocol, one row each; tests name the rows that they show.
 
-A test says `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement()` if it
+A test says `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
 shows none. The rule: each row has a test or names the later work that brings one, never both. A
 ruling of several duties has lettered rows; its plain number (`W-13`) names them as a group, which
 shows none of them in particular.
