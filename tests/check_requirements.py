@@ -41,15 +41,24 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 class Collector:
-    """A pytest plugin that notes each test and its markers, also of tests deselected later."""
+    """A pytest plugin that notes each test function and its markers, deselected ones too."""
 
     def __init__(self) -> None:
-        self.claims: list[Claim] = []
+        self._names: dict[str, list[str] | None] = {}
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        marks = list(item.iter_markers("requirement"))
-        names = tuple(dict.fromkeys(name for mark in marks for name in mark.args))
-        self.claims.append(Claim(test=item.nodeid, names=names if marks else None))
+        function = item.nodeid.partition("[")[0]
+        names = self._names.setdefault(function, None)
+        for mark in item.iter_markers("requirement"):
+            names = [*(names or ()), *mark.args]
+        self._names[function] = names
+
+    @property
+    def claims(self) -> list[Claim]:
+        return [
+            Claim(test=function, names=None if names is None else tuple(dict.fromkeys(names)))
+            for function, names in self._names.items()
+        ]
 
 
 def collect(root: Path) -> list[Claim]:
@@ -79,7 +88,7 @@ def print_table(result: Audit) -> None:
     for id_, requirement in REQUIREMENTS.items():
         tests = result.shown.get(id_, ())
         state = f"later: {requirement.later}" if requirement.later else f"{len(tests)} tests"
-        first = f" [{tests[0].partition('[')[0]}]" if tests else ""
+        first = f" [{tests[0]}]" if tests else ""
         print(f"{id_:<44} {state:<16} {requirement.duty}{first}")
 
 
