@@ -119,7 +119,10 @@ class Dialect:
 
 
 class Verdict(enum.Enum):
-    """What a gate says to a message; `HOLD` waits until the gate says that it may go on."""
+    """What a gate says to a message.
+
+    `HOLD` waits until the gate says that it may go on; a request to `DROP` is still answered.
+    """
 
     ADMIT = "is admitted"
     HOLD = "must wait"
@@ -222,6 +225,7 @@ class Endpoint:
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
         self._held: list[Request | Notification] = []
+        self._held_requests: dict[Id, Request] = {}
         self._may_release = False
         self._last_id = 0
         self.closed = False
@@ -271,7 +275,7 @@ class Endpoint:
                 verdict = self.gate.admit(message.method, "notification")
             except RPCError:
                 return None
-            if verdict is Verdict.HOLD:
+            if verdict is Verdict.HOLD and len(self._held) < self._max_running:
                 self._held.append(message)
             if verdict is not Verdict.ADMIT:
                 return None
@@ -303,9 +307,12 @@ class Endpoint:
                 return _refusal(message, refused.code, refused.message)
             if verdict is Verdict.HOLD:
                 self._running[message.id] = message.method
+                self._held_requests[message.id] = message
                 self._held.append(message)
-            if verdict is not Verdict.ADMIT:
                 return None
+            if verdict is not Verdict.ADMIT:
+                why = f"{message.method[:200]} is not expected now"
+                return _refusal(message, ErrorCode.INVALID_REQUEST, why)
         return self._open_request(message)
 
     def _open_request(self, message: Request) -> Event:
@@ -320,19 +327,24 @@ class Endpoint:
         return RequestReceived(message.id, method, message.params)
 
     def released(self) -> list[Event]:
-        """What the gate held and lets go on now, in the order it came; asked after an answer."""
+        """What the gate held and lets go on now, in the order it came.
+
+        To be asked after each answer and each cancellation.
+        """
         if not self._may_release:
             return []
         self._may_release = False
         held, self._held = self._held, []
+        wanted, self._held_requests = self._held_requests, {}
         events: list[Event] = []
         for message in held:
             if type(message) is Notification:
                 event = self._receive_notification(message)
             else:
                 assert type(message) is Request
-                if self._running.pop(message.id, None) is None:
+                if wanted.get(message.id) is not message:
                     continue
+                del self._running[message.id]
                 event = self._receive_request(message)
             if event is not None:
                 events.append(event)
@@ -410,7 +422,9 @@ class Endpoint:
             raise LocalProtocolError(
                 f"the request {request_id!r} is not running: it is unknown or has its answer"
             )
-        if self.gate is not None and self.gate.answered(method, success=success):
+        if self.gate is None or self._held_requests.pop(request_id, None) is not None:
+            return
+        if self.gate.answered(method, success=success):
             self._may_release = True
 
     def close(self) -> tuple[Id, ...]:
@@ -419,6 +433,8 @@ class Endpoint:
         lost = tuple(self._calls)
         self._calls.clear()
         self._running.clear()
+        self._held.clear()
+        self._held_requests.clear()
         return lost
 
 

@@ -141,10 +141,15 @@ class LifecycleGate:
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
         """What happens to a message of that method, which moves the connection on.
 
+        An `initialize` without an id begins nothing: it has no answer that could end the wait.
+
         Raises:
             RPCError: it is refused; the error is what a request is answered with.
         """
-        step = TRANSITIONS[self.state][_NAMED.get(method, kind)]
+        given = _NAMED.get(method, kind)
+        if given == "initialize" and kind == "notification":
+            given = kind
+        step = TRANSITIONS[self.state][given]
         if step.verdict is Verdict.REFUSE:
             raise RPCError(step.code, step.why)
         if step.verdict is Verdict.ADMIT:

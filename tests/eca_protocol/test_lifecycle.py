@@ -1,0 +1,188 @@
+"""ECA's lifecycle: every state meets every input, seen from both sides."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.endpoint import Verdict
+from eca_protocol.errors import LocalProtocolError, RPCError
+from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.lifecycle import TRANSITIONS, LifecycleGate, State
+
+Kind = Literal["request", "notification"]
+
+NOT_YET, INVALID = ErrorCode.SERVER_NOT_INITIALIZED, ErrorCode.INVALID_REQUEST
+ADMIT, HOLD, DROP = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
+
+INPUTS: dict[str, Kind] = {
+    "initialize": "request",
+    "initialized": "notification",
+    "shutdown": "request",
+    "exit": "notification",
+    "chat/prompt": "request",
+    "chat/promptStop": "notification",
+}
+
+# In the order of INPUTS: the verdict, or the code of the refusal, and the state that follows.
+TABLE: dict[State, list[tuple[Verdict | int, State]]] = {
+    State.NEW: [
+        (ADMIT, State.INITIALIZING),
+        (DROP, State.NEW),
+        (NOT_YET, State.NEW),
+        (ADMIT, State.EXITED),
+        (NOT_YET, State.NEW),
+        (DROP, State.NEW),
+    ],
+    State.INITIALIZING: [
+        (INVALID, State.INITIALIZING),
+        (HOLD, State.INITIALIZING),
+        (HOLD, State.INITIALIZING),
+        (ADMIT, State.EXITED),
+        (HOLD, State.INITIALIZING),
+        (HOLD, State.INITIALIZING),
+    ],
+    State.ANSWERED: [
+        (INVALID, State.ANSWERED),
+        (ADMIT, State.READY),
+        (ADMIT, State.SHUTDOWN),
+        (ADMIT, State.EXITED),
+        (ADMIT, State.ANSWERED),
+        (ADMIT, State.ANSWERED),
+    ],
+    State.READY: [
+        (INVALID, State.READY),
+        (DROP, State.READY),
+        (ADMIT, State.SHUTDOWN),
+        (ADMIT, State.EXITED),
+        (ADMIT, State.READY),
+        (ADMIT, State.READY),
+    ],
+    State.SHUTDOWN: [
+        (INVALID, State.SHUTDOWN),
+        (DROP, State.SHUTDOWN),
+        (INVALID, State.SHUTDOWN),
+        (ADMIT, State.EXITED),
+        (INVALID, State.SHUTDOWN),
+        (DROP, State.SHUTDOWN),
+    ],
+    State.EXITED: [(DROP, State.EXITED)] * 6,
+}
+
+ROWS = [
+    (state, method, *row)
+    for state, rows in TABLE.items()
+    for method, row in zip(INPUTS, rows, strict=True)
+]
+
+
+def gate_in(state: State) -> LifecycleGate:
+    gate = LifecycleGate()
+    gate.state = state
+    return gate
+
+
+def test_the_table_has_a_row_for_every_state() -> None:
+    assert set(TABLE) == set(State) == set(TRANSITIONS)
+
+
+@pytest.mark.requirement("W-10c", "W-10d")
+@pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
+def test_every_state_answers_every_message(
+    state: State, method: str, expected: Verdict | int, following: State
+) -> None:
+    gate = gate_in(state)
+    if isinstance(expected, int):
+        with pytest.raises(RPCError) as caught:
+            gate.admit(method, INPUTS[method])
+        assert caught.value.code == expected
+    else:
+        assert gate.admit(method, INPUTS[method]) is expected
+    assert gate.state is following
+
+
+@pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
+def test_a_client_may_send_exactly_what_a_server_would_admit(
+    state: State, method: str, expected: Verdict | int, following: State
+) -> None:
+    gate = gate_in(state)
+    if expected is ADMIT:
+        gate.check_sending(method, INPUTS[method])
+    else:
+        with pytest.raises(LocalProtocolError, match=method):
+            gate.check_sending(method, INPUTS[method])
+    assert gate.state is following
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("success", [True, False])
+def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: bool) -> None:
+    gate = gate_in(state)
+    assert not gate.answered("chat/prompt", success=success)
+    assert gate.state is state
+    moved = gate.answered("initialize", success=success)
+    assert moved is (state is State.INITIALIZING)
+    following = State.ANSWERED if success else State.NEW
+    assert gate.state is (following if moved else state)
+
+
+@pytest.mark.parametrize("state", State)
+def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state: State) -> None:
+    gate = gate_in(state)
+    with contextlib.suppress(RPCError):
+        gate.admit("initialize", "notification")
+    assert gate.state is state
+
+
+def test_an_initialize_that_failed_may_be_sent_again() -> None:
+    gate = LifecycleGate()
+    gate.admit("initialize", "request")
+    assert gate.answered("initialize", success=False)
+    assert gate.admit("initialize", "request") is ADMIT
+    assert gate.answered("initialize", success=True)
+    with pytest.raises(RPCError, match="once"):
+        gate.admit("initialize", "request")
+
+
+def test_only_an_admitted_shutdown_counts_as_one() -> None:
+    gate = LifecycleGate()
+    with pytest.raises(RPCError):
+        gate.admit("shutdown", "request")
+    gate.admit("exit", "notification")
+    assert not gate.was_shut_down
+    gate = gate_in(State.READY)
+    gate.admit("shutdown", "request")
+    gate.admit("exit", "notification")
+    assert gate.was_shut_down
+
+
+ORDER = [State.NEW, State.INITIALIZING, State.ANSWERED, State.READY, State.SHUTDOWN, State.EXITED]
+steps = st.lists(
+    st.tuples(st.just("receive"), st.sampled_from(sorted(INPUTS)))
+    | st.tuples(st.just("answer"), st.booleans())
+)
+
+
+@given(steps)
+def test_a_connection_only_moves_forward_but_for_a_failed_initialize(
+    sequence: list[tuple[str, str | bool]],
+) -> None:
+    gate = LifecycleGate()
+    for step, what in sequence:
+        before = ORDER.index(gate.state)
+        if isinstance(what, str):
+            verdict = Verdict.REFUSE
+            with contextlib.suppress(RPCError):
+                verdict = gate.admit(what, INPUTS[what])
+            moved = ORDER.index(gate.state) - before
+            assert moved >= 0
+            assert moved == 0 or verdict is ADMIT
+        else:
+            assert step == "answer"
+            gate.answered("initialize", success=what)
+            assert ORDER.index(gate.state) >= before or (gate.state is State.NEW and not what)
+        assert gate.was_shut_down or gate.state is not State.SHUTDOWN
