@@ -127,6 +127,8 @@ def test_an_older_spelling_counts_where_its_source_stands(house: House) -> None:
     config = house.config()
     assert (config.default_behavior, config.default_model) == ("plan", "a/b")
     assert config.welcome_message == "old"
+    house.options = {"defaultBehavior": "agent", "chat": {"defaultBehavior": "plan"}}
+    assert house.config().default_behavior == "plan"
     house.in_root(0, {"defaultBehavior": "agent", "welcomeMessage": "new"})
     config = house.config()
     assert (config.default_behavior, config.welcome_message) == ("agent", "new")
@@ -431,6 +433,9 @@ class TestHostileFiles:
                 path.symlink_to(path)
             case "large":
                 path.write_bytes(b" " * (5 * 2**20))
+            case "huge":
+                path.touch()
+                os.truncate(path, 2**42)
             case "not UTF-8":
                 path.write_bytes(b'{\n"defaultModel": "\xff"}')
             case "deep":
@@ -441,7 +446,17 @@ class TestHostileFiles:
 
     @pytest.mark.parametrize(
         "kind",
-        ["pipe", "directory", "device", "loop", "large", "not UTF-8", "deep", "long number"],
+        [
+            "pipe",
+            "directory",
+            "device",
+            "loop",
+            "large",
+            "huge",
+            "not UTF-8",
+            "deep",
+            "long number",
+        ],
     )
     def test_it_is_named_and_the_rest_counts(self, house: House, kind: str) -> None:
         path = self.make(house, kind)
