@@ -218,6 +218,10 @@ class Peer:
         self._lose_calls(self.end.reason)
         return self.end
 
+    def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Run a task beside the peer, for example `serve`, until the peer is left."""
+        self._tasks.start_soon(function)
+
     def close(self, reason: str = "the connection was closed") -> None:
         """End `serve()`: nothing more is read or dispatched."""
         self.end = self.end or End("closed", reason)

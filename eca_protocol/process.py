@@ -23,7 +23,7 @@ import attrs
 from eca_protocol.errors import StartFailed
 from eca_protocol.streams import FdTransport, Transport
 
-__all__ = ["Child", "Ladder", "spawn"]
+__all__ = ["Child", "Ladder", "spawn", "watch_descriptor"]
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +43,7 @@ class Child:
         self.transport: Transport = transport
         self._fd_transport = transport
         self.pid = popen.pid
-        self._watch = _watch_descriptor(popen.pid)
+        self._watch = watch_descriptor(popen.pid)
         self._reaped = anyio.Event()
 
     @property
@@ -162,8 +162,11 @@ def spawn(
     return Child(popen, FdTransport(read_fd, write_fd))
 
 
-def _watch_descriptor(pid: int) -> int | None:
-    """A descriptor that becomes readable when the child ends, where the platform has one."""
+def watch_descriptor(pid: int) -> int | None:
+    """A descriptor that becomes readable when a process ends, where the platform has one.
+
+    It belongs to the caller. None also where there is no such process, or it may not be watched.
+    """
     if sys.platform != "linux":
         return None
     try:

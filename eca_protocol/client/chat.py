@@ -1,0 +1,313 @@
+"""A chat as its client sees it: prompts, and the contents of each turn as they come."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from eca_protocol import messages as m
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError
+
+if TYPE_CHECKING:
+    from eca_protocol.client.client import Client
+
+__all__ = ["Chat", "Turn"]
+
+CONTENT_WEIGHT = 512
+"""Bytes a content is counted with beside its text."""
+
+
+class Chat:
+    """One chat of a client; make it with `Client.chat()`.
+
+    Attributes:
+        id: the chat's id, ours unless one was given.
+        model: for prompts that name no other; None leaves it to the server.
+        behavior: likewise.
+        title: as the server named the chat.
+        usage: the newest the server told.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        chat_id: str | None = None,
+        *,
+        model: str | None = None,
+        behavior: m.ChatBehavior | None = None,
+    ) -> None:
+        self.id = chat_id or str(uuid.uuid4())
+        self.model = model
+        self.behavior = behavior
+        self.title: str | None = None
+        self.usage: m.ChatUsageContent | None = None
+        self._client = client
+        self._turn: weakref.ref[Turn] | None = None
+        self._idle = anyio.Event()
+        self._idle.set()
+
+    def prompt(
+        self,
+        message: str,
+        *,
+        contexts: Sequence[m.ChatContext] = (),
+        model: str | None = None,
+        behavior: m.ChatBehavior | None = None,
+    ) -> Turn:
+        """A turn: iterate over it to send the prompt and to get what comes of it.
+
+        Turns of one chat take place one after the other: the next is sent when the one before it
+        has finished.
+        """
+        return Turn(
+            self,
+            message,
+            contexts=contexts,
+            model=model or self.model,
+            behavior=behavior or self.behavior,
+        )
+
+    def stop(self) -> None:
+        """End the running turn, whichever it is; its iteration ends with the server's answer."""
+        if not self._idle.is_set():
+            turn = self._turn() if self._turn is not None else None
+            if turn is not None:
+                turn.stopped = True
+            self._client.chat_prompt_stop(self.id)
+
+    def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
+        """Let a waiting tool call run; `save="session"` asks no more for that tool."""
+        self._client.chat_tool_call_approve(self.id, tool_call_id, save=save)
+
+    def reject(self, tool_call_id: str) -> None:
+        """Do not let a waiting tool call run."""
+        self._client.chat_tool_call_reject(self.id, tool_call_id)
+
+    async def delete(self) -> None:
+        """Let the server forget the chat; a running turn ends."""
+        await self._client.chat_delete(self.id)
+        self._finish()
+        self._client.forget(self)
+
+    async def query_context(
+        self, query: str = "", *, contexts: Sequence[m.ChatContext] = ()
+    ) -> tuple[m.ChatContext, ...]:
+        """See `Client.chat_query_context`."""
+        return await self._client.chat_query_context(query, chat_id=self.id, contexts=contexts)
+
+    async def query_commands(self, query: str = "") -> tuple[m.ChatCommand, ...]:
+        """See `Client.chat_query_commands`."""
+        return await self._client.chat_query_commands(query, chat_id=self.id)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of contents that came and were not taken yet, about."""
+        turn = self._turn() if self._turn is not None else None
+        return 0 if turn is None else turn.unread
+
+    def take(self, received: m.ChatContentReceivedParams) -> bool:
+        """Take in what the server sent; False if it belongs to no turn of ours."""
+        content = received.content
+        if isinstance(content, m.ChatMetadataContent):
+            self.title = content.title
+        elif isinstance(content, m.ChatUsageContent):
+            self.usage = content
+        if self._idle.is_set():
+            return False
+        turn = self._turn() if self._turn is not None else None
+        if isinstance(content, m.ChatProgressContent) and content.state == "finished":
+            if turn is not None:
+                turn.put(received)
+            self._finish()
+        elif turn is not None:
+            turn.put(received)
+        return True
+
+    def lose(self, reason: str) -> None:
+        """The connection is gone: a running turn ends with that."""
+        turn = self._turn() if self._turn is not None else None
+        if turn is not None and not self._idle.is_set():
+            turn.end(ConnectionClosed(f"the turn was not finished: {reason}"))
+        self._idle.set()
+
+    async def begin(self, turn: Turn) -> None:
+        """Wait for the turn before, then claim the chat for this one."""
+        seconds = self._client.idle_deadline
+        with anyio.move_on_after(seconds):
+            while not self._idle.is_set():
+                await self._idle.wait()
+        if not self._idle.is_set():
+            raise DeadlineExceeded("the end of the turn before", seconds or 0.0)
+        self._idle = anyio.Event()
+        self._turn = weakref.ref(turn, lambda _: self._client.wake())
+
+    def taken(self) -> None:
+        """A content was taken out of the inbox: reading may go on."""
+        self._client.wake()
+
+    @property
+    def client(self) -> Client:
+        """The client it belongs to."""
+        return self._client
+
+    def _finish(self) -> None:
+        turn = self._turn() if self._turn is not None else None
+        if turn is not None:
+            turn.end(None)
+        self._idle.set()
+
+
+class Turn:
+    """A prompt and what comes of it; iterate over it, or await `text()`.
+
+    Iterating gives the contents of the turn in order, without the echo of the user's own words
+    (`received()` gives everything, with roles). Used as `async with chat.prompt(...) as turn:`
+    the turn is stopped when the block is left early.
+
+    While iterating these are raised: RequestFailed (the server refused the prompt),
+    DeadlineExceeded (nothing came for the client's `idle_deadline` seconds), ConnectionClosed.
+
+    Attributes:
+        response: the server's answer to the prompt, once it came.
+        stopped: we stopped it.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        message: str,
+        *,
+        contexts: Sequence[m.ChatContext],
+        model: str | None,
+        behavior: m.ChatBehavior | None,
+    ) -> None:
+        self.chat = chat
+        self.message = message
+        self.response: m.ChatPromptResponse | None = None
+        self.stopped = False
+        self.unread = 0
+        self._contexts = tuple(contexts)
+        self._model = model
+        self._behavior = behavior
+        self._inbox: deque[m.ChatContentReceivedParams] = deque()
+        self._arrived = anyio.Event()
+        self._started = False
+        self._ended = False
+        self._fault: ConnectionClosed | None = None
+
+    async def start(self) -> m.ChatPromptResponse:
+        """Send the prompt; iterating does it too.
+
+        Raises:
+            LocalProtocolError: it was sent before.
+        """
+        if self._started:
+            raise LocalProtocolError("a turn is sent once: make another with chat.prompt()")
+        self._started = True
+        await self.chat.begin(self)
+        try:
+            self.response = await self.chat.client.chat_prompt(
+                self.message,
+                chat_id=self.chat.id,
+                model=self._model,
+                behavior=self._behavior,
+                contexts=self._contexts,
+            )
+        except BaseException:
+            if not self._ended:
+                self.chat.lose("the prompt was not taken")
+            raise
+        return self.response
+
+    def stop(self) -> None:
+        """End the turn; iterating goes on to the server's last word about it."""
+        if self._started and not self._ended:
+            self.chat.stop()
+
+    async def text(self) -> str:
+        """The assistant's whole text, once the turn has ended."""
+        return "".join(
+            [
+                received.content.text
+                async for received in self.received()
+                if received.role == "assistant" and isinstance(received.content, m.ChatTextContent)
+            ]
+        )
+
+    async def received(self) -> AsyncIterator[m.ChatContentReceivedParams]:
+        """Everything of the turn as it came, roles and the user's echo included."""
+        while (received := await self._next()) is not None:
+            yield received
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> m.ChatContent:
+        while (received := await self._next()) is not None:
+            if received.role != "user":
+                return received.content
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        if not self._started:
+            await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._ended and not self.chat.client.closed:
+            self.chat.stop()
+
+    async def _next(self) -> m.ChatContentReceivedParams | None:
+        if not self._started:
+            await self.start()
+        seconds = self.chat.client.idle_deadline
+        while not self._inbox:
+            if self._fault is not None:
+                raise self._fault
+            if self._ended:
+                return None
+            self._arrived = anyio.Event()
+            with anyio.move_on_after(seconds) as scope:
+                await self._arrived.wait()
+            if scope.cancelled_caught and seconds is not None:
+                raise DeadlineExceeded("the next content of the turn", seconds)
+        received = self._inbox.popleft()
+        self.unread -= _weight(received.content)
+        self.chat.taken()
+        if isinstance(received.content, m.ChatProgressContent):
+            return None if received.content.state == "finished" else received
+        return received
+
+    def put(self, received: m.ChatContentReceivedParams) -> None:
+        """A content of this turn came; the chat's business."""
+        self._inbox.append(received)
+        self.unread += _weight(received.content)
+        self._arrived.set()
+
+    def end(self, fault: ConnectionClosed | None) -> None:
+        """No more contents will come; the chat's business."""
+        self._ended = True
+        self._fault = self._fault or fault
+        self._arrived.set()
+
+
+def _weight(content: m.ChatContent) -> int:
+    if isinstance(content, m.ChatTextContent | m.ChatReasonTextContent):
+        return CONTENT_WEIGHT + len(content.text)
+    if isinstance(content, m.ChatToolCallPrepareContent):
+        return CONTENT_WEIGHT + len(content.arguments_text)
+    if isinstance(content, m.ChatToolCalledContent):
+        texts = [o.text for o in content.outputs if isinstance(o, m.ToolCallTextOutput)]
+        return CONTENT_WEIGHT + sum(map(len, texts))
+    return CONTENT_WEIGHT

@@ -1,0 +1,350 @@
+"""The client's connection: start or join a server, keep what it says, route it, leave it well."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import anyio
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.client.calls import Calls
+from eca_protocol.client.chat import Chat
+from eca_protocol.codec import Codec
+from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError, StartFailed
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Peer
+from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.revisions import Revision
+from eca_protocol.streams import Transport
+
+__all__ = ["Client", "DiagnosticsHandler", "Event", "connect"]
+
+DiagnosticsHandler: TypeAlias = Callable[
+    [m.EditorGetDiagnosticsParams],
+    "m.EditorGetDiagnosticsResponse | Awaitable[m.EditorGetDiagnosticsResponse]",
+]
+Event: TypeAlias = (
+    m.ChatContentReceivedParams
+    | m.ConfigUpdatedParams
+    | m.EcaServerUpdatedParams
+    | m.MCPServerUpdatedParams
+    | m.UnknownServerUpdatedParams
+    | m.ShowMessageParams
+    | m.ProgressParams
+)
+
+INBOX = 2**20
+"""Bytes of contents that nobody has taken, above which reading waits."""
+
+EVENTS_KEPT = 4096
+"""Events that nobody has taken; beyond it the oldest is dropped for the newest."""
+
+_LEAVING = Ladder(after_stdin=2.0, after_term=1.0, after_kill=1.0)
+
+
+class Client(Calls):
+    """A connection to a server; made by `connect`.
+
+    Attributes:
+        initialize_response: the server's answer to `initialize`.
+        config: what the server's `config/updated` have said so far, together.
+        tool_servers: the newest `tool/serverUpdated` of each server, by name.
+        idle_deadline: seconds a turn may be silent; None: no limit.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        child: Child | None = None,
+        revision: Revision = Revision.R2025_10,
+        diagnostics: DiagnosticsHandler | None = None,
+        deadline: float | None = 30.0,
+        idle_deadline: float | None = 600.0,
+    ) -> None:
+        handlers: dict[str, Callable[[Any], Any]] = {
+            "chat/contentReceived": self._on_content,
+            "config/updated": self._on_config,
+            "tool/serverUpdated": self._on_tool_server,
+            "$/showMessage": self._add_event,
+            "$/progress": self._add_event,
+        }
+        if diagnostics is not None:
+            handlers["editor/getDiagnostics"] = diagnostics
+        peer = Peer(
+            transport,
+            side="client",
+            table=ECA,
+            codec=Codec(ECA, revision),
+            handlers=handlers,
+            before_reading=self._room,
+        )
+        super().__init__(peer, deadline=deadline)
+        self.initialize_response = m.InitializeResponse()
+        self.config = m.ChatConfig()
+        self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
+        self.idle_deadline = idle_deadline
+        self._child = child
+        self._chats: dict[str, Chat] = {}
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._event_came = anyio.Event()
+        self._room_made = anyio.Event()
+        self._configured = anyio.Event()
+
+    def chat(
+        self,
+        chat_id: str | None = None,
+        *,
+        model: str | None = None,
+        behavior: m.ChatBehavior | None = None,
+    ) -> Chat:
+        """The chat of that id, or a new one."""
+        if chat_id is not None and chat_id in self._chats:
+            return self._chats[chat_id]
+        chat = Chat(self, chat_id, model=model, behavior=behavior)
+        self._chats[chat.id] = chat
+        return chat
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models the server offers; empty until `configured()`."""
+        return self.config.models or ()
+
+    @property
+    def selected_model(self) -> str | None:
+        """The model the server last told its clients to select."""
+        return self.config.select_model
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is gone."""
+        return self._peer.closed or self._peer.end is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the server that `connect` started, once it has ended."""
+        return None if self._child is None else self._child.returncode
+
+    async def configured(self, *, deadline: float | None = 10.0) -> m.ChatConfig:
+        """Wait until the server has told its models and behaviours.
+
+        Raises:
+            TimeoutError: it did not within `deadline` seconds.
+            ConnectionClosed: it is gone.
+        """
+        with anyio.fail_after(deadline):
+            await self._configured.wait()
+        if self.config == m.ChatConfig() and self.closed:
+            raise ConnectionClosed("the server is gone")
+        return self.config
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What the server says outside of our turns, in order; ends with the connection."""
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            if self.closed:
+                return
+            self._event_came = anyio.Event()
+            await self._event_came.wait()
+
+    def forget(self, chat: Chat) -> None:
+        """Route nothing to a deleted chat any more."""
+        self._chats.pop(chat.id, None)
+
+    def wake(self) -> None:
+        """Room was made in an inbox, or a call needs its answer: reading goes on."""
+        self._room_made.set()
+
+    async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
+        self._gate.check_sending(method, "request")
+        call = self._peer.start_call(method, params)
+        self.wake()
+        return await call.result(deadline=deadline or self.deadline)
+
+    async def _room(self) -> None:
+        while sum(chat.unread for chat in self._chats.values()) > INBOX:
+            if self._peer.pending_calls:
+                return
+            self._room_made = anyio.Event()
+            await self._room_made.wait()
+
+    def _on_content(self, received: m.ChatContentReceivedParams) -> None:
+        chat = self._chats.get(received.chat_id)
+        if chat is None or not chat.take(received):
+            self._add_event(received)
+
+    def _on_config(self, params: m.ConfigUpdatedParams) -> None:
+        if params.chat is not None:
+            said = {
+                field.name: value
+                for field in attrs.fields(m.ChatConfig)
+                if (value := getattr(params.chat, field.name)) is not None
+            }
+            self.config = attrs.evolve(self.config, **said)
+        self._configured.set()
+        self._add_event(params)
+
+    def _on_tool_server(self, params: m.ToolServerUpdatedParams) -> None:
+        if not isinstance(params, m.UnknownServerUpdatedParams):
+            self.tool_servers[params.name] = params
+        self._add_event(params)
+
+    def _add_event(self, event: Event) -> None:
+        self._events.append(event)
+        self._event_came.set()
+
+    async def _serve(self) -> None:
+        end = await self._peer.serve()
+        for chat in self._chats.values():
+            chat.lose(end.reason)
+        self._configured.set()
+        self._event_came.set()
+
+    async def __aenter__(self) -> Self:
+        await self._peer.__aenter__()
+        self._peer.start_soon(self._serve)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._take_leave()
+        finally:
+            try:
+                await self._peer.__aexit__(None, None, None)
+            finally:
+                if self._child is not None:
+                    await self._child.end(_LEAVING)
+
+    async def _take_leave(self) -> None:
+        if self.closed:
+            return
+        try:
+            await self.shutdown(deadline=5.0)
+        except LocalProtocolError:
+            pass  # it was shut down, or never initialized
+        except ECAError:
+            return
+        if not self.closed:
+            self.exit()
+        self._peer.close("we left")
+
+
+def connect(
+    *,
+    command: Sequence[str] | None = None,
+    transport: Transport | None = None,
+    workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = (),
+    client_info: m.ClientInfo | None = None,
+    initialization_options: m.InitializationOptions | None = None,
+    diagnostics: DiagnosticsHandler | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    start_deadline: float = 60.0,
+    deadline: float | None = 30.0,
+    idle_deadline: float | None = 600.0,
+) -> _Connecting:
+    """Connect to a server, for as long as an `async with` block lasts.
+
+    Args:
+        command: starts the server; it is shut down and ended when the block is left.
+        transport: in place of `command`, a byte stream to a server that runs.
+        workspace_folders: the project's roots, as folders or paths.
+        client_info: who we are.
+        initialization_options: passed to the server.
+        diagnostics: answers the server's `editor/getDiagnostics`; without it the server is told
+            that we have none.
+        cwd: the server's working directory.
+        env: the server's environment, in place of ours.
+        start_deadline: seconds until `initialize` is answered.
+        deadline: seconds until any other request is answered; None: no limit.
+        idle_deadline: seconds a turn may be silent; None: no limit.
+
+    Raises:
+        StartFailed: on entering: the command cannot be started or ended before it answered.
+        DeadlineExceeded: on entering: it did not answer in time.
+        RequestFailed: on entering: it refused `initialize`.
+    """
+    if (command is None) == (transport is None):
+        raise LocalProtocolError("connect takes a command or a transport, and not both")
+    editor = m.EditorCapabilities(diagnostics=True) if diagnostics is not None else None
+    hello = m.InitializeParams(
+        process_id=os.getpid(),
+        client_info=client_info or m.ClientInfo(name="eca-protocol"),
+        initialization_options=initialization_options,
+        capabilities=m.ClientCapabilities(
+            code_assistant=m.CodeAssistantCapabilities(chat=True, editor=editor)
+        ),
+        workspace_folders=tuple(_folder(folder) for folder in workspace_folders),
+    )
+
+    def open_client() -> Client:
+        child = None if command is None else spawn(command, cwd=cwd, env=env)
+        stream = transport if child is None else child.transport
+        assert stream is not None
+        return Client(
+            stream,
+            child=child,
+            diagnostics=diagnostics,
+            deadline=deadline,
+            idle_deadline=idle_deadline,
+        )
+
+    return _Connecting(open_client, hello, start_deadline)
+
+
+class _Connecting:
+    """What `connect` gives: the client, once it is entered."""
+
+    def __init__(
+        self, open_client: Callable[[], Client], hello: m.InitializeParams, deadline: float
+    ) -> None:
+        self._open_client = open_client
+        self._hello = hello
+        self._deadline = deadline
+        self._client: Client
+
+    async def __aenter__(self) -> Client:
+        self._client = client = self._open_client()
+        await client.__aenter__()
+        try:
+            client.initialize_response = await client.initialize(
+                self._hello, deadline=self._deadline
+            )
+            client.initialized()
+        except ConnectionClosed as closed:
+            await client.__aexit__(None, None, None)
+            code = client.exit_code
+            how = "" if code is None else f" (exit code {code})"
+            raise StartFailed(f"the server ended before it answered initialize{how}") from closed
+        except BaseException:
+            await client.__aexit__(None, None, None)
+            raise
+        return client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+
+def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:
+    if isinstance(folder, m.WorkspaceFolder):
+        return folder
+    path = Path(folder).absolute()
+    return m.WorkspaceFolder(uri=path.as_uri(), name=path.name or str(path))
