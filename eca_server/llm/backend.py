@@ -1,0 +1,163 @@
+"""What a model is to the rest of the server: a request in, a stream of events out.
+
+The rules every backend keeps, beside those of its events: HTTP 200 and the end of the bytes prove
+nothing, only the API's own mark ends an answer well; what might have been seen is never asked for
+again here, a backend only says whether that makes sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol
+
+import attrs
+
+from eca_protocol.errors import ECAError
+from eca_server.llm.events import Event
+from eca_server.llm.history import Message, Origin
+
+__all__ = [
+    "Backend",
+    "BackendError",
+    "Capabilities",
+    "ErrorKind",
+    "ModelInfo",
+    "Request",
+    "Tool",
+]
+
+ErrorKind = Literal[
+    "auth",
+    "configuration",
+    "content_filter",
+    "context_overflow",
+    "empty_response",
+    "invalid_image",
+    "invalid_request",
+    "model_not_found",
+    "network",
+    "overloaded",
+    "permission",
+    "premature_stop",
+    "protocol",
+    "quota",
+    "rate_limit",
+    "request_too_large",
+    "timeout",
+    "unknown",
+    "unsupported_feature",
+]
+"""`quota` is money or a plan: waiting does not help. `protocol`: we cannot read the answer.
+`configuration`: nothing was sent, since something here is missing or wrong."""
+
+
+class BackendError(ECAError):
+    """A request that did not end well.
+
+    Attributes:
+        kind: the class of the trouble.
+        message: what the provider said, or what happened, in one readable piece, keys masked.
+        status: the HTTP status, if an answer came.
+        code: the provider's own code or type.
+        retry_after: seconds the provider wants us to wait.
+        retryable: whether the same request may succeed later.
+        request_id: what the provider's support asks for.
+        raw: the beginning of the body, keys masked.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        retryable: bool = False,
+        request_id: str | None = None,
+        raw: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.retryable = retryable
+        self.request_id = request_id
+        self.raw = raw[:2000]
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """A tool offered to the model; `parameters` is a JSON Schema, passed untouched."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """One request to a model; `messages` may be any history, it is repaired before it is sent."""
+
+    system: str = ""
+    messages: Sequence[Message]
+    tools: Sequence[Tool] = ()
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    max_output_tokens: int | None = None
+    reasoning_effort: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Capabilities:
+    """What one model can do, as far as is known; tokens."""
+
+    tools: bool = True
+    images: bool = True
+    reasoning: bool = False
+    context: int | None = None
+    output: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ModelInfo:
+    """A model that an endpoint lists."""
+
+    name: str
+    capabilities: Capabilities = Capabilities()
+
+
+class Backend(Protocol):
+    """One model behind one API."""
+
+    @property
+    def origin(self) -> Origin:
+        """Whose messages it makes."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
+        ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """The answer to `request`; leaving the block, or cancelling, ends it at once.
+
+        Raises:
+            BackendError: while entering or while iterating.
+        """
+        ...
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The models the endpoint lists.
+
+        Raises:
+            BackendError: it could not be asked.
+        """
+        ...
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """How many tokens `request` would be; None when the API cannot tell."""
+        ...

@@ -1,0 +1,221 @@
+"""What a model's answer is made of, whichever API it comes over: the events of a stream.
+
+The rules of their order, which every decoder keeps:
+
+* `Started` comes first, `Finished` last, once each; a stream without `Finished` raised.
+* Every `...Started` of a block has its `...Finished` before `Finished`. After an exception, or a
+  cancellation, what is open stays open and the consumer closes it.
+* Text has no start and no end of its own: a run of `TextDelta` ends where another event stands.
+* An error is a `BackendError`, never an event; what came before it stays valid.
+
+The vocabulary is that of all APIs together: a decoder emits what its API has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+__all__ = [
+    "Block",
+    "Citation",
+    "Event",
+    "FinishReason",
+    "Finished",
+    "Image",
+    "Progress",
+    "ReasoningDelta",
+    "ReasoningFinished",
+    "ReasoningStarted",
+    "RefusalDelta",
+    "ServerTool",
+    "Started",
+    "TextDelta",
+    "ToolCallArguments",
+    "ToolCallFinished",
+    "ToolCallStarted",
+    "Usage",
+]
+
+FinishReason = Literal[
+    "stop", "tool_calls", "length", "content_filter", "refusal", "pause", "context_window", "other"
+]
+
+
+@attrs.frozen(kw_only=True)
+class Started:
+    """The model's answer has begun."""
+
+    response_id: str | None = None
+    model: str | None = None
+    request_id: str | None = None
+
+
+@attrs.frozen
+class TextDelta:
+    """A piece of visible text, never empty."""
+
+    text: str
+
+
+@attrs.frozen
+class ReasoningStarted:
+    """A block of reasoning; it may have no deltas at all."""
+
+    key: str
+
+
+@attrs.frozen
+class ReasoningDelta:
+    """A piece of the reasoning's text, never empty."""
+
+    key: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ReasoningFinished:
+    """The end of a block. `opaque`: JSON the provider wants back; `redacted`: no text by design."""
+
+    key: str
+    opaque: Any = None
+    redacted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallStarted:
+    """A call, once its name is known. `key` is our own id, unique in the chat."""
+
+    key: str
+    name: str
+    provider_id: str | None = None
+
+
+@attrs.frozen
+class ToolCallArguments:
+    """A raw piece of the arguments' JSON; pieces of several calls may alternate."""
+
+    key: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallFinished:
+    """The end of a call.
+
+    Attributes:
+        key: as in `ToolCallStarted`.
+        raw: all pieces of the arguments together.
+        arguments: the parsed object; None if there is none, then `error` says why.
+        error: words for the model, so that it can correct itself.
+        opaque: JSON the provider wants back with the call.
+    """
+
+    key: str
+    raw: str
+    arguments: Mapping[str, Any] | None
+    error: str | None = None
+    opaque: Any = None
+
+
+@attrs.frozen(kw_only=True)
+class ServerTool:
+    """A tool that the provider runs itself, web search and kin."""
+
+    key: str
+    kind: str
+    phase: Literal["started", "finished"]
+    query: str | None = None
+    urls: tuple[str, ...] = ()
+    raw: Any = None
+
+
+@attrs.frozen(kw_only=True)
+class Citation:
+    """A source of the text; `span` counts characters of the whole visible text."""
+
+    url: str
+    title: str = ""
+    quoted: str | None = None
+    span: tuple[int, int] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Image:
+    """A picture that the model made."""
+
+    media_type: str
+    data: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class RefusalDelta:
+    """A piece of the model's refusal."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Token counts in parts that do not overlap; each replaces the former, None is unknown.
+
+    Attributes:
+        input: prompt tokens that came from no cache and went into none.
+        cache_read: prompt tokens read from the provider's cache.
+        cache_write: prompt tokens written to it.
+        output: everything the model made, reasoning included.
+        reasoning: how much of `output` was reasoning.
+        cost: US dollars, if the provider says.
+    """
+
+    input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cost: float | None = None
+
+
+@attrs.frozen
+class Progress:
+    """A sign of life that is no answer yet."""
+
+    reason: Literal["ping", "loading", "queued"]
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """A raw piece of the provider's message, to be sent back as it is."""
+
+    raw: Any
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class Finished:
+    """The end. Whether tools run is decided by the calls that came, not by the reason alone."""
+
+    reason: FinishReason
+    raw_reason: str | None = None
+
+
+Event = (
+    Started
+    | TextDelta
+    | ReasoningStarted
+    | ReasoningDelta
+    | ReasoningFinished
+    | ToolCallStarted
+    | ToolCallArguments
+    | ToolCallFinished
+    | ServerTool
+    | Citation
+    | Image
+    | RefusalDelta
+    | Usage
+    | Progress
+    | Block
+    | Finished
+)

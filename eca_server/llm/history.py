@@ -1,0 +1,254 @@
+"""A chat's history in parts that belong to no API, and its repair before each request.
+
+The rule it keeps: history is append-only and replayed as it was. What an API wants back unchanged
+stands in `opaque` beside the neutral form, and goes back only to where the message came from.
+What was stopped or broke in the middle is made sendable by `repair`, each time anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import attrs
+
+__all__ = [
+    "BlockPart",
+    "CitationPart",
+    "FilePart",
+    "ImagePart",
+    "Message",
+    "Origin",
+    "Part",
+    "ReasoningPart",
+    "RefusalPart",
+    "ServerToolPart",
+    "TextPart",
+    "ToolCallPart",
+    "ToolResultPart",
+    "repair",
+]
+
+
+@attrs.frozen
+class Origin:
+    """Who made a message. What is opaque in it is only sent back to the same API and provider."""
+
+    api: str
+    provider: str
+    model: str
+
+
+@attrs.frozen
+class TextPart:
+    """Text, by whoever the message is from."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ImagePart:
+    """A picture."""
+
+    media_type: str
+    data: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class FilePart:
+    """A document given to the model as a file."""
+
+    name: str
+    media_type: str
+    data: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ReasoningPart:
+    """What the model thought; `opaque` goes back only to where the message came from."""
+
+    text: str = ""
+    opaque: Any = None
+    redacted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallPart:
+    """A call the model made; `id` is ours, `raw` what the model wrote as arguments."""
+
+    id: str
+    name: str
+    raw: str
+    arguments: Mapping[str, Any] | None
+    provider_id: str | None = None
+    opaque: Any = None
+
+
+@attrs.frozen(kw_only=True)
+class ToolResultPart:
+    """What came of a call."""
+
+    call_id: str
+    parts: tuple[TextPart | ImagePart, ...]
+    is_error: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ServerToolPart:
+    """What the provider's own tool did, raw."""
+
+    kind: str
+    raw: Any
+
+
+@attrs.frozen
+class RefusalPart:
+    """The model's refusal."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class CitationPart:
+    """A source of the text before it."""
+
+    url: str
+    title: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class BlockPart:
+    """A raw piece of the provider's message."""
+
+    raw: Any
+
+
+Part = (
+    TextPart
+    | ImagePart
+    | FilePart
+    | ReasoningPart
+    | ToolCallPart
+    | ToolResultPart
+    | ServerToolPart
+    | RefusalPart
+    | CitationPart
+    | BlockPart
+)
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """One message of a history.
+
+    Attributes:
+        role: `tool` messages hold `ToolResultPart`s and nothing else.
+        parts: what it says, in order.
+        origin: who made an assistant's message.
+        interrupted: it was stopped, or broke, before its end.
+    """
+
+    role: Literal["user", "assistant", "tool"]
+    parts: tuple[Part, ...]
+    origin: Origin | None = None
+    interrupted: bool = False
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+INTERRUPTED = "[interrupted: this call has no result]"
+
+
+def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The history as every API accepts it; a pure function that leaves a valid history alone.
+
+    Afterwards the first message is the user's and the last the user's or a tool's; neighbours
+    differ in role; no message and no text is empty; every call has an id of its own, arguments
+    that are an object, and exactly one result, in its place in the `tool` message that follows;
+    no result is without its call. A refused answer is left out; of an interrupted one the text
+    stays, and what belongs to calls that had a result.
+    """
+    repaired: list[Message] = []
+    seen: set[str] = set()
+    for position, message in enumerate(messages):
+        if message.role == "assistant":
+            answers = _until_next_answer(messages[position + 1 :])
+            repaired += _answer_with_results(message, answers, seen)
+        elif message.role == "user":
+            parts = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
+            repaired.append(attrs.evolve(message, parts=_full(parts)))
+    merged: list[Message] = []
+    for message in repaired:
+        if not message.parts or (not merged and message.role != "user"):
+            continue
+        if merged and merged[-1].role == message.role:
+            merged[-1] = _joined(merged[-1], message)
+        else:
+            merged.append(message)
+    if not merged or merged[-1].role == "assistant":
+        merged.append(Message(role="user", parts=(TextPart("Continue."),)))
+    return tuple(merged)
+
+
+def _until_next_answer(messages: Iterable[Message]) -> list[ToolResultPart]:
+    results: list[ToolResultPart] = []
+    for message in messages:
+        if message.role == "assistant":
+            break
+        results += [part for part in message.parts if isinstance(part, ToolResultPart)]
+    return results
+
+
+def _answer_with_results(
+    message: Message, results: list[ToolResultPart], seen: set[str]
+) -> list[Message]:
+    if any(isinstance(part, RefusalPart) for part in message.parts):
+        return []
+    kept: list[Part] = []
+    answers: list[ToolResultPart] = []
+    for part in _full(message.parts):
+        if not isinstance(part, ToolCallPart):
+            kept.append(part)
+            continue
+        result = next((result for result in results if result.call_id == part.id), None)
+        if result is not None:
+            results.remove(result)
+        elif message.interrupted:
+            continue
+        call_id = _unused(part.id, seen)
+        parts = (_full(result.parts) if result else ()) or (
+            TextPart(INTERRUPTED if result is None else "(no output)"),
+        )
+        is_error = result is None or result.is_error
+        kept.append(attrs.evolve(part, id=call_id, arguments=part.arguments or {}))
+        answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
+    if message.interrupted and not answers:
+        kept = [part for part in kept if not isinstance(part, ReasoningPart | BlockPart)]
+    return [
+        attrs.evolve(message, parts=tuple(kept)),
+        Message(role="tool", parts=tuple(answers)),
+    ]
+
+
+def _unused(call_id: str, seen: set[str]) -> str:
+    number, unused = 1, call_id or "call"
+    while unused in seen:
+        number += 1
+        unused = f"{call_id or 'call'}_{number}"
+    seen.add(unused)
+    return unused
+
+
+def _full(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    return tuple(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
+
+
+def _joined(first: Message, second: Message) -> Message:
+    if first.origin == second.origin:
+        return attrs.evolve(first, parts=first.parts + second.parts)
+    neutral = tuple(
+        attrs.evolve(part, opaque=None) if isinstance(part, ToolCallPart) else part
+        for part in first.parts + second.parts
+        if not isinstance(part, ReasoningPart | ServerToolPart | BlockPart)
+    )
+    return Message(role=first.role, parts=neutral)

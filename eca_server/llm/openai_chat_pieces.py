@@ -1,0 +1,266 @@
+"""What comes in fragments over Chat Completions: tool calls, think tags, reasoning details, usage.
+
+The rule of all of them: take every dialect that is known to be spoken, and never guess silently.
+No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_server.llm.backend import BackendError
+from eca_server.llm.events import (
+    Event,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+
+__all__ = ["ThinkTags", "ToolCalls", "merge_details", "read_usage"]
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+
+
+@attrs.define(kw_only=True)
+class _Call:
+    key: str
+    index: int | None
+    provider_id: str | None
+    name: str | None = None
+    pieces: list[str] = attrs.field(factory=list)
+    opaque: Any = None
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
+
+
+class ToolCalls:
+    """Puts the fragments of `tool_calls` together, whichever way they are labelled.
+
+    A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
+    without either, to the last call. It begins a new call when it has an id or an index not seen
+    before, or when the call it would go to is complete and it brings a name and a new object:
+    some servers give every call the index 0, the same id, or neither.
+    """
+
+    def __init__(self, new_key: Callable[[], str]) -> None:
+        self._new_key = new_key
+        self._calls: list[_Call] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def feed(self, fragment: Mapping[str, Any]) -> list[Event]:
+        """Takes one entry of a `tool_calls` list.
+
+        Raises:
+            BackendError: it belongs to no call and begins none.
+        """
+        function = fragment.get("function") or {}
+        name = function.get("name") or None
+        text = _arguments_text(function.get("arguments"))
+        call = self._call_for(fragment, name, text)
+        begins = call.name is None and name is not None
+        if text:
+            call.pieces.append(text)
+        if extra := fragment.get("extra_content"):
+            call.opaque = {"extra_content": extra}
+        if not begins:
+            return [ToolCallArguments(call.key, text)] if text and call.name else []
+        call.name = name
+        assert name is not None
+        started = ToolCallStarted(key=call.key, name=name, provider_id=call.provider_id)
+        raw = call.raw  # what came before the name was known comes with it
+        return [started, ToolCallArguments(call.key, raw)] if raw else [started]
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """Ends every call; after a truncation one whose arguments do not parse is not run.
+
+        Raises:
+            BackendError: a call never got a name.
+        """
+        events: list[Event] = []
+        for call in self._calls:
+            if call.name is None:
+                raise BackendError("protocol", "a tool call came without a name", raw=call.raw)
+            arguments, error = _parsed(call.raw, truncated=truncated)
+            events.append(
+                ToolCallFinished(
+                    key=call.key,
+                    raw=call.raw,
+                    arguments=arguments,
+                    error=error,
+                    opaque=call.opaque,
+                )
+            )
+        return events
+
+    def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
+        index, provider_id = fragment.get("index"), fragment.get("id") or None
+        known = self._known(index, provider_id, name)
+        if known is not None and not (name and text.startswith("{") and _is_object(known.raw)):
+            return known
+        if name is None and provider_id is None:
+            raise BackendError(
+                "protocol", f"a piece of tool call {index!r} came, which was never begun"
+            )
+        call = _Call(key=self._new_key(), index=index, provider_id=provider_id)
+        self._calls.append(call)
+        return call
+
+    def _known(self, index: int | None, provider_id: str | None, name: str | None) -> _Call | None:
+        latest_first = self._calls[::-1]
+        if provider_id is not None:
+            for call in latest_first:
+                if call.provider_id == provider_id and index in (None, call.index):
+                    return call
+            if name is not None:
+                return None
+        if index is not None:
+            return next((call for call in latest_first if call.index == index), None)
+        return latest_first[0] if latest_first else None
+
+
+def _arguments_text(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments).decode()
+
+
+def _is_object(raw: str) -> bool:
+    return raw.rstrip().endswith("}") and _parsed(raw, truncated=True)[0] is not None
+
+
+def _parsed(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The arguments, or what to tell the model; nothing at all means no arguments."""
+    if not raw.strip():
+        return (None, "the call was cut off by the output limit") if truncated else ({}, None)
+    try:
+        arguments = json.loads(raw)
+    except InvalidJSON as error:
+        if truncated:
+            return None, "the arguments were cut off by the output limit"
+        return None, f"the arguments are not valid JSON: {error}"
+    if not isinstance(arguments, dict):
+        return None, f"the arguments: expected a JSON object, got {raw[:60]}"
+    return arguments, None
+
+
+class ThinkTags:
+    """Separates `<think>...</think>` at the start of a text from the text behind it.
+
+    Only the first visible thing can be such a tag: text that mentions one later is text. Some
+    templates put the opening tag into the prompt; then `open_from_start` says so.
+    """
+
+    def __init__(self, *, open_from_start: bool = False) -> None:
+        self._state: Literal["start", "inside", "behind"] = "inside" if open_from_start else "start"
+        self._blank_so_far = True  # line ends beside the tags belong to neither side
+        self._held = ""
+        self.done = False
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """Returns what of it is reasoning and what is text, as far as it can be told."""
+        text, self._held = self._held + text, ""
+        if self._state == "start":
+            begun = text.lstrip()
+            if not begun.startswith(_OPEN):
+                if _OPEN.startswith(begun):
+                    self._held = text
+                    return "", ""
+                self.done = True
+                return "", text
+            self._state, text = "inside", begun.removeprefix(_OPEN)
+        reasoning = ""
+        if self._state == "inside":
+            inside, found, rest = text.partition(_CLOSE)
+            if not found:
+                cut = len(text) - _overlap(text, _CLOSE)
+                inside, self._held = text[:cut], text[cut:]
+            reasoning = self._trimmed(inside)
+            if not found:
+                return reasoning, ""
+            self._state, self._blank_so_far, text = "behind", True, rest
+        visible = self._trimmed(text)
+        self.done = bool(visible)
+        return reasoning, visible
+
+    def _trimmed(self, text: str) -> str:
+        if self._blank_so_far:
+            text = text.lstrip("\n")
+            self._blank_so_far = not text
+        return text
+
+    def close(self) -> tuple[str, str]:
+        """Returns what was held back."""
+        held, self._held = self._held, ""
+        return (held, "") if self._state == "inside" else ("", held)
+
+
+def _overlap(text: str, tag: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `tag`."""
+    longest = min(len(tag) - 1, len(text))
+    return next((n for n in range(longest, 0, -1) if text.endswith(tag[:n])), 0)
+
+
+def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
+    """Adds a delta's `reasoning_details` to those collected; returns the text that it brought.
+
+    Fragments of one index and type belong together: their text grows, the rest is set.
+    """
+    brought = []
+    for fragment in fragments if isinstance(fragments, list) else ():
+        if not isinstance(fragment, dict):
+            continue
+        text = fragment.get("text") or fragment.get("summary")
+        if isinstance(text, str):
+            brought.append(text)
+        index, kind = fragment.get("index"), fragment.get("type")
+        same = (known for known in details if known.get("index") == index is not None)
+        known = next((known for known in same if known.get("type") == kind), None)
+        if known is None:
+            details.append(dict(fragment))
+            continue
+        for name, value in fragment.items():
+            grows = name in ("text", "summary", "data") and isinstance(value, str)
+            if grows and isinstance(known.get(name), str):
+                known[name] += value
+            elif value is not None:
+                known[name] = value
+    return "".join(brought)
+
+
+def read_usage(counts: Mapping[str, Any]) -> Usage:
+    """Token counts of any dialect, in parts that do not overlap."""
+
+    def number(*path: str) -> int | None:
+        value: Any = counts
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    prompt, output = number("prompt_tokens"), number("completion_tokens")
+    read = number("prompt_tokens_details", "cached_tokens")
+    if read is None:
+        read = number("prompt_cache_hit_tokens")
+    written = number("prompt_tokens_details", "cache_write_tokens")
+    thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
+    if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
+        output += thought  # type: ignore[operator]  # a dialect that counts it beside the output
+    cost = counts.get("cost")
+    return Usage(
+        input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
+        cache_read=read,
+        cache_write=written,
+        output=output,
+        reasoning=thought,
+        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+    )

@@ -1,0 +1,155 @@
+"""Which class of trouble a status, a code and some words mean: tables, and the order they count in.
+
+The rule it keeps: structure counts more than a status, a status more than words, for statuses lie;
+only words that name an overflow overrule a status that says no more than "bad request".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from eca_server.llm.backend import ErrorKind
+
+__all__ = ["TRANSIENT", "classify"]
+
+TRANSIENT: frozenset[ErrorKind] = frozenset(
+    ("empty_response", "network", "overloaded", "premature_stop", "rate_limit", "timeout")
+)
+"""The classes that may be gone at the next try."""
+
+_CODES: Mapping[ErrorKind, tuple[str, ...]] = {
+    "quota": (
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "usage_limit_reached",
+        "billing_error",
+        "enforced_spend_limit_reached",
+        *("1113", "1304", "1308", "1309", "1310"),
+    ),
+    "auth": (
+        "authentication_error",
+        "invalid_api_key",
+        "api_key_invalid",
+        "unauthorized",
+        *("1000", "1001", "1002", "1003", "1004"),
+    ),
+    "permission": ("permission_error", "permission_denied"),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded", "1302", "1303"),
+    "overloaded": (
+        "overloaded_error",
+        "server_is_overloaded",
+        "service_unavailable_error",
+        "slow_down",
+        "unavailable",
+        "api_error",
+        "server_error",
+        "internal_server_error",
+        *("1234", "1305", "1312"),
+    ),
+    "model_not_found": ("model_not_found", "1211"),
+    "request_too_large": ("request_too_large",),
+    "context_overflow": (
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "model_max_prompt_tokens_exceeded",
+        "1261",
+    ),
+    "content_filter": (
+        "content_filter",
+        "content_policy_violation",
+        "invalid_prompt",
+        "data_inspection_failed",
+        "1301",
+    ),
+    "unsupported_feature": ("unsupported_parameter", "unsupported_value"),
+}
+
+_STATUSES: Mapping[ErrorKind, tuple[int, ...]] = {
+    "auth": (401,),
+    "quota": (402,),
+    "permission": (403,),
+    "request_too_large": (413,),
+    "rate_limit": (429,),
+    "overloaded": (408, 409, 425, 498, 500, 502, 503, 504, *range(520, 530)),
+}
+
+_WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
+    "quota": (r"credit balance is too low", r"insufficient (credits|balance|funds)"),
+    "auth": (r"api key not valid", r"(invalid|incorrect) api key"),
+    "invalid_image": (
+        r"image exceeds",
+        r"could not process image",
+        r"invalid base64",
+        r"unsupported image",
+        r"image.*(too small|too large|below the minimum)",
+    ),
+    "unsupported_feature": (
+        r"does not support (tools|images?|thinking)",
+        r"unsupported (parameter|value)",
+        r"unknown field",
+        r"extra inputs are not permitted",
+        r"unrecognized request argument",
+    ),
+    "model_not_found": (
+        r"model\b.*\bnot (found|exist)",
+        r"(no such|unknown) model",
+        r"model.*does not exist",
+    ),
+}
+
+_OVERFLOW = (
+    r"context.?(length|window|size)",
+    r"too many tokens",
+    r"prompt is too long",
+    r"input is too long",
+    r"maximum (prompt|context) length",
+    r"token.{0,80}exceed",
+    r"exceed.{0,80}token",
+    r"reduce the length",
+    r"context the overflows",
+    r"longer than the maximum model length",
+    r"too large for model",
+    r"range of input length",
+)
+
+_KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
+_KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for status in statuses}
+
+
+def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
+    """The class of an error; each argument may be unknown."""
+    words = message.lower()
+    if "tokens per min" in words:
+        # A request beyond the limit of a whole minute never fits, however long one waits.
+        return "context_overflow" if "too large" in words else "rate_limit"
+    if kind := _KIND_OF_CODE.get((code or "").lower()):
+        return kind
+    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, words):
+        return "context_overflow"
+    if status == 429 and _any((r"per day|perday", r"quota.*billing", r"insufficient"), words):
+        return "quota"
+    return _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
+
+
+def _kind_of_status(status: int | None) -> ErrorKind | None:
+    return _KIND_OF_STATUS.get(status) if status is not None else None
+
+
+def _kind_of_words(words: str) -> ErrorKind | None:
+    return next((kind for kind, patterns in _WORDS.items() if _any(patterns, words)), None)
+
+
+def _kind_of_rest(status: int | None, words: str) -> ErrorKind:
+    if status is None:
+        return "unknown"
+    if status == 404 and "model" in words:
+        return "model_not_found"
+    return "overloaded" if status >= 500 else "invalid_request"
+
+
+def _any(patterns: tuple[str, ...], words: str) -> bool:
+    return any(re.search(pattern, words, re.DOTALL) for pattern in patterns)
