@@ -1,8 +1,7 @@
 """What went wrong with a request, as one `BackendError`, whatever shape it came in.
 
-The rule it keeps: what a provider says in structure counts more than its status, the status more
-than words, for statuses lie. The order of decision is `_kind`. Keys never stay in a message: some
-providers quote the key they refuse.
+The rule it keeps: a message names what happened in the provider's own words, and no key stays in
+it, for some providers quote the key they refuse. `signals` decides the class.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import HTTPFault, InvalidJSON
 from eca_server.llm.backend import BackendError, ErrorKind
+from eca_server.llm.signals import TRANSIENT, classify
 from eca_server.llm.waits import wait_demanded
 from eca_server.secret import mask
 
@@ -22,144 +22,62 @@ __all__ = [
     "error_from_payload",
     "error_from_response",
     "error_in_payload",
+    "readable",
 ]
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
 
-_QUOTA = [
-    "insufficient_quota",
-    "credit_balance_exhausted",
-    "organization_spend_limit_exceeded",
-    "project_spend_limit_exceeded",
-    "organization_usage_limit_exceeded",
-    "usage_limit_reached",
-    "billing_error",
-    "enforced_spend_limit_reached",
-    "1113",
-    "1304",
-    "1308",
-    "1309",
-    "1310",
-]
-
-_CODES: Mapping[str, ErrorKind] = {
-    **dict.fromkeys(_QUOTA, "quota"),
-    **dict.fromkeys(
-        [
-            "authentication_error",
-            "invalid_api_key",
-            "api_key_invalid",
-            "1000",
-            "1001",
-            "1002",
-            "1003",
-            "1004",
-            "unauthorized",
-        ],
-        "auth",
-    ),
-    **dict.fromkeys(["permission_error", "permission_denied"], "permission"),
-    **dict.fromkeys(["rate_limit_error", "rate_limit_exceeded", "1302", "1303"], "rate_limit"),
-    **dict.fromkeys(
-        [
-            "overloaded_error",
-            "server_is_overloaded",
-            "service_unavailable_error",
-            "slow_down",
-            "unavailable",
-            "api_error",
-            "server_error",
-            "internal_server_error",
-            "1234",
-            "1305",
-            "1312",
-        ],
-        "overloaded",
-    ),
-    **dict.fromkeys(["model_not_found", "1211"], "model_not_found"),
-    **dict.fromkeys(["request_too_large"], "request_too_large"),
-    **dict.fromkeys(
-        [
-            "context_length_exceeded",
-            "exceed_context_size_error",
-            "model_max_prompt_tokens_exceeded",
-            "1261",
-        ],
-        "context_overflow",
-    ),
-    **dict.fromkeys(
-        [
-            "content_filter",
-            "content_policy_violation",
-            "invalid_prompt",
-            "data_inspection_failed",
-            "1301",
-        ],
-        "content_filter",
-    ),
-    **dict.fromkeys(["unsupported_parameter", "unsupported_value"], "unsupported_feature"),
-}  # type: ignore[dict-item]  # fromkeys widens the kinds to str
-
-_STATUSES: Mapping[int, ErrorKind] = {
-    **dict.fromkeys([401], "auth"),
-    **dict.fromkeys([402], "quota"),
-    **dict.fromkeys([403], "permission"),
-    **dict.fromkeys([413], "request_too_large"),
-    **dict.fromkeys([429], "rate_limit"),
-    **dict.fromkeys([408, 409, 425, 498, 500, 502, 503, 504, *range(520, 530)], "overloaded"),
-}  # type: ignore[dict-item]  # fromkeys widens the kinds to str
-
-_OVERFLOW = re.compile(
-    r"context.?(length|window|size)|too many tokens|prompt (is|too) (too )?long|"
-    r"input is too long|maximum (prompt|context) length|token\S* .{0,60}exceed|exceed\S* .{0,60}token|"
-    r"reduce the length|context the overflows|longer than the maximum model length|"
-    r"too large for model|range of input length",
-    re.IGNORECASE,
-)
-_PATTERNS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind)  # type: ignore[misc]  # the tuple widens the kinds
-    for pattern, kind in (
-        (r"credit balance is too low|insufficient (credits|balance|funds)", "quota"),
-        (r"api key not valid|invalid api key|incorrect api key", "auth"),
-        (
-            r"image exceeds|could not process image|invalid base64|unsupported image",
-            "invalid_image",
-        ),
-        (r"image.*(too small|too large|below the minimum)", "invalid_image"),
-        (
-            r"does not support (tools|images?|thinking)|unsupported (parameter|value)",
-            "unsupported_feature",
-        ),
-        (
-            r"unknown field|extra inputs are not permitted|unrecognized request argument",
-            "unsupported_feature",
-        ),
-        (
-            r"model\b.*\bnot (found|exist)|no such model|unknown model|does not exist",
-            "model_not_found",
-        ),
-    )
-)
-_TPM = re.compile(r"tokens per min", re.IGNORECASE)
-
-_TRANSIENT = frozenset({"overloaded", "rate_limit", "network", "timeout", "premature_stop"})
-
-_FAULT_KINDS: Mapping[str, ErrorKind] = {
-    "connect": "network",
-    "tls": "network",
-    "proxy": "network",
-    "broken": "network",
-    "timeout": "timeout",
-    "protocol": "protocol",
-    "config": "configuration",
+_FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
+    "connect": ("network", True),
+    "broken": ("network", True),
+    "proxy": ("network", True),
+    "timeout": ("timeout", True),
+    "tls": ("network", False),
+    "protocol": ("protocol", False),
+    "config": ("configuration", False),
 }
-_LASTING_FAULTS = frozenset({"tls", "protocol", "config"})
+"""Each kind of fault: the class that it is, and whether the next try may go better."""
+
+_IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
+    "auth": ("the key was refused", "Check the key of this provider."),
+    "configuration": ("this is not configured rightly", "Correct the configuration."),
+    "content_filter": ("the provider's filter stopped it", "Rephrase the prompt."),
+    "context_overflow": ("the conversation is too long", "Start a new chat or a shorter prompt."),
+    "empty_response": ("the model answered nothing", "Try again, or with a shorter prompt."),
+    "invalid_image": ("an image was refused", "Send it in another size or format."),
+    "invalid_request": ("the request was refused", ""),
+    "model_not_found": ("the provider knows no such model", "Choose another model."),
+    "network": ("the provider cannot be reached", "Check the url and the network."),
+    "overloaded": ("the provider is overloaded or failing", "Try again later."),
+    "permission": ("the key may not do this", "Check what the key is allowed to do."),
+    "premature_stop": ("the answer broke off", 'Say "continue" to go on.'),
+    "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
+    "quota": ("the credit or plan is used up", "Waiting does not help: check the account."),
+    "rate_limit": ("too many requests", "Try again later."),
+    "request_too_large": ("the request is too large", "Leave out images or contexts."),
+    "timeout": ("no answer came in time", "Try again later."),
+    "unknown": ("the provider reported an error", ""),
+    "unsupported_feature": ("the model does not support this", "Choose another model."),
+}
+"""Each class in words, and what a user can do."""
+
+
+def readable(error: BackendError, *, provider: str, model: str) -> str:
+    """One paragraph for the user: who, what, in whose words, and what to do now."""
+    words, advice = _IN_WORDS[error.kind]
+    facts = [f"status {error.status}"] if error.status else []
+    facts += [f"request {error.request_id}"] if error.request_id else []
+    told = error.message.strip()[:600].rstrip(".")
+    if error.retry_after:
+        advice = f"The provider asks to wait {error.retry_after:.0f} s. {advice}"
+    line = f"{provider}/{model}: {words}: {told}"
+    return f"{line}{f' ({', '.join(facts)})' if facts else ''}. {advice}".strip()
 
 
 def error_from_fault(fault: HTTPFault) -> BackendError:
     """The error that a failed exchange is."""
-    retryable = fault.kind not in _LASTING_FAULTS
-    return BackendError(_FAULT_KINDS[fault.kind], mask(str(fault)), retryable=retryable)
+    kind, retryable = _FAULTS[fault.kind]
+    return BackendError(kind, mask(str(fault)), retryable=retryable)
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> BackendError:
@@ -171,16 +89,13 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         payload = None
     code, said = _code_and_message(payload)
     message = said or _first_words(text) or f"HTTP status {status} without a word"
-    is_page = payload is None and text.lstrip()[:1] == "<"
-    if 300 <= status < 400:
-        where = headers.get("location", "nowhere")
-        message = f"the server redirects to {where}; set that as the provider's url if it is right"
-        kind: ErrorKind = "configuration"
-    elif status == 403 and is_page:
+    kind = classify(status, code, message)
+    retryable = kind in TRANSIENT
+    if status < 400:
+        kind, retryable = "configuration", False
+        message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
+    elif status == 403 and text.lstrip().startswith("<"):
         kind = "network"  # a proxy or a guard on the way, not the provider
-    else:
-        kind = _kind(status, code, message)
-    retryable = kind in _TRANSIENT and not is_page if status == 403 else kind in _TRANSIENT
     if (told := headers.get("x-should-retry", "").lower()) in ("true", "false"):
         retryable = told == "true"
     ids = (headers[name] for name in _REQUEST_ID_HEADERS if name in headers)
@@ -211,55 +126,27 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     groq = payload.get("x_groq")
     if isinstance(groq, dict) and groq.get("error"):
         return error_from_payload({"error": groq["error"]})
-    in_answer = "choices" in payload and payload["choices"]
-    told = (
-        payload.get("error") or payload.get("object") == "error" or payload.get("type") == "error"
-    )
-    bare = not in_answer and ("detail" in payload or ("code" in payload and "msg" in payload))
-    return error_from_payload(payload) if failed or told or bare else None
+    named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
+    bare = "detail" in payload or {"code", "msg"} <= payload.keys()
+    if failed or named or (bare and not payload.get("choices")):
+        return error_from_payload(payload)
+    return None
 
 
 def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
     """The error that an object is, which came without a status of its own."""
-    code, message = _code_and_message(payload)
+    code, said = _code_and_message(payload)
+    message = said or "the provider reported an error without a word"
     status = int(code) if code and re.fullmatch(r"[45]\d\d", code) else None
-    kind = _kind(status, code, message or "")
+    kind = classify(status, code, message)
     return BackendError(
         kind,
-        mask(message or "the provider reported an error without a word"),
+        mask(message),
         status=status,
         code=code,
-        retry_after=wait_demanded({}, payload, message or ""),
-        retryable=kind in _TRANSIENT,
+        retry_after=wait_demanded({}, payload, message),
+        retryable=kind in TRANSIENT,
         raw=mask(json.dumps(payload).decode()[:2000]),
-    )
-
-
-def _kind(status: int | None, code: str | None, message: str) -> ErrorKind:
-    """Structure first, then the words that overrule a status, then the status, then other words."""
-    if _TPM.search(message):
-        # A request that is larger than the limit of a minute never fits, however long one waits.
-        return "context_overflow" if "too large" in message.lower() else "rate_limit"
-    if code and (kind := _CODES.get(code.lower())):
-        return kind
-    vague = status is None or status in (400, 404, 422, 500)
-    if vague and _OVERFLOW.search(message):
-        return "context_overflow"
-    if status is not None and (kind := _STATUSES.get(status)):
-        return "quota" if kind == "rate_limit" and _is_quota(message) else kind
-    for pattern, kind in _PATTERNS:
-        if pattern.search(message):
-            return kind
-    if status == 404:
-        return "model_not_found" if "model" in message.lower() else "invalid_request"
-    if status is None:
-        return "unknown"
-    return "overloaded" if status >= 500 else "invalid_request"
-
-
-def _is_quota(message: str) -> bool:
-    return (
-        re.search(r"per day|perday|quota.*billing|insufficient", message, re.IGNORECASE) is not None
     )
 
 
@@ -270,23 +157,25 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     if not isinstance(payload, dict):
         return None, None
     error = payload.get("error")
-    inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
-    code = None
-    for name in ("code", "type", "status"):
-        value = inner.get(name)
-        specific = isinstance(value, int | str) and value not in ("", "error", 200)
-        if specific and (code is None or str(value).lower() in _CODES):
-            code = str(value)
-    details = inner.get("details")
-    if isinstance(details, dict) and isinstance(details.get("error_code"), str):
-        code = details["error_code"]
     if isinstance(error, str):
-        return code, error
-    words = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
+        return _code(payload), error
+    inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
+    said = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
+    words = _words(said)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
         words = f"{words}: {metadata['raw'][:500]}"
-    return code, _words(words)
+    return _code(inner), words
+
+
+def _code(error: Mapping[str, Any]) -> str | None:
+    """The most telling of an error's codes: a known one, else the first."""
+    details = error.get("details")
+    detailed = details.get("error_code") if isinstance(details, dict) else None
+    values = [detailed, *(error.get(name) for name in ("code", "type", "status"))]
+    codes = [str(value) for value in values if isinstance(value, int | str) and value]
+    known = (code for code in codes if classify(None, code, "") != "unknown")
+    return next(known, None) or next((code for code in codes if code != "error"), None)
 
 
 def _words(value: Any) -> str | None:

@@ -1,5 +1,4 @@
-"""How long a provider asks us to wait, in whichever of the many ways it says so. No clock: the
-time now is an argument.
+"""How long a provider asks us to wait, in whichever of the many ways it says so.
 
 The rule it keeps: what is unreadable is no demand; what lies in the past is a demand of nothing.
 """
