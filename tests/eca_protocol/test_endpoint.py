@@ -62,10 +62,12 @@ def refusal(event: Event | None) -> tuple[Id | None, int]:
 
 
 class TestTable:
+    @pytest.mark.requirement
     def test_a_method_stands_in_a_table_once(self) -> None:
         with pytest.raises(LocalProtocolError, match="add"):
             Table([TABLE["add"], TABLE["add"]])
 
+    @pytest.mark.requirement
     def test_each_side_is_sent_the_methods_of_the_other(self) -> None:
         assert set(TABLE.received_by("server")) == {"add", "log"}
         assert set(TABLE.received_by("client")) == {"log", "ask"}
@@ -76,6 +78,7 @@ class TestTable:
 
 
 class TestTheirRequests:
+    @pytest.mark.requirement("BASE-17")
     def test_a_request_is_owed_one_answer(self) -> None:
         end = server()
         assert end.receive(request(1, params={"a": 1})) == RequestReceived(
@@ -89,6 +92,7 @@ class TestTheirRequests:
         with pytest.raises(LocalProtocolError, match="has its answer"):
             end.refuse(1, -1, "no")
 
+    @pytest.mark.requirement("BASE-17", "BASE-19")
     def test_a_refusal_is_an_answer(self) -> None:
         end = server()
         end.receive(request("a"))
@@ -102,6 +106,7 @@ class TestTheirRequests:
         assert refusal(end.receive(request(1))) == (1, ErrorCode.INVALID_REQUEST)
         assert end.respond(1, None).id == 1
 
+    @pytest.mark.requirement("W-2c")
     def test_an_id_may_be_used_again_after_its_answer(self) -> None:
         end = server()
         for _ in range(3):
@@ -119,7 +124,7 @@ class TestTheirRequests:
             answered = end.respond(request_id, None).id
             assert (type(answered), answered) == (type(request_id), request_id)
 
-    @pytest.mark.requirement("W-4d")
+    @pytest.mark.requirement("W-4d", "BASE-25")
     @pytest.mark.parametrize("method", ["nothing", "ask", "$/nothing", "x" * 10_000])
     def test_a_request_we_do_not_serve_is_refused(self, method: str) -> None:
         event = server().receive(request(1, method))
@@ -127,6 +132,7 @@ class TestTheirRequests:
         assert isinstance(event, Reply)
         assert len(event.message.message) < 300
 
+    @pytest.mark.requirement
     def test_more_requests_than_the_bound_are_refused(self) -> None:
         end = server(max_running=2)
         end.receive(request(1))
@@ -137,6 +143,7 @@ class TestTheirRequests:
 
 
 class TestTheirNotifications:
+    @pytest.mark.requirement("BASE-18")
     def test_a_notification_is_run(self) -> None:
         assert server().receive(notification(params=[1])) == NotificationReceived(TABLE["log"], [1])
 
@@ -159,6 +166,7 @@ class TestTheirNotifications:
 
 
 class TestCancel:
+    @pytest.mark.requirement("BASE-31")
     def test_a_running_request_is_cancelled_and_answered(self) -> None:
         end = server()
         end.receive(request(1))
@@ -171,6 +179,7 @@ class TestCancel:
         with pytest.raises(LocalProtocolError):
             end.respond(1, None)
 
+    @pytest.mark.requirement("BASE-31")
     @pytest.mark.parametrize("wanted", [2, "1", 1.0, True, None, [1], {}])
     def test_a_cancel_that_names_no_running_request_is_ignored(self, wanted: Any) -> None:
         end = server()
@@ -178,12 +187,14 @@ class TestCancel:
         assert end.receive(cancel(wanted)) is None
         assert 1 in end.running_requests
 
+    @pytest.mark.requirement("BASE-31")
     @pytest.mark.parametrize("params", [None, [], [1], {}, {"requestId": 1}])
     def test_a_cancel_without_its_key_is_ignored(self, params: Any) -> None:
         end = server()
         end.receive(request(1))
         assert end.receive(notification("$/cancelRequest", params)) is None
 
+    @pytest.mark.requirement
     def test_another_dialect_spells_cancel_differently_and_answers_nothing(self) -> None:
         end = server(dialect=QUIET)
         end.receive(request(1))
@@ -192,6 +203,7 @@ class TestCancel:
         assert gone == RequestCancelled(1, None)
         assert not end.running_requests
 
+    @pytest.mark.requirement
     def test_a_dialect_without_cancel_has_none(self) -> None:
         end = server(dialect=Dialect())
         end.receive(request(1))
@@ -200,6 +212,7 @@ class TestCancel:
 
 
 class TestFaults:
+    @pytest.mark.requirement("BASE-24")
     def test_a_bad_message_is_answered(self) -> None:
         assert refusal(server().receive([])) == (None, ErrorCode.INVALID_REQUEST)
         assert refusal(server().receive({"id": 4, "method": "add"})) == (
@@ -207,10 +220,12 @@ class TestFaults:
             ErrorCode.INVALID_REQUEST,
         )
 
+    @pytest.mark.requirement("BASE-23")
     def test_a_fault_below_messages_is_answered_with_its_code(self) -> None:
         fault = RemoteProtocolError("bad JSON", code=ErrorCode.PARSE_ERROR)
         assert server().fault(fault) == Reply(ErrorResponse(None, -32700, "bad JSON"))
 
+    @pytest.mark.requirement
     def test_a_dialect_may_tolerate_noise(self) -> None:
         end = server(dialect=QUIET)
         assert end.receive([]) is None
@@ -218,6 +233,7 @@ class TestFaults:
 
 
 class TestOurCalls:
+    @pytest.mark.requirement("BASE-29")
     def test_an_answer_finds_its_call(self) -> None:
         end = server()
         first, second = end.call("ask", [1]), end.call("ask")
@@ -228,6 +244,7 @@ class TestOurCalls:
         assert list(end.pending_calls) == [first.id]
         assert end.receive(answer) is None
 
+    @pytest.mark.requirement("BASE-29")
     def test_an_error_finds_its_call(self) -> None:
         end = server()
         call = end.call("ask")
@@ -239,6 +256,7 @@ class TestOurCalls:
         assert event.error.method == "ask"
         assert not end.pending_calls
 
+    @pytest.mark.requirement("BASE-30")
     @pytest.mark.parametrize("answered", [99, "1", 0, -1, ""])
     @pytest.mark.parametrize("outcome", [{"result": 1}, {"error": {"code": 1, "message": "m"}}])
     def test_an_answer_to_an_unknown_id_is_ignored(
@@ -249,6 +267,7 @@ class TestOurCalls:
         assert end.receive({"jsonrpc": "2.0", "id": answered, **outcome}) is None
         assert list(end.pending_calls) == [call.id]
 
+    @pytest.mark.requirement("BASE-30")
     def test_an_error_with_id_null_ends_no_call(self) -> None:
         end = server()
         end.call("ask")
@@ -258,12 +277,14 @@ class TestOurCalls:
         )
         assert len(end.pending_calls) == 1
 
+    @pytest.mark.requirement("BASE-1")
     def test_their_answers_never_touch_their_requests(self) -> None:
         end = server()
         end.receive(request(1))
         assert end.receive({"jsonrpc": "2.0", "id": 1, "result": None}) is None
         assert 1 in end.running_requests
 
+    @pytest.mark.requirement("BASE-30")
     def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self) -> None:
         end = server(dialect=QUIET)
         call = end.call("ask")
@@ -275,6 +296,7 @@ class TestOurCalls:
 
 
 class TestClose:
+    @pytest.mark.requirement
     def test_close_names_the_calls_that_are_lost_and_ends_everything(self) -> None:
         end = server()
         end.receive(request(1))
@@ -291,6 +313,7 @@ class TestClose:
         with pytest.raises(LocalProtocolError):
             end.respond(1, None)
 
+    @pytest.mark.requirement
     def test_what_is_abandoned_after_close_is_not_written(self) -> None:
         end = server()
         call = end.call("ask")
@@ -321,6 +344,7 @@ class TwoSteps:
 
 
 class TestGate:
+    @pytest.mark.requirement("W-10c")
     def test_what_is_held_is_released_in_its_order(self) -> None:
         end = server(gate=TwoSteps())
         assert isinstance(end.receive(request("first")), RequestReceived)
@@ -339,12 +363,14 @@ class TestGate:
         assert end.released() == []
         assert list(end.running_requests) == [1, 3]
 
+    @pytest.mark.requirement("W-2c")
     def test_a_held_id_is_pending(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
         end.receive(request(1))
         assert refusal(end.receive(request(1))) == (1, ErrorCode.INVALID_REQUEST)
 
+    @pytest.mark.requirement("BASE-31")
     def test_a_held_request_that_was_cancelled_is_never_run(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -356,6 +382,7 @@ class TestGate:
         end.respond("first", None)
         assert end.released() == [RequestReceived(1, TABLE["add"], ["new"])]
 
+    @pytest.mark.requirement("BASE-17")
     def test_a_held_request_that_was_refused_is_never_run(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -364,6 +391,7 @@ class TestGate:
         end.respond("first", None)
         assert end.released() == []
 
+    @pytest.mark.requirement
     def test_cancelling_what_is_waited_for_releases_too(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -371,17 +399,20 @@ class TestGate:
         end.receive(cancel("first"))
         assert end.released() == [RequestReceived(1, TABLE["add"], None)]
 
+    @pytest.mark.requirement("BASE-17")
     def test_what_the_gate_refuses_is_answered_if_it_is_a_request(self) -> None:
         end = server(gate=TwoSteps())
         assert refusal(end.receive(request(1, "refused"))) == (1, -32002)
         assert end.receive(notification("refused")) is None
 
+    @pytest.mark.requirement("BASE-17")
     def test_what_the_gate_drops_is_answered_if_it_is_a_request(self) -> None:
         end = server(gate=TwoSteps())
         assert refusal(end.receive(request(1, "dropped"))) == (1, ErrorCode.INVALID_REQUEST)
         assert end.receive(notification("dropped")) is None
         assert not end.running_requests
 
+    @pytest.mark.requirement
     def test_only_so_many_notifications_are_held(self) -> None:
         end = server(gate=TwoSteps(), max_running=3)
         end.receive(request("first"))
@@ -390,6 +421,7 @@ class TestGate:
         end.respond("first", None)
         assert [event.params for event in end.released()] == [[0], [1], [2]]  # type: ignore[union-attr]
 
+    @pytest.mark.requirement
     def test_nothing_is_released_after_close(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -493,8 +525,9 @@ class Conversation(RuleBasedStateMachine):
         assert set(self.end.pending_calls) == self.calls
 
 
-TestConversation = Conversation.TestCase
+TestConversation = pytest.mark.requirement("BASE-17")(Conversation.TestCase)
 
 
+@pytest.mark.requirement("BASE-31")
 def test_the_dialect_of_eca_is_the_one_of_lsp() -> None:
     assert Dialect(cancel_method="$/cancelRequest", cancel_key="id") == LSP_DIALECT

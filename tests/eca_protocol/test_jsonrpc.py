@@ -50,7 +50,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
 ]
 
 
-@pytest.mark.requirement("W-2b", "W-3a")
+@pytest.mark.requirement("W-2b", "W-3a", "BASE-13")
 @pytest.mark.parametrize(("value", "message"), MESSAGES)
 def test_a_message_is_read_as_what_it_is(value: dict[str, Any], message: Message) -> None:
     read = classify(value)
@@ -58,6 +58,7 @@ def test_a_message_is_read_as_what_it_is(value: dict[str, Any], message: Message
     assert type(read) is type(message)
 
 
+@pytest.mark.requirement("W-2b")
 @pytest.mark.parametrize("request_id", [0, 1, -1, 2**70, "", "1", "a"])
 def test_an_id_keeps_its_json_type(request_id: int | str) -> None:
     read = classify({**V, "id": request_id, "method": "m"})
@@ -98,6 +99,7 @@ FAULTS: list[tuple[Any, int | str | None, str]] = [
 ]
 
 
+@pytest.mark.requirement("BASE-16", "BASE-20", "BASE-21", "BASE-22", "BASE-24", "BASE-28")
 @pytest.mark.parametrize(("value", "request_id", "text"), FAULTS)
 def test_what_is_no_message_says_which_reply_it_deserves(
     value: Any, request_id: int | str | None, text: str
@@ -113,7 +115,7 @@ def test_what_is_no_message_says_which_reply_it_deserves(
     assert text in fault.message
 
 
-@pytest.mark.requirement("W-60")
+@pytest.mark.requirement("W-60e")
 @pytest.mark.parametrize(
     ("error", "code", "text", "data"),
     [
@@ -156,6 +158,7 @@ almost_messages = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.requirement("BASE-24")
 @given(json_values | almost_messages)
 @example({"jsonrpc": {}, "method": {}})
 def test_any_json_value_is_a_message_or_a_fault_with_its_reply(value: Any) -> None:
@@ -182,7 +185,7 @@ messages = st.one_of(
 )
 
 
-@pytest.mark.requirement("W-2a")
+@pytest.mark.requirement("W-2a", "BASE-16", "BASE-19")
 @given(messages)
 def test_a_message_is_written_as_it_is_read(message: Message) -> None:
     written = message.to_json()

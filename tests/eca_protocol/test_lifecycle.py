@@ -86,11 +86,12 @@ def gate_in(state: State) -> LifecycleGate:
     return gate
 
 
+@pytest.mark.requirement
 def test_the_table_has_a_row_for_every_state() -> None:
     assert set(TABLE) == set(State) == set(TRANSITIONS)
 
 
-@pytest.mark.requirement("W-10c", "W-10d")
+@pytest.mark.requirement("W-10c", "W-10d", "LIFE-2", "LIFE-4", "LIFE-22")
 @pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
 def test_every_state_answers_every_message(
     state: State, method: str, expected: Verdict | int, following: State
@@ -105,6 +106,7 @@ def test_every_state_answers_every_message(
     assert gate.state is following
 
 
+@pytest.mark.requirement("LIFE-1", "LIFE-12")
 @pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
 def test_a_client_may_send_exactly_what_a_server_would_admit(
     state: State, method: str, expected: Verdict | int, following: State
@@ -118,6 +120,7 @@ def test_a_client_may_send_exactly_what_a_server_would_admit(
     assert gate.state is following
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("success", [True, False])
 def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: bool) -> None:
@@ -130,6 +133,7 @@ def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: b
     assert gate.state is (following if moved else state)
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize("state", State)
 def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state: State) -> None:
     gate = gate_in(state)
@@ -138,6 +142,7 @@ def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state: S
     assert gate.state is state
 
 
+@pytest.mark.requirement("LIFE-4")
 def test_an_initialize_that_failed_may_be_sent_again() -> None:
     gate = LifecycleGate()
     gate.admit("initialize", "request")
@@ -148,6 +153,7 @@ def test_an_initialize_that_failed_may_be_sent_again() -> None:
         gate.admit("initialize", "request")
 
 
+@pytest.mark.requirement("W-13")
 def test_only_an_admitted_shutdown_counts_as_one() -> None:
     gate = LifecycleGate()
     with pytest.raises(RPCError):
@@ -167,6 +173,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.requirement
 @given(steps)
 def test_a_connection_only_moves_forward_but_for_a_failed_initialize(
     sequence: list[tuple[str, str | bool]],
