@@ -1,65 +1,22 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import Config, Limit, Loaded, Model, Problem, Retry, Source, load
+from eca_server.config import Config, Limit, Model, Retry, Source, load
 from eca_server.config.reading import deep_merge
 from eca_server.secret import Secret
 
+if TYPE_CHECKING:
+    from conftest import House
+
 KEY = "planted-0123456789-key"
-
-
-class House:
-    """A home, two roots, and what stands in them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "home"
-        self.user = self.home / ".config" / "eca" / "config.json"
-        self.roots = [folder / "one", folder / "two"]
-        self.environ: dict[str, str] = {}
-        self.options: object = None
-        self.config_file: Path | None = None
-
-    def in_root(self, index: int, content: object) -> Path:
-        return self.write(self.roots[index] / ".eca" / "config.json", content)
-
-    def write(self, path: Path, content: object) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = content if isinstance(content, str) else json.dumps(content)
-        path.write_bytes(text.encode())
-        return path
-
-    def load(self) -> Loaded:
-        return load(
-            initialization_options=self.options,
-            roots=self.roots,
-            environ=self.environ,
-            config_file=self.config_file,
-            home=self.home,
-        )
-
-    def config(self) -> Config:
-        loaded = self.load()
-        assert loaded.problems == ()
-        return loaded.config
-
-    def problem(self) -> Problem:
-        (problem,) = self.load().problems
-        return problem
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
 
 
 def test_nothing_configured_gives_the_defaults(house: House) -> None:
@@ -356,133 +313,6 @@ def test_a_thousand_faults_are_not_a_thousand_messages(house: House) -> None:
     problems = house.load().problems
     assert len(problems) == 21
     assert "980" in problems[-1].message
-
-
-class TestReferences:
-    def test_variables_and_files_are_put_into_any_string(self, house: House) -> None:
-        house.write(house.folder / "one" / ".eca" / "key.txt", f"{KEY}\n")
-        house.write(house.home / "name", "at home\r\n")
-        house.environ.update(HOST="example.org", EMPTY="")
-        house.in_root(
-            0,
-            {
-                "providers": {
-                    "${env:HOST}": {
-                        "url": "https://${env:HOST}:8080/${env:EMPTY}v1",
-                        "key": "${file:key.txt}",
-                        "models": {
-                            "m": {"extraPayload": {"user": ["${file:~/name}", {"${env:HOST}": 1}]}}
-                        },
-                    }
-                },
-                "defaultModel": "${env:NOWHERE:https://default:1}/${env:EMPTY:m}",
-                "welcomeMessage": "$HOST ${HOST} ${other:x} $${env:HOST}",
-            },
-        )
-        config = house.config()
-        provider = config.providers["${env:HOST}"]
-        assert provider.url == "https://example.org:8080/v1"
-        assert provider.key == Secret(KEY)
-        assert provider.models["m"].extra_payload == {"user": ["at home", {"${env:HOST}": 1}]}
-        assert config.default_model == "https://default:1/m"
-        assert config.welcome_message == "$HOST ${HOST} ${other:x} $example.org"
-
-    @pytest.mark.parametrize(
-        ("content", "expected"), [("a\n\n", "a\n"), ("a\r\n", "a"), ("a\r", "a\r"), ("\na", "\na")]
-    )
-    def test_only_the_last_newline_of_a_file_is_dropped(
-        self, house: House, content: str, expected: str
-    ) -> None:
-        path = house.write(house.folder / "text", content)
-        house.options = {"welcomeMessage": f"${{file:{path}}}"}
-        assert house.config().welcome_message == expected
-
-    def test_what_was_put_in_is_not_searched_again(self, house: House) -> None:
-        house.environ.update(OUTER="${env:INNER}", INNER="wrong")
-        house.options = {"welcomeMessage": "${env:OUTER}"}
-        assert house.config().welcome_message == "${env:INNER}"
-
-    def test_a_relative_file_needs_a_folder_to_start_from(self, house: House) -> None:
-        house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
-        assert house.problem().key == "welcomeMessage"
-
-    def test_a_missing_reference_in_a_payload_costs_its_own_key(self, house: House) -> None:
-        house.options = nested(
-            ["providers", "p", "models", "m", "extraPayload"],
-            {"a": {"b": ["${env:NOWHERE}"], "c": 1}},
-        )
-        loaded = house.load()
-        assert [problem.key for problem in loaded.problems] == [
-            "providers.p.models.m.extraPayload.a.b[0]"
-        ]
-        assert loaded.config.providers["p"].models["m"].extra_payload == {"a": {"c": 1}}
-
-
-class TestHostileFiles:
-    def make(self, house: House, kind: str) -> Path:
-        path = house.roots[0] / ".eca" / "config.json"
-        path.parent.mkdir(parents=True)
-        match kind:
-            case "pipe":
-                os.mkfifo(path)
-            case "directory":
-                path.mkdir()
-            case "device":
-                path.symlink_to("/dev/zero")
-            case "loop":
-                path.symlink_to(path)
-            case "large":
-                path.write_bytes(b" " * (5 * 2**20))
-            case "huge":
-                path.touch()
-                os.truncate(path, 2**42)
-            case "not UTF-8":
-                path.write_bytes(b'{\n"defaultModel": "\xff"}')
-            case "deep":
-                path.write_text('{"a":' * 100_000)
-            case "long number":
-                path.write_text(f'{{"connectTimeoutSeconds": {"9" * 10_000}}}')
-        return path
-
-    @pytest.mark.parametrize(
-        "kind",
-        [
-            "pipe",
-            "directory",
-            "device",
-            "loop",
-            "large",
-            "huge",
-            "not UTF-8",
-            "deep",
-            "long number",
-        ],
-    )
-    def test_it_is_named_and_the_rest_counts(self, house: House, kind: str) -> None:
-        path = self.make(house, kind)
-        house.in_root(1, {"defaultModel": "a/b"})
-        problem = house.problem()
-        assert problem.source == str(path)
-        assert house.load().config.default_model == "a/b"
-        assert problem.line == (2 if kind == "not UTF-8" else None)
-
-    @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "loop", "large", "not UTF-8"])
-    def test_as_a_reference_it_is_named_too(self, house: House, kind: str) -> None:
-        path = self.make(house, kind)
-        loaded = load(
-            initialization_options={"welcomeMessage": f"${{file:{path}}}", "defaultModel": "a/b"},
-            roots=[],
-            environ={},
-            home=house.home,
-        )
-        (problem,) = loaded.problems
-        assert problem.key == "welcomeMessage"
-        assert str(path) in problem.message
-        assert loaded.config.default_model == "a/b"
-
-    def test_a_root_that_is_a_file_has_no_configuration(self, house: House) -> None:
-        house.roots[0].write_text("")
-        assert house.config() == Config()
 
 
 PLANTED: list[object] = [

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eca_server.config import Config, Loaded, Problem, load
+
+
+class House:
+    """A home, two roots, and what stands in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.user = self.home / ".config" / "eca" / "config.json"
+        self.roots = [folder / "one", folder / "two"]
+        self.environ: dict[str, str] = {}
+        self.options: object = None
+        self.config_file: Path | None = None
+
+    def in_root(self, index: int, content: object) -> Path:
+        return self.write(self.roots[index] / ".eca" / "config.json", content)
+
+    def write(self, path: Path, content: object) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(text.encode())
+        return path
+
+    def load(self) -> Loaded:
+        return load(
+            initialization_options=self.options,
+            roots=self.roots,
+            environ=self.environ,
+            config_file=self.config_file,
+            home=self.home,
+        )
+
+    def config(self) -> Config:
+        loaded = self.load()
+        assert loaded.problems == ()
+        return loaded.config
+
+    def problem(self) -> Problem:
+        (problem,) = self.load().problems
+        return problem
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
