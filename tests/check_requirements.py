@@ -87,7 +87,7 @@ def print_table(result: Audit) -> None:
     """One line per row: its id, the later work or how many tests, one of them, the duty."""
     for id_, requirement in REQUIREMENTS.items():
         tests = result.shown.get(id_, ())
-        state = f"later: {requirement.later}" if requirement.later else f"{len(tests)} tests"
+        state = f"later: {requirement.later}" if requirement.later else f"tests: {len(tests)}"
         first = f" [{tests[0]}]" if tests else ""
         print(f"{id_:<44} {state:<16} {requirement.duty}{first}")
 

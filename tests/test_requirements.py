@@ -129,8 +129,8 @@ def test_the_script_reads_every_place_a_marker_may_stand_in(suite: Path) -> None
     assert "test_free" not in done.stderr
     assert "BASE-1: has neither" in done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
-    assert "2 tests" in lines["BASE-2"]
-    assert all("1 tests" in lines[id_] for id_ in ("BASE-3", "BASE-4", "BASE-5"))
+    assert "tests: 2" in lines["BASE-2"]
+    assert all("tests: 1" in lines[id_] for id_ in ("BASE-3", "BASE-4", "BASE-5"))
     assert f"later: {REQUIREMENTS[LATER].later}" in lines[LATER]
 
 

@@ -154,6 +154,7 @@ def test_every_interface_and_alias_is_reached_from_a_message() -> None:
     assert reached == INTERFACES.keys() | ALIASES.keys()
 
 
+@pytest.mark.requirement("CTX-8")
 @pytest.mark.parametrize(("method", "part"), MESSAGES)
 def test_every_field_and_value_is_read_and_written_as_it_came(method: str, part: Part) -> None:
     for raw in values_of(MESSAGES[method, part], MESSAGES[method, part]):
