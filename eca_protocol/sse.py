@@ -167,15 +167,15 @@ def encode_event(data: str, *, event: str | None = None, id: str | None = None) 
     """One event; line ends in `data` are written as LF.
 
     Raises:
-        LocalProtocolError: `event` or `id` holds what its line cannot, or a text is not Unicode.
+        LocalProtocolError: `event` or `id` holds a line end, `id` a NUL (readers ignore such an
+            id), or a text is not Unicode.
     """
-    lines = []
-    for name, value in (("event", event), ("id", id)):
-        if value is not None:
-            if _LINE_END.search(value) or "\0" in value:
-                raise LocalProtocolError(f"{name}: expected one line without NUL, got {value!r}")
-            lines.append(f"{name}: {value}\n")
-    lines += [f"data: {line}\n" for line in _LINE_END.split(data)]
+    if event is not None and _LINE_END.search(event):
+        raise LocalProtocolError(f"event: expected one line, got {event!r}")
+    if id is not None and (_LINE_END.search(id) or "\0" in id):
+        raise LocalProtocolError(f"id: expected one line without NUL, got {id!r}")
+    fields = [("event", event), ("id", id), *(("data", line) for line in _LINE_END.split(data))]
+    lines = [f"{name}: {value}\n" for name, value in fields if value is not None]
     return _encoded("".join([*lines, "\n"]))
 
 

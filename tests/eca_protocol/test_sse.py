@@ -146,7 +146,7 @@ def test_events_are_written_one_line_a_field() -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"event": "a\nb"}, "event: expected one line without NUL, got 'a\\nb'"),
+        ({"event": "a\nb"}, "event: expected one line, got 'a\\nb'"),
         ({"event": "a\r"}, "event: expected one line"),
         ({"id": "\0"}, "id: expected one line without NUL"),
         ({"data": ".\ud800"}, "expected Unicode text, got a lone surrogate at position 7"),
@@ -201,11 +201,12 @@ def test_the_events_are_the_same_however_the_bytes_are_cut(data: bytes, places: 
         assert decoded(*pieces, max_event=limit) == whole
 
 
-one_line = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
+one_line = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))
+ids = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"))
 
 
-@given(st.lists(st.tuples(texts, one_line, one_line | st.none(), texts), max_size=5))
+@given(st.lists(st.tuples(texts, one_line, ids | st.none(), texts), max_size=5))
 def test_what_is_written_is_read_back(
     events: list[tuple[str, str, str | None, str]],
 ) -> None:

@@ -1,0 +1,62 @@
+"""However a stream is cut, its frames and faults are the same, and nothing else is raised."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol.framing import (
+        ContentLengthDecoder,
+        FrameDecoder,
+        FrameFault,
+        Frames,
+        LineDecoder,
+        encode_frame,
+        encode_line,
+    )
+
+DECODERS: list[Callable[[], FrameDecoder]] = [
+    ContentLengthDecoder,
+    lambda: ContentLengthDecoder(max_body=20, max_header=64, max_skip=200),
+    LineDecoder,
+    lambda: LineDecoder(max_line=10),
+]
+
+
+def decoded(decoder: FrameDecoder, pieces: Iterable[bytes]) -> Frames:
+    output: Frames = []
+    for piece in pieces:
+        if decoder.closed:
+            break
+        output += decoder.feed(piece)
+    assert not any(isinstance(item, FrameFault) and item.fatal for item in output[:-1])
+    output += decoder.feed_eof()
+    assert decoder.closed
+    return output
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Pieces whose lengths the first bytes choose."""
+    edges = [0, *itertools.accumulate(byte % 40 + 1 for byte in data[:16]), len(data)]
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def check(data: bytes) -> None:
+    for make in DECODERS:
+        whole = decoded(make(), [data])
+        assert decoded(make(), (data[i : i + 1] for i in range(len(data)))) == whole
+        assert decoded(make(), cut(data)) == whole
+        bodies = [item for item in whole if isinstance(item, bytes)]
+        assert sum(map(len, bodies)) <= len(data)
+        headed = b"".join(map(encode_frame, bodies))
+        assert decoded(ContentLengthDecoder(), cut(headed)) == bodies
+        for body in bodies:
+            if body.strip(b" \t") and not set(body) & set(b"\r\n"):
+                assert decoded(LineDecoder(), [encode_line(body)]) == [body]
+
+
+if __name__ == "__main__":
+    main("framing", check)

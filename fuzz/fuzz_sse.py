@@ -1,0 +1,48 @@
+"""However an event stream is cut, its events and its fault are the same, and read back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol.errors import RemoteProtocolError
+    from eca_protocol.sse import SSEDecoder, SSEvent, encode_event
+
+
+def decoded(pieces: Iterable[bytes], max_event: int) -> list[SSEvent | str]:
+    """The events, and after them the fault if there is one."""
+    decoder = SSEDecoder(max_event=max_event)
+    output: list[SSEvent | str] = []
+    try:
+        for piece in pieces:
+            output += decoder.feed(piece)
+        output += decoder.close()
+    except RemoteProtocolError as fault:
+        output.append(str(fault))
+    return output
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Pieces whose lengths the first bytes choose."""
+    edges = [0, *itertools.accumulate(byte % 20 for byte in data[:16]), len(data)]
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def check(data: bytes) -> None:
+    for max_event in (2**20, 16):
+        whole = decoded([data], max_event)
+        assert decoded((data[i : i + 1] for i in range(len(data))), max_event) == whole
+        assert decoded(cut(data), max_event) == whole
+    for event in decoded([data], 2**20):
+        assert isinstance(event, SSEvent)
+        stream = encode_event(event.data, event=event.event, id=event.id)
+        (again,) = decoded([stream], 2**20)
+        assert isinstance(again, SSEvent)
+        assert (again.data, again.event, again.id) == (event.data, event.event, event.id)
+
+
+if __name__ == "__main__":
+    main("sse", check)
