@@ -53,7 +53,6 @@ any_digit_limit = pytest.mark.parametrize("digit_limit", [0, 640, 4300, 100_000]
 
 
 @pytest.mark.requirement("W-5a", "W-5b", "W-5c", "W-5e", "W-5g")
-@pytest.mark.requirement("W-5b", "W-5c", "W-5e", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("text", "value"),
@@ -88,7 +87,6 @@ def test_what_is_read(engine: Any, text: bytes | bytearray | str, value: Any) ->
 
 
 @pytest.mark.requirement("W-5a", "W-5c", "W-5d", "W-5g", "BASE-23")
-@pytest.mark.requirement("W-5a", "W-5c", "W-5d", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("text", "complaint"),
@@ -130,7 +128,6 @@ def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None
 
 
 @pytest.mark.requirement("W-1", "W-5b", "W-5c", "W-5g")
-@pytest.mark.requirement("W-5g")
 @engines
 @pytest.mark.parametrize(
     ("value", "text"),
@@ -165,7 +162,6 @@ def cycle() -> list[Any]:
 
 
 @pytest.mark.requirement("W-5c", "W-5d", "W-5g")
-@pytest.mark.requirement("W-5d", "W-5g")
 @engines
 @pytest.mark.parametrize(
     ("value", "complaint"),
@@ -193,7 +189,6 @@ def test_what_cannot_be_written_is_named_by_its_path(
 
 
 @pytest.mark.requirement("W-5c")
-@pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
 @pytest.mark.parametrize("digits", [1, 18, 19, 20, 600, 601, 640, 641, 4299, 4300])
@@ -205,7 +200,6 @@ def test_integers_are_exact_whatever_the_interpreter_is_told(
     assert read == [value, 1.5]
 
 
-@pytest.mark.requirement("W-5c")
 @pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
@@ -330,7 +324,6 @@ tokens = st.lists(
 
 
 @pytest.mark.requirement("W-5h")
-@pytest.mark.requirement("W-5h")
 @given(tokens)
 @example('{"a":1,"a":1.0}')
 @example('"\\ud83d\\ud83d\\ude00"')
@@ -339,7 +332,6 @@ def test_both_engines_read_the_same_texts(text: str) -> None:
     assert stdlib == orjson
 
 
-@pytest.mark.requirement("W-5h")
 @pytest.mark.requirement("W-5h")
 @given(json_values, st.data())
 def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject) -> None:
@@ -357,7 +349,6 @@ def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject
         assert stdlib == orjson
 
 
-@pytest.mark.requirement("W-5h")
 @pytest.mark.requirement("W-5h")
 @given(python_values)
 def test_both_engines_write_the_same_values(value: Any) -> None:
