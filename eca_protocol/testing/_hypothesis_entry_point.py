@@ -1,0 +1,30 @@
+"""Tells hypothesis how to make the message classes, so that `st.from_type` and hints find them.
+
+Hypothesis runs `register` when it is imported wherever this package is installed; the strategies
+themselves are loaded when the first message is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Register a strategy for each class of `eca_protocol.messages`."""
+    import attrs  # noqa: PLC0415  # no hypothesis user pays for attrs before this point
+    from hypothesis import strategies as st  # noqa: PLC0415  # runs while hypothesis is imported
+
+    from eca_protocol import messages  # noqa: PLC0415  # as above
+
+    for name in messages.__all__:
+        cls = getattr(messages, name)
+        if isinstance(cls, type) and attrs.has(cls):
+            st.register_type_strategy(cls, _from_model)
+
+
+def _from_model(cls: Any) -> Any:
+    from eca_protocol.testing.strategies import from_model  # noqa: PLC0415  # at the first draw
+
+    return from_model(cls)

@@ -1,0 +1,338 @@
+"""Hypothesis strategies for every message, derived from the models and the method table.
+
+    from eca_protocol.testing import strategies as eca
+
+    @given(eca.params("chat/prompt"))
+    def test_my_client_writes_what_my_server_reads(params): ...
+
+Typed values are such as `revision` writes whole, so that reading what was written gives them
+back. They shrink towards absent options, empty texts and the first member of a union.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
+
+from eca_protocol.codec import Codec
+from eca_protocol.endpoint import Method, Table
+from eca_protocol.messages import ChatContent, ChatContext
+from eca_protocol.messages.marks import UnknownValue
+from eca_protocol.messages.shapes import (
+    Anything,
+    Array,
+    Choice,
+    Field,
+    JSONObject,
+    Model,
+    ModelClass,
+    Nullable,
+    Scalar,
+    ScalarName,
+    Shape,
+    Tagged,
+    fields_of,
+    shape_of,
+    window_of_class,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+
+__all__ = [
+    "broken",
+    "contents",
+    "contexts",
+    "from_model",
+    "json_objects",
+    "json_values",
+    "messages",
+    "params",
+    "raw_params",
+    "raw_results",
+    "results",
+]
+
+_SAFE_INTEGER = 2**53 - 1
+_SCALARS: dict[ScalarName, st.SearchStrategy[Any]] = {
+    "string": st.text(),
+    "integer": st.integers(-_SAFE_INTEGER, _SAFE_INTEGER),
+    "number": st.integers(-_SAFE_INTEGER, _SAFE_INTEGER)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    "boolean": st.booleans(),
+}
+
+
+@functools.cache
+def json_values() -> st.SearchStrategy[Any]:
+    """Any JSON value: null, booleans, numbers, text, and lists and objects of them."""
+    leaves = st.none() | st.booleans() | _SCALARS["number"] | st.text()
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    )
+
+
+@functools.cache
+def json_objects() -> st.SearchStrategy[dict[str, Any]]:
+    """Any JSON object."""
+    return st.dictionaries(st.text(), json_values(), max_size=3)
+
+
+def from_model(
+    cls: ModelClass, *, revision: Revision = Revision.CURRENT, unknown: bool = True
+) -> st.SearchStrategy[Any]:
+    """Instances of a message class, with what `revision` writes.
+
+    Args:
+        cls: the class, for example `ChatPromptParams`.
+        revision: fields, values and types outside it stay at their defaults.
+        unknown: whether strings and types that no edition lists may appear.
+    """
+    return _from_hint(cls, revision, unknown=unknown)
+
+
+def contents(
+    *, revision: Revision = Revision.CURRENT, unknown: bool = True
+) -> st.SearchStrategy[ChatContent]:
+    """What a chat may stream: a `ChatContent` of any type."""
+    return _from_hint(ChatContent, revision, unknown=unknown)
+
+
+def contexts(
+    *, revision: Revision = Revision.CURRENT, unknown: bool = True
+) -> st.SearchStrategy[ChatContext]:
+    """What a prompt may carry: a `ChatContext` of any type."""
+    return _from_hint(ChatContext, revision, unknown=unknown)
+
+
+def params(
+    method: str,
+    *,
+    revision: Revision = Revision.CURRENT,
+    unknown: bool = True,
+    table: Table = ECA,
+) -> st.SearchStrategy[Any]:
+    """The typed params of a method; None for a method without params."""
+    return _from_hint(_row(table, method).params, revision, unknown=unknown)
+
+
+def results(
+    method: str,
+    *,
+    revision: Revision = Revision.CURRENT,
+    unknown: bool = True,
+    table: Table = ECA,
+) -> st.SearchStrategy[Any]:
+    """The typed result of a request; None for a request that answers nothing."""
+    return _from_hint(_row(table, method).result, revision, unknown=unknown)
+
+
+@st.composite
+def messages(
+    draw: st.DrawFn,
+    *,
+    direction: str | None = None,
+    kind: str | None = None,
+    revision: Revision = Revision.CURRENT,
+    table: Table = ECA,
+) -> tuple[str, Any]:
+    """A method that `revision` writes, and typed params for it.
+
+    Args:
+        draw: given by hypothesis.
+        direction: only `client_to_server` or `server_to_client`.
+        kind: only `request` or `notification`.
+        revision: the edition written.
+        table: the methods to choose from.
+    """
+    names = [
+        row.name
+        for row in table
+        if row.window.written_in(revision)
+        and kind in (None, row.kind)
+        and (direction is None or row.direction in (direction, "both"))
+    ]
+    if not names:
+        raise InvalidArgument(f"the table has no {direction} {kind}")
+    method = draw(st.sampled_from(names))
+    return method, draw(params(method, revision=revision, table=table))
+
+
+def raw_params(
+    method: str, *, revision: Revision = Revision.CURRENT, table: Table = ECA
+) -> st.SearchStrategy[Any]:
+    """Params as JSON values that must be read, with noise which the rulings allow.
+
+    Beside what `revision` writes: keys that nobody knows, nulls for what is absent, and required
+    fields left out where a ruling forgives it.
+    """
+    hint = _row(table, method).params
+    encode = functools.partial(Codec(table, revision).encode_params, method)
+    return _raw(hint, params(method, revision=revision, table=table), encode)
+
+
+def raw_results(
+    method: str, *, revision: Revision = Revision.CURRENT, table: Table = ECA
+) -> st.SearchStrategy[Any]:
+    """Results as JSON values that must be read; see `raw_params`."""
+    hint = _row(table, method).result
+    encode = functools.partial(Codec(table, revision).encode_result, method)
+    return _raw(hint, results(method, revision=revision, table=table), encode)
+
+
+@st.composite
+def broken(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> Any:
+    """JSON values of `values` with one place in them replaced by something else, or gone."""
+    return _with_one_place_replaced(draw, draw(values))
+
+
+def _row(table: Table, method: str) -> Method:
+    row = table.get(method)
+    if row is None:
+        raise InvalidArgument(f"the table has no method {method!r}")
+    return row
+
+
+@functools.cache
+def _from_hint(hint: Any, revision: Revision, *, unknown: bool) -> st.SearchStrategy[Any]:
+    if hint is None:
+        return st.none()
+    return _from_shape(shape_of(hint), revision, unknown=unknown)
+
+
+def _from_shape(shape: Shape, revision: Revision, *, unknown: bool) -> st.SearchStrategy[Any]:
+    match shape:
+        case Scalar(names):
+            made = st.one_of([_SCALARS[name] for name in names])
+        case Anything():
+            made = json_values()
+        case JSONObject():
+            made = json_objects()
+        case Choice():
+            made = _choices(shape, revision, unknown=unknown)
+        case Array(item):
+            items = _from_shape(item, revision, unknown=unknown)
+            made = st.lists(items, max_size=3).map(tuple)
+        case Nullable(inner):
+            made = st.none() | _from_shape(inner, revision, unknown=unknown)
+        case Model(cls):
+            made = _instances(cls, revision, unknown=unknown)
+        case Tagged():
+            made = _members(shape, revision, unknown=unknown)
+    return made
+
+
+def _choices(shape: Choice, revision: Revision, *, unknown: bool) -> st.SearchStrategy[str]:
+    known = st.sampled_from(
+        [value for value, late in shape.values.items() if late is None or late.since <= revision]
+    )
+    if not unknown:
+        return known
+    others = st.text().filter(lambda text: text not in shape.values)
+    return known | others.map(UnknownValue)
+
+
+@functools.cache
+def _instances(cls: ModelClass, revision: Revision, *, unknown: bool) -> st.SearchStrategy[Any]:
+    fields = [
+        field
+        for field in fields_of(cls)
+        if field.reading.written and field.window.written_in(revision)
+    ]
+    claimed = {field.wire for field in fields_of(cls)}
+    strategies = {
+        field.name: st.dictionaries(
+            st.text().filter(lambda key: key not in claimed), json_values(), max_size=3
+        )
+        if field.reading.rest
+        else _from_shape(field.shape, revision, unknown=unknown)
+        for field in fields
+    }
+    return st.builds(cls, **strategies)
+
+
+def _members(shape: Tagged, revision: Revision, *, unknown: bool) -> st.SearchStrategy[Any]:
+    members = [
+        _instances(cls, revision, unknown=unknown)
+        for cls in shape.members.values()
+        if window_of_class(cls).written_in(revision)
+    ]
+    if unknown:
+        members.append(_unknown_objects(shape).map(lambda raw: _unknown_member(shape, raw)))
+    return st.one_of(members)
+
+
+def _unknown_objects(shape: Tagged) -> st.SearchStrategy[dict[str, Any]]:
+    tags = st.text().filter(lambda text: text not in shape.members)
+    typed = st.builds(lambda tag, rest: {**rest, "type": tag}, st.none() | tags, json_objects())
+    untyped = json_objects().filter(lambda raw: "type" not in raw)
+    return untyped | typed
+
+
+def _unknown_member(shape: Tagged, raw: dict[str, Any]) -> Any:
+    return shape.unknown(type=raw.get("type"), raw=raw)
+
+
+@st.composite
+def _raw(draw: st.DrawFn, hint: Any, typed: st.SearchStrategy[Any], encode: Any) -> Any:
+    if hint is None:
+        return draw(st.sampled_from([None, {}, []]))
+    return _with_noise(draw, shape_of(hint), encode(draw(typed)))
+
+
+def _with_noise(draw: st.DrawFn, shape: Shape, raw: Any) -> Any:
+    """`raw`, which was written from `shape`, with noise that must not matter to a reader."""
+    match shape:
+        case Array(item):
+            return [_with_noise(draw, item, entry) for entry in raw]
+        case Nullable(inner):
+            return None if raw is None else _with_noise(draw, inner, raw)
+        case Model(cls):
+            return _object_with_noise(draw, cls, raw)
+        case Tagged(members) if raw.get("type") in members:
+            return _object_with_noise(draw, members[raw["type"]], raw)
+        case _:
+            return raw
+
+
+_DISTURBANCES = st.sampled_from(["none", "null", "absent", "strange key"])
+
+
+def _object_with_noise(draw: st.DrawFn, cls: ModelClass, raw: dict[str, Any]) -> dict[str, Any]:
+    fields = [field for field in fields_of(cls) if not field.reading.rest]
+    noisy = {
+        field.wire: _with_noise(draw, field.shape, raw[field.wire])
+        for field in fields
+        if field.wire in raw
+    }
+    noisy = raw | noisy
+    for field in fields:
+        _disturb(draw, field, noisy)
+    return noisy
+
+
+def _disturb(draw: st.DrawFn, field: Field, raw: dict[str, Any]) -> None:
+    disturbance = draw(_DISTURBANCES)
+    if disturbance == "strange key":
+        raw[f"{field.wire}-{draw(st.integers(0, 9))}"] = draw(json_values())
+    elif field.has_default and not isinstance(field.shape, Anything):
+        if disturbance == "null":
+            raw[field.wire] = None
+        elif disturbance == "absent":
+            raw.pop(field.wire, None)
+
+
+def _with_one_place_replaced(draw: st.DrawFn, value: Any) -> Any:
+    if not isinstance(value, dict | list) or not value or draw(st.booleans()):
+        return draw(json_values().filter(lambda other: other != value))
+    if isinstance(value, dict):
+        key = draw(st.sampled_from(sorted(value)))
+        if draw(st.booleans()):
+            return {name: entry for name, entry in value.items() if name != key}
+        return value | {key: _with_one_place_replaced(draw, value[key])}
+    index = draw(st.integers(0, len(value) - 1))
+    return [*value[:index], _with_one_place_replaced(draw, value[index]), *value[index + 1 :]]

@@ -1,0 +1,248 @@
+"""What is written: the revision's own, what rulings add, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from eca_protocol.codec import Codec, converter
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.messages import (
+    ChatConfig,
+    ChatContentReceivedParams,
+    ChatDeleteParams,
+    ChatMetadataContent,
+    ChatPromptParams,
+    ChatPromptResponse,
+    ChatSelectedAgentChanged,
+    ChatTextContent,
+    ChatToolCallApproveParams,
+    ChatToolCallRunContent,
+    ChatUsageContent,
+    ConfigUpdatedParams,
+    EcaServerUpdatedParams,
+    FileContext,
+    InitializationOptions,
+    InitializedParams,
+    InitializeParams,
+    InitializeResponse,
+    MCPServerUpdatedParams,
+    ProgressParams,
+)
+from eca_protocol.messages.shapes import fields_of
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+
+OLD = Codec(ECA, Revision.R2025_09)
+OCTOBER = Codec(ECA, Revision.R2025_10)
+CURRENT = Codec(ECA, Revision.CURRENT)
+
+
+def written(codec: Codec, content: Any) -> Any:
+    params = ChatContentReceivedParams(chat_id="c", role="assistant", content=content)
+    return codec.encode_params("chat/contentReceived", params)["content"]
+
+
+@pytest.mark.requirement("W-2b")
+def test_options_that_are_not_set_are_not_written() -> None:
+    assert OCTOBER.encode_params("chat/prompt", ChatPromptParams(message="hi")) == {"message": "hi"}
+    assert OCTOBER.encode_params("initialized", InitializedParams()) == {}
+    assert OCTOBER.encode_params("exit", None) is None
+    assert OCTOBER.encode_result("shutdown", None) is None
+
+
+@pytest.mark.requirement("W-3c")
+def test_what_the_text_requires_is_written_even_if_empty() -> None:
+    assert OCTOBER.encode_params("initialize", InitializeParams()) == {
+        "processId": None,
+        "capabilities": {},
+        "workspaceFolders": [],
+    }
+
+
+@pytest.mark.requirement
+def test_the_type_of_a_union_s_member_stands_first() -> None:
+    assert list(written(OCTOBER, ChatTextContent(text="a"))) == ["type", "text"]
+
+
+@pytest.mark.requirement("W-20b", "W-27d")
+@pytest.mark.parametrize("codec", [OLD, OCTOBER, CURRENT], ids=repr)
+def test_a_ruling_writes_in_every_revision(codec: Codec) -> None:
+    assert written(codec, ChatTextContent(text="a", content_id="1"))["contentId"] == "1"
+    assert written(codec, ChatUsageContent(session_tokens=1, message_cost="0.10")) == {
+        "type": "usage",
+        "sessionTokens": 1,
+        "messageCost": "0.10",
+    }
+
+
+@pytest.mark.requirement("W-10a", "W-11a", "W-11e")
+@pytest.mark.parametrize("codec", [OLD, OCTOBER, CURRENT], ids=repr)
+def test_the_start_is_told_in_every_revision(codec: Codec) -> None:
+    answer = InitializeResponse(chat_welcome_message="")
+    assert codec.encode_result("initialize", answer) == {"chatWelcomeMessage": ""}
+    chat = ChatConfig(
+        models=("a/b",),
+        behaviors=("agent",),
+        agents=("agent",),
+        select_model="a/b",
+        select_behavior="agent",
+        select_agent="agent",
+        welcome_message="",
+    )
+    assert codec.encode_params("config/updated", ConfigUpdatedParams(chat=chat)) == {
+        "chat": {
+            "models": ["a/b"],
+            "behaviors": ["agent"],
+            "agents": ["agent"],
+            "selectModel": "a/b",
+            "selectBehavior": "agent",
+            "selectAgent": "agent",
+            "welcomeMessage": "",
+        }
+    }
+    progress = ProgressParams(type="start", task_id="t", title="T")
+    assert codec.outgoing("$/progress", progress) == (
+        ("$/progress", {"type": "start", "taskId": "t", "title": "T"}),
+    )
+
+
+@pytest.mark.requirement
+def test_a_field_outside_the_revision_is_left_out() -> None:
+    approve = ChatToolCallApproveParams(chat_id="c", tool_call_id="t", save="session")
+    raw = {"chatId": "c", "toolCallId": "t"}
+    assert OLD.encode_params("chat/toolCallApprove", approve) == raw
+    assert OCTOBER.encode_params("chat/toolCallApprove", approve) == raw | {"save": "session"}
+    prompt = ChatPromptParams(message="m", agent="code")
+    assert OCTOBER.encode_params("chat/prompt", prompt) == {"message": "m"}
+    assert CURRENT.encode_params("chat/prompt", prompt) == {"message": "m", "agent": "code"}
+
+
+@pytest.mark.requirement("W-32a")
+def test_the_server_of_a_call_is_written_in_every_revision() -> None:
+    run = ChatToolCallRunContent(id="1", origin="mcp", name="n", server="s")
+    for codec in (OLD, OCTOBER, CURRENT):
+        assert written(codec, run) == {
+            "type": "toolCallRun",
+            "origin": "mcp",
+            "id": "1",
+            "name": "n",
+            "server": "s",
+            "arguments": {},
+            "manualApproval": False,
+        }
+
+
+@pytest.mark.requirement
+def test_a_value_outside_the_revision_gives_way_to_its_stand_in() -> None:
+    answer = ChatPromptResponse(chat_id="c", model="m", status="error")
+    assert OLD.encode_result("chat/prompt", answer)["status"] == "prompting"
+    assert OCTOBER.encode_result("chat/prompt", answer)["status"] == "prompting"
+    assert CURRENT.encode_result("chat/prompt", answer)["status"] == "error"
+    server = MCPServerUpdatedParams(name="m", status="requires-auth")
+    assert OCTOBER.encode_params("tool/serverUpdated", server)["status"] == "failed"
+    assert CURRENT.encode_params("tool/serverUpdated", server)["status"] == "requires-auth"
+
+
+@pytest.mark.requirement
+def test_a_notification_outside_the_revision_becomes_none() -> None:
+    title = ChatContentReceivedParams(
+        chat_id="c", role="system", content=ChatMetadataContent(title="T")
+    )
+    assert OLD.outgoing("chat/contentReceived", title) == ()
+    assert len(OCTOBER.outgoing("chat/contentReceived", title)) == 1
+    agent = ChatSelectedAgentChanged(agent="code")
+    assert OCTOBER.outgoing("chat/selectedAgentChanged", agent) == ()
+    assert len(CURRENT.outgoing("chat/selectedAgentChanged", agent)) == 1
+
+
+@pytest.mark.requirement
+def test_what_must_be_written_and_cannot_be_is_our_own_fault() -> None:
+    title = ChatContentReceivedParams(
+        chat_id="c", role="system", content=ChatMetadataContent(title="T")
+    )
+    with pytest.raises(
+        LocalProtocolError, match=r"ChatMetadataContent does not exist in .*2025-09"
+    ):
+        OLD.encode_params("chat/contentReceived", title)
+    with pytest.raises(LocalProtocolError, match="selectedAgentChanged does not exist in"):
+        OCTOBER.encode_params("chat/selectedAgentChanged", ChatSelectedAgentChanged(agent="a"))
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("method", "params", "words"),
+    [
+        ("chat/prompt", ChatDeleteParams(), "expected a ChatPromptParams, got a ChatDeleteParams"),
+        ("chat/prompt", {"message": "m"}, "expected a ChatPromptParams, got a dict"),
+        ("exit", {}, "expected None, got a dict"),
+        ("tool/serverUpdated", ChatDeleteParams(), "expected one of EcaServerUpdatedParams, MCP"),
+        ("chat/unheard", None, "the table has no method chat/unheard"),
+    ],
+)
+def test_params_of_another_method_are_our_own_fault(method: str, params: Any, words: str) -> None:
+    with pytest.raises(LocalProtocolError, match=words):
+        OCTOBER.encode_params(method, params)
+    with pytest.raises(LocalProtocolError, match=words):
+        OCTOBER.outgoing(method, params)
+
+
+@pytest.mark.requirement
+def test_results_of_another_method_are_our_own_fault() -> None:
+    with pytest.raises(LocalProtocolError, match="expected a ChatPromptResponse, got a NoneType"):
+        OCTOBER.encode_result("chat/prompt", None)
+
+
+@pytest.mark.requirement
+def test_an_object_deep_inside_that_does_not_belong_is_our_own_fault() -> None:
+    params = ChatContentReceivedParams(chat_id="c", role="user", content="hi")  # type: ignore[arg-type]  # the fault shown
+    with pytest.raises(LocalProtocolError, match="expected one of ChatTextContent"):
+        OCTOBER.outgoing("chat/contentReceived", params)
+
+
+@pytest.mark.requirement("W-28a")
+def test_options_that_have_a_field_win_over_extras() -> None:
+    options = InitializationOptions(chat_behavior="plan", extras={"chatBehavior": "x", "a": 1})
+    raw = OCTOBER.encode_params("initialize", InitializeParams(initialization_options=options))
+    assert raw["initializationOptions"] == {"chatBehavior": "plan", "a": 1}
+
+
+@pytest.mark.requirement
+def test_the_converter_reads_and_writes_models_inside_other_types() -> None:
+    made = converter(Revision.R2025_10)
+    contexts = made.structure([{"type": "file", "path": "p"}], tuple[FileContext, ...])
+    assert contexts == (FileContext(path="p"),)
+    assert made.unstructure(contexts[0]) == {"type": "file", "path": "p"}
+    assert made is converter(Revision.R2025_10)
+
+
+@pytest.mark.requirement
+def test_every_field_has_a_wire_name_in_camel_case() -> None:
+    assert [field.wire for field in fields_of(EcaServerUpdatedParams)] == [
+        "name",
+        "status",
+        "tools",
+    ]
+    assert [field.wire for field in fields_of(InitializeParams)] == [
+        "processId",
+        "clientInfo",
+        "initializationOptions",
+        "capabilities",
+        "workspaceFolders",
+    ]
+
+
+@pytest.mark.requirement
+def test_a_codec_that_is_exchanged_is_freed() -> None:
+    class Watched(Codec):
+        pass
+
+    codec = Watched(ECA, Revision.R2025_10)
+    codec.outgoing("exit", None)
+    watched = weakref.ref(codec)
+    del codec
+    gc.collect()
+    assert watched() is None
