@@ -77,26 +77,30 @@ class Outbox:
 
     async def run(self, on_broken: Callable[[OSError], None]) -> None:
         """Write until silenced; `on_broken` is told once if the other side is gone."""
-        while not self.silent:
-            if not self._frames:
-                self._appended = anyio.Event()
-                await self._appended.wait()
-                continue
-            joined, ends_with_answer = self._next_write()
-            try:
-                await self._transport.send(joined)
-            except OSError as error:
-                self.silence()
-                on_broken(error)
-                return
-            self.size = max(0, self.size - len(joined))
-            self._written.set()
-            self._written = anyio.Event()
-            pause = self.shape.pause_between
-            if ends_with_answer:
-                pause = max(pause, self.shape.pause_after_answer)
-            if pause and self._frames:
-                await anyio.sleep(pause)
+        try:
+            while not self.silent:
+                if not self._frames:
+                    self._appended = anyio.Event()
+                    await self._appended.wait()
+                    continue
+                await self._write()
+        except OSError as error:
+            on_broken(error)
+        finally:
+            self.silence()
+
+    async def _write(self) -> None:
+        """Write once, and keep the silence that the shape asks for after it."""
+        joined, ends_with_answer = self._next_write()
+        await self._transport.send(joined)
+        self.size = max(0, self.size - len(joined))
+        self._written.set()
+        self._written = anyio.Event()
+        pause = self.shape.pause_between
+        if ends_with_answer:
+            pause = max(pause, self.shape.pause_after_answer)
+        if pause:
+            await anyio.sleep(pause)
 
     def _next_write(self) -> tuple[bytes, bool]:
         """The next whole frames, at most a write's size of them; whether an answer ends them."""

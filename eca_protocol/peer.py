@@ -44,6 +44,7 @@ from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     InvalidJSON,
+    LocalProtocolError,
     RemoteProtocolError,
     RequestFailed,
     RPCError,
@@ -166,18 +167,17 @@ class Peer:
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup
-        self._scopes: dict[Id, anyio.CancelScope] = {}
+        self._scopes: dict[Id | None, anyio.CancelScope] = {}
+        self._handling: set[anyio.CancelScope] = set()
+        self._handlers_done = anyio.Event()
         self._calls: dict[Id, PendingCall] = {}
         self._outbox = Outbox(transport)
-        self._handlers_done = anyio.Event()
-        self._running_tasks = 0
-
-    # Life
+        self._writing = anyio.CancelScope(shield=True)
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._outbox.run, self._on_broken)
+        self._tasks.start_soon(self._write)
         return self
 
     async def __aexit__(
@@ -186,24 +186,36 @@ class Peer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
         try:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(FLUSH_SECONDS):
+            with anyio.CancelScope(shield=True):
                 await self._wind_up()
         finally:
             self._silence("the connection was closed")
+            self._writing.cancel()
             self._tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
+            self._tasks.cancel_scope.shield = True
             await self._tasks.__aexit__(None, None, None)
 
     async def _wind_up(self) -> None:
-        """Cancel what runs (which answers it), then write out what is left."""
-        for scope in tuple(self._scopes.values()):
-            scope.cancel()
-        while self._running_tasks:
-            self._handlers_done = anyio.Event()
-            await self._handlers_done.wait()
-        await self._outbox.below(0)
+        """Cancel what runs, see that every request has its answer, and write out what is left."""
+        with anyio.move_on_after(FLUSH_SECONDS / 2):
+            for scope in tuple(self._handling):
+                scope.cancel()
+            while self._handling:
+                self._handlers_done = anyio.Event()
+                await self._handlers_done.wait()
+        for request_id in tuple(self._endpoint.running_requests):
+            self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the connection was closed")
+        with anyio.move_on_after(FLUSH_SECONDS / 2):
+            await self._outbox.below(0)
+
+    async def _write(self) -> None:
+        """Write until the peer is left: an outer cancellation must not cost an answer."""
+        with self._writing:
+            await self._outbox.run(self._on_broken)
 
     async def serve(self) -> End:
         """Read and dispatch until the other side ends, the stream is beyond use, or `close`.
@@ -246,8 +258,6 @@ class Peer:
         calls, self._calls = self._calls, {}
         for call in calls.values():
             call.settle(ConnectionClosed(f"{call.method}: {reason}"))
-
-    # Reading
 
     async def _read(self) -> End:
         while True:
@@ -304,11 +314,10 @@ class Peer:
             scope = self._scopes.pop(event.id, None)
             if scope is not None:
                 scope.cancel()
+            self._release()
         else:
             assert isinstance(event, Reply)
             self._post(event.message)
-
-    # Handlers
 
     def _run_notification(self, event: NotificationReceived) -> None:
         try:
@@ -332,18 +341,25 @@ class Peer:
             self._refuse(request_id, ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
             return
         try:
-            outcome = handler(self.codec.decode_params(name, event.params))
+            outcome = handler(self._read_params(name, event.params))
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._refuse_for(request_id, name, error)
             return
         if not inspect.iscoroutine(outcome):
             self._respond(request_id, name, outcome)
             return
-        scope = anyio.CancelScope()
+        # Shielded: an outer cancellation comes by way of `_wind_up`, so that it is answered.
+        scope = anyio.CancelScope(shield=True)
+        self._handling.add(scope)
         if request_id is not None:
             self._scopes[request_id] = scope
-        self._running_tasks += 1
         self._tasks.start_soon(self._finish_request, request_id, name, outcome, scope)
+
+    def _read_params(self, name: str, raw: Any) -> Any:
+        try:
+            return self.codec.decode_params(name, raw)
+        except RemoteProtocolError as fault:
+            raise RPCError(fault.code, fault.message) from fault
 
     async def _finish_request(
         self,
@@ -352,28 +368,27 @@ class Peer:
         coroutine: Coroutine[Any, Any, Any],
         scope: anyio.CancelScope,
     ) -> None:
+        result: Any = None
+        failure: Exception | None = None
         try:
             with scope:
-                try:
-                    result = await coroutine
-                except Exception as error:  # noqa: BLE001 - every request is answered
-                    if self._owns(scope, request_id):
-                        self._refuse_for(request_id, name, error)
-                else:
-                    if self._owns(scope, request_id):
-                        self._respond(request_id, name, result)
-            if scope.cancelled_caught and self._owns(scope, request_id):
-                self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
+                result = await coroutine
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            failure = error
         finally:
-            if request_id is not None and self._owns(scope, request_id):
-                del self._scopes[request_id]
-            self._running_tasks -= 1
-            if not self._running_tasks:
+            self._handling.discard(scope)
+            if not self._handling:
                 self._handlers_done.set()
-
-    def _owns(self, scope: anyio.CancelScope, request_id: Id | None) -> bool:
-        """Whether that id still means this request: once cancelled, it may be used again."""
-        return request_id is not None and self._scopes.get(request_id) is scope
+        if self._scopes.get(request_id) is scope:
+            del self._scopes[request_id]
+        else:  # it was cancelled and has its answer; its id may be in use again
+            request_id = None
+        if failure is not None:
+            self._refuse_for(request_id, name, failure)
+        elif scope.cancelled_caught:
+            self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
+        else:
+            self._respond(request_id, name, result)
 
     def _respond(self, request_id: Id | None, name: str, result: Any) -> None:
         if request_id is None or request_id not in self._endpoint.running_requests:
@@ -392,23 +407,24 @@ class Peer:
         """The answer to a request whose handler raised; nothing internal leaks into it."""
         if isinstance(error, RPCError) and not isinstance(error, RequestFailed):
             self._refuse(request_id, error.code, error.message, error.data)
-        elif isinstance(error, RemoteProtocolError):
-            self._refuse(request_id, error.code, error.message)
         else:
             _log.error("the handler of %s failed", name, exc_info=error)
-            self._refuse(request_id, ErrorCode.INTERNAL_ERROR, f"{name} failed inside the server")
+            self._refuse(request_id, ErrorCode.INTERNAL_ERROR, f"{name} failed: internal error")
 
     def _refuse(self, request_id: Id | None, code: int, message: str, data: Any = None) -> None:
         if request_id is None or request_id not in self._endpoint.running_requests:
             return
-        self._post(self._endpoint.refuse(request_id, code, message, data))
+        refusal = self._endpoint.refuse(request_id, code, message, data)
+        try:
+            self._post(refusal)
+        except LocalProtocolError as error:
+            _log.error("the data of an error cannot be written: %s", error)
+            self._post(attrs.evolve(refusal, data=None))
         self._release()
 
     def _release(self) -> None:
         for event in self._endpoint.released():
             self._act_on(event)
-
-    # Calling
 
     def notify(self, method: str, params: Any = None) -> None:
         """Send a typed notification; never waits.
@@ -437,7 +453,12 @@ class Peer:
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
         call = PendingCall(self, request)
         self._calls[request.id] = call
-        self._post(request)
+        try:
+            self._post(request)
+        except LocalProtocolError:
+            del self._calls[request.id]
+            self._endpoint.abandon(request.id)
+            raise
         return call
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
@@ -455,8 +476,6 @@ class Peer:
     def pending_calls(self) -> int:
         """How many of our calls wait for an answer."""
         return len(self._calls)
-
-    # Writing
 
     def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
         is_answer = isinstance(message, Response | ErrorResponse)

@@ -44,7 +44,8 @@ class Child:
         self._fd_transport = transport
         self.pid = popen.pid
         self._watch = watch_descriptor(popen.pid)
-        self._reaped = anyio.Event()
+        self._watched = False
+        self._watcher_left = anyio.Event()
 
     @property
     def stderr(self) -> IO[bytes] | None:
@@ -57,25 +58,32 @@ class Child:
         return self._popen.returncode
 
     async def wait(self) -> int:
-        """Wait for its end; the exit code (negative for a signal)."""
+        """Wait for its end; the exit code (negative for a signal). Several tasks may wait."""
         while self._popen.returncode is None:
-            if self._watch is not None:
-                try:
-                    await anyio.wait_readable(self._watch)
-                except anyio.BusyResourceError:
-                    await self._reaped.wait()
-                    continue
-            elif self._popen.poll() is None:
-                await anyio.sleep(0.02)
-                continue
-            self._reap()
+            if self._watch is None:
+                if self._popen.poll() is None:
+                    await anyio.sleep(0.02)
+            elif self._watched:
+                await self._watcher_left.wait()
+            else:
+                await self._watch_until_its_end(self._watch)
         return self._popen.returncode
+
+    async def _watch_until_its_end(self, descriptor: int) -> None:
+        """Be the one task that watches; whoever else waits takes over if this one leaves early."""
+        self._watched = True
+        try:
+            await anyio.wait_readable(descriptor)
+            self._reap()
+        finally:
+            self._watched = False
+            self._watcher_left.set()
+            self._watcher_left = anyio.Event()
 
     def _reap(self) -> None:
         """End what is left of the group, then reap: its number is ours until the reaping."""
         self.signal_group("kill")
         self._popen.wait()
-        self._reaped.set()
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
@@ -118,7 +126,7 @@ class Child:
         return self._popen.returncode is not None
 
     async def _drain(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, anyio.BusyResourceError):
             while await self.transport.receive():
                 pass
 

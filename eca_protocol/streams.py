@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import stat
 import sys
 from collections import deque
@@ -52,25 +53,24 @@ class FdTransport:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
-        self._was_blocking = [fd for fd in {read_fd, write_fd} if _make_waitable(fd)]
+        self._was_blocking = [fd for fd in (read_fd, write_fd) if _make_waitable(fd)]
         self._waits_for_reading = not _blocking(read_fd)
         self._waits_for_writing = not _blocking(write_fd)
 
     async def receive(self) -> bytes:
         """Some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
-        fd = self._read_fd
-        if fd < 0:
-            return b""
-        if not self._waits_for_reading:
-            return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
         await anyio.lowlevel.checkpoint()
-        while True:
+        while (fd := self._read_fd) >= 0:
+            if not self._waits_for_reading:
+                return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
             try:
                 return os.read(fd, CHUNK)
             except BlockingIOError:
-                await anyio.wait_readable(fd)
+                with contextlib.suppress(anyio.ClosedResourceError):
+                    await anyio.wait_readable(fd)
             except ConnectionResetError:
                 return b""
+        return b""
 
     async def send(self, data: bytes) -> None:
         """Send all of `data`.
@@ -89,7 +89,8 @@ class FdTransport:
                 try:
                     written = os.write(fd, view)
                 except BlockingIOError:
-                    await anyio.wait_writable(fd)
+                    with contextlib.suppress(anyio.ClosedResourceError):
+                        await anyio.wait_writable(fd)
                     continue
             view = view[written:]
         await anyio.lowlevel.checkpoint()
@@ -97,8 +98,13 @@ class FdTransport:
     def close_writing(self) -> None:
         """Let the other side see the end of the stream, and keep on receiving."""
         fd, self._write_fd = self._write_fd, -1
-        if fd >= 0 and fd != self._read_fd:
+        if fd < 0:
+            return
+        if fd != self._read_fd:
             self._release(fd)
+            return
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as both_ways:
+            both_ways.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
         """Close both descriptors. Where they were blocking before, they are so again."""

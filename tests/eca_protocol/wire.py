@@ -1,0 +1,127 @@
+"""What the tests of Peer share: a bare codec and table, and the other end of a wire."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from eca_protocol import json
+from eca_protocol.endpoint import Method, Table
+from eca_protocol.errors import DecodeError
+from eca_protocol.framing import CONTENT_LENGTH, Framing
+from eca_protocol.peer import Handler, Peer
+from eca_protocol.streams import Transport, memory_pair
+
+TABLE = Table(
+    [
+        Method(name="add", kind="request", direction="both"),
+        Method(name="wait", kind="request", direction="both"),
+        Method(name="log", kind="notification", direction="both"),
+        Method(name="flood", kind="notification", direction="both"),
+    ]
+)
+
+
+class Bare:
+    """A codec for which every value is already JSON; params that are an array do not fit."""
+
+    def decode_params(self, method: str, raw: Any) -> Any:
+        if isinstance(raw, list):
+            raise DecodeError(path="params", expected="an object", got="an array")
+        return raw
+
+    def decode_result(self, method: str, raw: Any) -> Any:
+        return raw
+
+    def encode_params(self, method: str, params: Any) -> Any:
+        return params
+
+    def encode_result(self, method: str, result: Any) -> Any:
+        return result
+
+    def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
+        return ((method, self.decode_params(method, raw)),)
+
+    def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
+        return ((method, params),)
+
+
+class Wire:
+    """The other end: writes and reads raw messages, and remembers all that came."""
+
+    def __init__(self, transport: Transport, framing: Framing = CONTENT_LENGTH) -> None:
+        self.transport = transport
+        self.seen: list[Any] = []
+        self._framing = framing
+        self._decoder = framing.decoder()
+        self._unread: deque[bytes] = deque()
+
+    async def send(self, *messages: Mapping[str, Any] | bytes) -> None:
+        """Write messages, or bytes as they are, in one piece."""
+        pieces = [
+            message if isinstance(message, bytes) else self._framing.encode(json.dumps(message))
+            for message in messages
+        ]
+        await self.transport.send(b"".join(pieces))
+
+    async def receive(self) -> Any:
+        """The next message; None at the end of the stream."""
+        while not self._unread:
+            data = await self.transport.receive()
+            if not data:
+                return None
+            for frame in self._decoder.feed(data):
+                assert isinstance(frame, bytes)
+                self._unread.append(frame)
+        message = json.loads(self._unread.popleft())
+        self.seen.append(message)
+        return message
+
+    async def rest(self) -> list[Any]:
+        """All that comes until the end of the stream."""
+        messages = []
+        while (message := await self.receive()) is not None:
+            messages.append(message)
+        return messages
+
+
+def request(request_id: Any, method: str = "add", params: Any = None) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def notification(method: str = "log", params: Any = None) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def cancel(request_id: Any) -> dict[str, Any]:
+    return notification("$/cancelRequest", {"id": request_id})
+
+
+def success(request_id: Any, result: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def code_of(answer: Any) -> tuple[Any, int]:
+    """The id and the code of an error."""
+    assert "result" not in answer
+    return answer["id"], answer["error"]["code"]
+
+
+@contextlib.asynccontextmanager
+async def conversation(
+    handlers: Mapping[str, Handler], *, framing: Framing = CONTENT_LENGTH, **options: Any
+) -> AsyncIterator[tuple[Peer, Wire]]:
+    """A serving peer and the other end of its wire; nothing in it may take 20 seconds."""
+    near, far = memory_pair(limit=2**22)
+    options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
+    peer = Peer(near, handlers=handlers, framing=framing, **options)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks, peer:
+            tasks.start_soon(peer.serve)
+            yield peer, Wire(far, framing)
