@@ -70,8 +70,8 @@ def readable(error: BackendError, *, provider: str, model: str) -> str:
     told = error.message.strip()[:600].rstrip(".")
     if error.retry_after:
         advice = f"The provider asks to wait {error.retry_after:.0f} s. {advice}"
-    line = f"{provider}/{model}: {words}: {told}"
-    return f"{line}{f' ({', '.join(facts)})' if facts else ''}. {advice}".strip()
+    aside = f" ({', '.join(facts)})" if facts else ""
+    return f"{provider}/{model}: {words}: {told}{aside}. {advice}".strip()
 
 
 def error_from_fault(fault: HTTPFault) -> BackendError:
@@ -91,7 +91,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     message = said or _first_words(text) or f"HTTP status {status} without a word"
     kind = classify(status, code, message)
     retryable = kind in TRANSIENT
-    if status < 400:
+    if 300 <= status < 400:
         kind, retryable = "configuration", False
         message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
     elif status == 403 and text.lstrip().startswith("<"):

@@ -2,7 +2,8 @@
 
 The rules of their order, which every decoder keeps:
 
-* `Started` comes first, `Finished` last, once each; a stream without `Finished` raised.
+* `Started` comes first, `Finished` last, once each; a stream without `Finished` raised. Only
+  `Progress` may come before `Started`.
 * Every `...Started` of a block has its `...Finished` before `Finished`. After an exception, or a
   cancellation, what is open stays open and the consumer closes it.
 * Text has no start and no end of its own: a run of `TextDelta` ends where another event stands.

@@ -220,7 +220,12 @@ def _answer_with_results(
             TextPart(INTERRUPTED if result is None else "(no output)"),
         )
         is_error = result is None or result.is_error
-        kept.append(attrs.evolve(part, id=call_id, arguments=part.arguments or {}))
+        readable = part.arguments is not None and part.raw.strip()
+        kept.append(
+            attrs.evolve(part, id=call_id)
+            if readable
+            else attrs.evolve(part, id=call_id, raw="{}", arguments={})
+        )
         answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
         kept = [part for part in kept if not isinstance(part, ReasoningPart | BlockPart)]

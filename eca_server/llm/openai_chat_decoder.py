@@ -69,6 +69,7 @@ class ChatDecoder:
         new_key: makes the keys of tool calls.
 
     Attributes:
+        started: `Started` was given.
         finish_seen: a finish reason came; what may follow is the usage and `[DONE]`.
         done: `Finished` was given; nothing follows.
     """
@@ -89,7 +90,7 @@ class ChatDecoder:
         self._may_be_empty = may_be_empty
         self._request_id = request_id
         self._calls = ToolCalls(new_key)
-        self._started = False
+        self.started = False
         self._has_content = False
         self._refused = False
         self._raw_reason: str | None = None
@@ -111,7 +112,7 @@ class ChatDecoder:
             return []
         data = event.data
         if data.strip() == "[DONE]":
-            return self._finish() if self._started else self.close()
+            return self._finish() if self.started else self.close()
         try:
             chunk = json.loads(data)
         except InvalidJSON as fault:
@@ -128,8 +129,8 @@ class ChatDecoder:
         if error := error_in_payload(chunk, failed=failed):
             raise error
         events: list[Event] = []
-        if not self._started:
-            self._started = True
+        if not self.started:
+            self.started = True
             started = Started(
                 response_id=_text_or_none(chunk.get("id")),
                 model=_text_or_none(chunk.get("model")),
@@ -163,7 +164,7 @@ class ChatDecoder:
 
     def _fast(self, chunk: Any) -> list[Event] | None:
         """The plain text delta, which is nearly all of a stream; None for everything else."""
-        if self._tags is not None or self._reasoning_open or not self._started:
+        if self._tags is not None or self._reasoning_open or not self.started:
             return None
         try:
             [choice] = chunk["choices"]

@@ -1,0 +1,231 @@
+"""From plain data to backends: the providers that are known, those that are configured, a registry.
+
+The rule it keeps: a model is named `provider/model`; what is missing for it is said by a
+`BackendError` before anything is sent, in words that tell what to set.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.llm import openai_chat, simulator
+from eca_server.llm.backend import Backend, BackendError, Capabilities
+from eca_server.llm.history import Origin
+from eca_server.llm.openai_chat import OpenAIChat
+from eca_server.llm.openai_chat_profiles import PROFILES
+from eca_server.llm.simulator import Simulator
+from eca_server.secret import Secret
+
+__all__ = [
+    "KNOWN_PROVIDERS",
+    "KnownProvider",
+    "ModelSettings",
+    "ProviderSettings",
+    "Registry",
+    "Timers",
+    "is_local",
+]
+
+
+@attrs.frozen(kw_only=True)
+class KnownProvider:
+    """What need not be configured of a provider.
+
+    Attributes:
+        api: the API it speaks.
+        url: its base.
+        key_variable: the environment variable its key is expected in; None: it needs none.
+    """
+
+    api: str = openai_chat.API
+    url: str
+    key_variable: str | None
+
+
+KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
+    name: KnownProvider(url=url, key_variable=variable)
+    for name, url, variable in (
+        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+        ("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        ("z-ai", "https://api.z.ai/api/paas/v4", "Z_AI_API_KEY"),
+        ("lmstudio", "http://localhost:1234/v1", None),
+        ("llama-cpp", "http://localhost:8080/v1", None),
+    )
+}
+
+
+@attrs.frozen(kw_only=True)
+class ModelSettings:
+    """One model of a provider.
+
+    Attributes:
+        wire_name: what the endpoint calls it; None: as we do.
+        extra_payload: merged into each request; a null removes the key.
+        extra_headers: sent with each request.
+        capabilities: what it can do.
+    """
+
+    wire_name: str | None = None
+    extra_payload: Mapping[str, Any] = attrs.field(factory=dict)
+    extra_headers: Mapping[str, str] = attrs.field(factory=dict)
+    capabilities: Capabilities = Capabilities()
+
+
+@attrs.frozen(kw_only=True)
+class ProviderSettings:
+    """One provider; None in a field means what is known of it by its name.
+
+    Attributes:
+        api: which wire API it speaks.
+        url: the base that the API's path is added to.
+        key: the API key.
+        path: in place of the API's own path.
+        extra_headers: sent with each request.
+        models: by the name the user gives them; empty: whatever is asked for.
+    """
+
+    api: str | None = None
+    url: str | None = None
+    key: Secret | None = None
+    path: str | None = None
+    extra_headers: Mapping[str, str] = attrs.field(factory=dict)
+    models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Timers:
+    """The four timers of a request, in seconds.
+
+    Attributes:
+        connect: for the connection.
+        first_byte: until the answer begins; None: 60, or 600 for a model on this machine or
+            network, which may have to be loaded first.
+        idle: between two bytes.
+        no_progress: between two events, whatever bytes come.
+    """
+
+    connect: float = 10
+    first_byte: float | None = None
+    idle: float = 120
+    no_progress: float = 600
+
+    def deadlines(self, url: str) -> Deadlines:
+        """Those of them that the HTTP client keeps."""
+        first_byte = self.first_byte or (600 if is_local(url) else 60)
+        return Deadlines(connect=self.connect, first_byte=first_byte, idle=self.idle)
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL leads to this machine or its private network."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
+
+
+class Registry:
+    """The models there are, and a backend for each, made when it is first asked for.
+
+    Args:
+        http: the client they share.
+        providers: what is configured, by name.
+        timers: of every request.
+    """
+
+    def __init__(
+        self,
+        *,
+        http: HTTPClient,
+        providers: Mapping[str, ProviderSettings],
+        timers: Timers | None = None,
+    ) -> None:
+        self._http = http
+        self._providers = dict(providers)
+        self._timers = timers or Timers()
+        self._backends: dict[str, Backend] = {}
+        self._refused: dict[str, set[str]] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Every model that is configured and can be asked, as `provider/model`; ours at the end."""
+        configured = [
+            f"{name}/{model}"
+            for name, settings in self._providers.items()
+            if self._trouble(name, settings) is None
+            for model in settings.models
+        ]
+        return (*configured, *(f"{simulator.PROVIDER}/{model}" for model in simulator.MODELS))
+
+    def backend(self, name: str) -> Backend:
+        """The backend of the model `provider/model`; the same one each time.
+
+        Raises:
+            BackendError: `model_not_found`, or `configuration` when something is missing for it.
+        """
+        if name not in self._backends:
+            self._backends[name] = self._made(name)
+        return self._backends[name]
+
+    def _made(self, name: str) -> Backend:
+        provider, _, model = name.partition("/")
+        for ours in simulator.MODELS:
+            if (provider, model) == (simulator.PROVIDER, ours):
+                return Simulator(ours)
+        settings = self._providers.get(provider)
+        if settings is None and provider in KNOWN_PROVIDERS:
+            settings = ProviderSettings()
+        if settings is None or not model or (settings.models and model not in settings.models):
+            raise BackendError(
+                "model_not_found", f"there is no model {name!r}; there are {_few(self.names())}"
+            )
+        if trouble := self._trouble(provider, settings):
+            raise BackendError("configuration", trouble)
+        return self._openai_chat(provider, model, settings)
+
+    def _openai_chat(self, provider: str, model: str, settings: ProviderSettings) -> OpenAIChat:
+        url = settings.url or KNOWN_PROVIDERS[provider].url
+        chosen = settings.models.get(model, ModelSettings())
+        return OpenAIChat(
+            http=self._http,
+            origin=Origin(api=openai_chat.API, provider=provider, model=model),
+            url=url,
+            key=settings.key,
+            wire_model=chosen.wire_name,
+            profile=PROFILES.get(provider),
+            path=settings.path or "/chat/completions",
+            extra_payload=chosen.extra_payload,
+            extra_headers={**settings.extra_headers, **chosen.extra_headers},
+            deadlines=self._timers.deadlines(url),
+            no_progress=self._timers.no_progress,
+            capabilities=chosen.capabilities,
+            refused=self._refused.setdefault(provider, set()),
+        )
+
+    def _trouble(self, name: str, settings: ProviderSettings) -> str | None:
+        """What is missing for a provider, in words; None when it can be asked."""
+        known = KNOWN_PROVIDERS.get(name)
+        api = settings.api or (known.api if known else openai_chat.API)
+        if api != openai_chat.API:
+            return f"providers.{name}.api: expected {openai_chat.API!r}, got {api!r}"
+        if settings.url is None and known is None:
+            return f"providers.{name}.url is not set"
+        hosted = known is not None and settings.url is None and known.key_variable
+        if hosted and settings.key is None:
+            return f"no key for {name}: set {hosted} or providers.{name}.key"
+        return None
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")

@@ -1,0 +1,237 @@
+r"""The embedded model: no network, no key, every event on demand.
+
+`simulator/echo` streams the user's last text back, word by word. `simulator/script` does what the
+text says, one directive a line, in order; `\n` in a TEXT is a line end:
+
+    say TEXT             visible text, word by word
+    think TEXT           a block of reasoning, word by word
+    repeat N TEXT        TEXT as N deltas
+    speed N              N deltas a second from here on; 0, the default, is full speed
+    wait SECONDS         nothing for a while; `wait forever` until the turn is stopped
+    progress             a sign of life that is no answer
+    cite URL [TITLE]     a web citation
+    call NAME [JSON]     a tool call; the lines behind it are said once its result is there
+    usage IN OUT         token counts, in place of the counted words
+    fail KIND [TEXT]     an error of a class (`overloaded`, `auth`, `quota`, ...)
+    crash                an error that is none of ours, as a bug would raise it
+    finish REASON        ends with this reason (`length`, `content_filter`, ...)
+    cut                  ends without an end, as no backend should
+    empty                answers nothing
+
+A line that is no directive is answered with a text that says so. A request for a title (its
+instruction contains that word) gets the first words of the user's text from both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Literal, get_args
+
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_server.llm.backend import BackendError, Capabilities, ErrorKind, ModelInfo, Request
+from eca_server.llm.events import (
+    Citation,
+    Event,
+    Finished,
+    FinishReason,
+    Progress,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.llm.history import Origin, TextPart
+from eca_server.llm.signals import TRANSIENT
+
+__all__ = ["MODELS", "PROVIDER", "Simulator"]
+
+PROVIDER = "simulator"
+MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
+
+_PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
+_TITLE_WORDS = 6
+_KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
+_REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(FinishReason)}
+
+
+class Simulator:
+    """A `Backend` that plays `echo` or `script`."""
+
+    def __init__(self, model: Literal["echo", "script"]) -> None:
+        self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
+        self.capabilities = Capabilities(reasoning=True, context=1_000_000)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
+        """As `Backend.stream`; `crash` raises what it raises."""
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """As `Backend.models`."""
+        return [ModelInfo(name=name, capabilities=self.capabilities) for name in MODELS]
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """As `Backend.count_tokens`: a word is a token here."""
+        return _words_in(request)
+
+    async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
+        yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
+        text, step = _last_user_text(request)
+        playing = _Playing(request)
+        if "title" in request.system.lower():
+            lines = ["say " + " ".join(text.split()[:_TITLE_WORDS])]
+        elif self.origin.model == "echo":
+            lines = ["say " + text.replace("\\", "\\\\").replace("\n", "\\n")]
+        else:
+            segments = _segments(text)
+            lines = segments[step] if step < len(segments) else []
+        for line in lines:
+            async with aclosing(playing.line(line)) as events:
+                async for event in events:
+                    yield event
+                    await trio.lowlevel.checkpoint()
+            if playing.ended:
+                return
+        yield playing.usage
+        yield Finished(reason="tool_calls" if playing.called else "stop")
+
+
+class _Playing:
+    """One answer being played."""
+
+    def __init__(self, request: Request) -> None:
+        self.usage = Usage(input=_words_in(request), output=0)
+        self.called = False
+        self.ended = False
+        self._pause = 0.0
+        self._reasonings = 0
+
+    async def line(self, line: str) -> AsyncGenerator[Event, None]:
+        """The events of one line."""
+        verb, _, rest = line.strip().partition(" ")
+        match verb, rest.split(maxsplit=1):
+            case ("speed", [rate]) if (number := _number(rate)) is not None:
+                self._pause = 1 / number if number else 0.0
+            case ("wait", [seconds]) if (number := _number(seconds)) is not None:
+                await trio.sleep(number)
+            case ("fail", [kind, *words]) if kind in _KINDS:
+                text = " ".join(words) or "the simulator fails, as it was told to"
+                raise BackendError(_KINDS[kind], text, retryable=kind in TRANSIENT)
+            case ("crash", []):
+                raise RuntimeError("the simulator crashed, as it was told to")
+            case ("usage", [_, _]) if re.fullmatch(r"\d{1,12} +\d{1,12}", rest.strip()):
+                prompt, output = map(int, rest.split())
+                self.usage = Usage(input=prompt, output=output)
+            case ("finish", [raw]) if raw in _REASONS:
+                self.ended = True
+                yield self.usage
+                yield Finished(reason=_REASONS[raw], raw_reason=raw)
+            case ("cut", []):
+                self.ended = True
+            case ("" | "empty", []):
+                return
+            case _:
+                for event in self._said(verb, rest):
+                    yield event
+                    if self._pause:
+                        await trio.sleep(self._pause)
+
+    def _said(self, verb: str, rest: str) -> Iterator[Event]:
+        match verb, rest.split(maxsplit=1):
+            case ("say", _):
+                yield from map(TextDelta, self._counted(rest))
+            case ("repeat", [count, text]) if count.isdecimal() and len(count) < 9:
+                piece = TextDelta(_unescaped(text))
+                for _ in range(int(count)):
+                    yield piece
+            case ("think", _):
+                self._reasonings += 1
+                key = f"reasoning_{self._reasonings}"
+                yield ReasoningStarted(key)
+                for piece_of_thought in self._counted(rest):
+                    yield ReasoningDelta(key, piece_of_thought)
+                yield ReasoningFinished(key=key)
+            case ("cite", [url, *title]):
+                yield Citation(url=url, title=" ".join(title))
+            case ("call", [name, *arguments]):
+                yield from self._call(name, " ".join(arguments))
+            case ("progress", []):
+                yield Progress("loading")
+            case _:
+                words = f"simulator/script: no such directive: {verb} {rest}".strip()
+                yield from map(TextDelta, self._counted(words + "\\n"))
+
+    def _call(self, name: str, raw: str) -> Iterator[Event]:
+        self.called = True
+        key = f"call_{secrets.token_hex(12)}"
+        yield ToolCallStarted(key=key, name=name)
+        if raw:
+            yield ToolCallArguments(key, raw)
+        try:
+            arguments = json.loads(raw or "{}")
+        except InvalidJSON as fault:
+            error = f"the arguments are not valid JSON: {fault}"
+            yield ToolCallFinished(key=key, raw=raw, arguments=None, error=error)
+            return
+        if isinstance(arguments, dict):
+            yield ToolCallFinished(key=key, raw=raw or "{}", arguments=arguments)
+        else:
+            error = f"the arguments: expected a JSON object, got {raw[:60]}"
+            yield ToolCallFinished(key=key, raw=raw, arguments=None, error=error)
+
+    def _counted(self, text: str) -> list[str]:
+        pieces = _PIECES.findall(_unescaped(text))
+        self.usage = Usage(input=self.usage.input, output=(self.usage.output or 0) + len(pieces))
+        return pieces
+
+
+def _segments(script: str) -> list[list[str]]:
+    """The lines of each step: a run of calls ends one."""
+    segments: list[list[str]] = [[]]
+    for line in script.splitlines():
+        is_call = line.strip().startswith("call ")
+        if not is_call and segments[-1] and segments[-1][-1].strip().startswith("call "):
+            segments.append([])
+        segments[-1].append(line)
+    return segments
+
+
+def _last_user_text(request: Request) -> tuple[str, int]:
+    """What the user said last, and how often the model has answered it already."""
+    answers = 0
+    for message in reversed(request.messages):
+        if message.role == "user":
+            texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+            return (texts[-1] if texts else "", answers)
+        answers += message.role == "assistant"
+    return "", answers
+
+
+def _words_in(request: Request) -> int:
+    texts = [request.system]
+    for message in request.messages:
+        texts += [part.text for part in message.parts if isinstance(part, TextPart)]
+    return sum(len(text.split()) for text in texts)
+
+
+def _number(text: str) -> float | None:
+    if text == "forever":
+        return math.inf
+    return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else None
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(n|\\)", lambda match: "\n" if match.group(1) == "n" else "\\", text)
