@@ -23,7 +23,7 @@ import math
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Literal, NoReturn
 
 from eca_protocol.errors import InvalidJSON, LocalProtocolError
@@ -40,6 +40,7 @@ DuplicateKeys = Literal["last", "refuse"]
 MAX_DEPTH: Final = 128
 MAX_DIGITS: Final = 4300
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _BLANKS = " \t\r\n"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -130,31 +131,34 @@ def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> Inv
 
 def _may_nest_too_deep(data: bytes | bytearray) -> bool:
     """A cheap test that clears nearly every text: too few brackets to nest that deep."""
-    return len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
+    if len(data) <= 2 * MAX_DEPTH:
+        return False
+    room = MAX_DEPTH
+    for bracket in (b"[", b"{"):
+        place = data.find(bracket)
+        while place >= 0:
+            if not room:
+                return True
+            room -= 1
+            place = data.find(bracket, place + 1)
+    return False
 
 
 def _nests_too_deep(value: Any) -> bool:
+    """Exact for what was read; of a value to write, one that is no plain scalar counts as deep."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        containers = _containers(level)
-        if not containers:
+        parts = [part for part in level if type(part) not in _SCALARS]
+        if not parts:
             return False
-        level = [child for container in containers for child in _children(container)]
+        level = []
+        for part in parts:
+            bare = part.value if isinstance(part, enum.Enum) else part
+            if isinstance(bare, dict):
+                level += bare.values()
+            elif isinstance(bare, (list, tuple)):
+                level += bare
     return True
-
-
-def _containers(values: Iterable[Any]) -> list[dict[Any, Any] | list[Any] | tuple[Any, ...]]:
-    found = []
-    for value in values:
-        if isinstance(value, (dict, list, tuple)):
-            found.append(value)
-        elif isinstance(value, enum.Enum) and isinstance(value.value, (dict, list, tuple)):
-            found.append(value.value)
-    return found
-
-
-def _children(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -339,22 +343,27 @@ class _Orjson:
             body = orjson.dumps(value, option=_OPTIONS)
         except TypeError:
             return _Stdlib.dumps(value)
-        if b"null" in body and _has_non_finite(value):
-            _write_slowly(value)
+        if b"null" in body and _may_be_non_finite(value):
+            return _Stdlib.dumps(value)
         if _may_nest_too_deep(body) and _nests_too_deep(value):
             _write_slowly(value)
         return body
 
 
-def _has_non_finite(value: Any) -> bool:
-    """Whether there is a float that orjson wrote as null."""
-    level = [value]
-    while level:
-        for part in level:
-            number = part.value if isinstance(part, enum.Enum) else part
-            if isinstance(number, float) and not math.isfinite(number):
+def _may_be_non_finite(value: Any) -> bool:
+    """Whether there may be a float that orjson wrote as null; an enum member hides its value."""
+    parts = [value]
+    for part in parts:  # which grows meanwhile
+        kind = type(part)
+        if kind is dict:
+            parts += part.values()
+        elif kind is list or kind is tuple:
+            parts += part
+        elif kind is float:
+            if not math.isfinite(part):
                 return True
-        level = [child for container in _containers(level) for child in _children(container)]
+        elif kind not in _SCALARS:
+            return True
     return False
 
 
