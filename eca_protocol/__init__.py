@@ -1,4 +1,137 @@
 """The ECA protocol for Python: framing, JSON-RPC, typed messages, an async peer and a client.
 
 Nothing is imported until it is used: `import eca_protocol` loads no async library and no HTTP.
+The message models are in `eca_protocol.messages`, the testing kit in `eca_protocol.testing`.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eca_protocol.client import Chat, Client, Turn, connect
+    from eca_protocol.codec import Codec, Departure, explain
+    from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
+    from eca_protocol.errors import (
+        ConnectionClosed,
+        DeadlineExceeded,
+        DecodeError,
+        ECAError,
+        HTTPFault,
+        InvalidJSON,
+        LocalProtocolError,
+        ProtocolError,
+        RemoteProtocolError,
+        RequestFailed,
+        RPCError,
+        StartFailed,
+    )
+    from eca_protocol.framing import (
+        ContentLengthDecoder,
+        FrameFault,
+        LineDecoder,
+        encode_frame,
+        encode_line,
+    )
+    from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Notification, Request, Response
+    from eca_protocol.lifecycle import LifecycleGate
+    from eca_protocol.methods import ECA
+    from eca_protocol.outbox import WriteShape
+    from eca_protocol.peer import End, Peer
+    from eca_protocol.process import spawn
+    from eca_protocol.revisions import Revision
+    from eca_protocol.streams import FdTransport, memory_pair, owned_stdio
+
+_ROOMS = {
+    "client": ("Chat", "Client", "Turn", "connect"),
+    "codec": ("Codec", "Departure", "explain"),
+    "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
+    "errors": (
+        "ConnectionClosed",
+        "DeadlineExceeded",
+        "DecodeError",
+        "ECAError",
+        "HTTPFault",
+        "InvalidJSON",
+        "LocalProtocolError",
+        "ProtocolError",
+        "RPCError",
+        "RemoteProtocolError",
+        "RequestFailed",
+        "StartFailed",
+    ),
+    "framing": (
+        "ContentLengthDecoder",
+        "FrameFault",
+        "LineDecoder",
+        "encode_frame",
+        "encode_line",
+    ),
+    "jsonrpc": ("ErrorCode", "ErrorResponse", "Notification", "Request", "Response"),
+    "lifecycle": ("LifecycleGate",),
+    "methods": ("ECA",),
+    "outbox": ("WriteShape",),
+    "peer": ("End", "Peer"),
+    "process": ("spawn",),
+    "revisions": ("Revision",),
+    "streams": ("FdTransport", "memory_pair", "owned_stdio"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "ECA",
+    "Chat",
+    "Client",
+    "Codec",
+    "ConnectionClosed",
+    "ContentLengthDecoder",
+    "DeadlineExceeded",
+    "DecodeError",
+    "Departure",
+    "Dialect",
+    "ECAError",
+    "End",
+    "Endpoint",
+    "ErrorCode",
+    "ErrorResponse",
+    "FdTransport",
+    "FrameFault",
+    "HTTPFault",
+    "InvalidJSON",
+    "LifecycleGate",
+    "LineDecoder",
+    "LocalProtocolError",
+    "Method",
+    "Notification",
+    "Peer",
+    "ProtocolError",
+    "RPCError",
+    "RemoteProtocolError",
+    "Request",
+    "RequestFailed",
+    "Response",
+    "Revision",
+    "StartFailed",
+    "Table",
+    "Turn",
+    "WriteShape",
+    "connect",
+    "encode_frame",
+    "encode_line",
+    "explain",
+    "memory_pair",
+    "owned_stdio",
+    "spawn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

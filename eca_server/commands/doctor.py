@@ -1,42 +1,32 @@
-"""What `doctor` says: what was found, what is missing, and where to set it.
+"""`/doctor`: what was found, what is missing, and where to set it.
 
 The rule it keeps: of a key it names the variable or the setting it came from, never the key.
 """
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 
-import attrs
+import trio
 
+from eca_protocol import json
+from eca_server.chat import Turn
+from eca_server.commands.command import Command, Situation
 from eca_server.config import Problem, Source
 from eca_server.credentials import Credential, Location
+from eca_server.llm.backend import BackendError, Request
+from eca_server.llm.history import Message, TextPart
+from eca_server.llm.models import Models, ProviderFacts
 from eca_server.secret import mask
 
-__all__ = ["ProviderFacts", "report"]
+__all__ = ["DOCTOR", "report"]
 
 _MOST_MODELS = 10
 _MASKED_FROM = 8  # a shorter key is any word (`ollama`), which would be hidden everywhere
 _STATES = {"used": "used", "absent": "not found", "broken": "broken, see below"}
-
-
-@attrs.frozen(kw_only=True)
-class ProviderFacts:
-    """What there is to say of one provider.
-
-    Attributes:
-        name: as in `provider/model`.
-        api: the wire API it speaks.
-        location: its URL; None for a model inside this process.
-        credential: its key; None where none is needed.
-        models: the names of its models.
-    """
-
-    name: str
-    api: str
-    location: Location | None
-    credential: Credential | None
-    models: Sequence[str]
 
 
 def report(
@@ -110,3 +100,45 @@ def _key(credential: Credential | None) -> str:
     if credential.problem is not None:
         return f"unusable in {credential.source}"
     return f"missing (looked for in {', '.join(credential.looked_for)})"
+
+
+async def _run(turn: Turn, situation: Situation) -> None:
+    text = report(
+        version=_version(),
+        python=sys.version.split()[0],
+        platform=platform.platform(),
+        json_engine=json.ENGINE,
+        sources=situation.loaded.sources,
+        problems=situation.loaded.problems,
+        providers=situation.models.providers,
+        selected_model=situation.models.selected,
+    )
+    turn.say(f"{text}\n{await _trial(situation.models)}", role="system")
+
+
+def _version() -> str:
+    try:
+        return version("eca-protocol")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+async def _trial(models: Models) -> str:
+    """Ask the embedded model for one answer, and say how that went."""
+    request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
+    try:
+        with trio.fail_after(TRIAL_SECONDS):
+            said = await models.find(EMBEDDED).text(request)
+    except (BackendError, trio.TooSlowError) as error:
+        said = f"failed ({error})"
+    return f"Embedded model: {said}"
+
+
+EMBEDDED = "simulator/echo"
+TRIAL_SECONDS = 5.0
+
+DOCTOR = Command(
+    name="doctor",
+    description="What was found: configuration, providers, keys by name, models.",
+    run=_run,
+)

@@ -1,0 +1,203 @@
+"""A chat: its history, its usage, its turns one after the other; and all chats of a connection.
+
+What a prompt, a stop, a delete do in which state is the table of `states`. The methods called by
+handlers never wait: a stop has taken effect when the next message is looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from eca_protocol.messages import ChatMetadataContent
+from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.chat.turn import Prompt, Turn
+from eca_server.chat.usage import SessionUsage
+from eca_server.llm.history import Message
+from eca_server.session import Session
+
+__all__ = ["Chat", "Chats"]
+
+_log = logging.getLogger("eca_server.chat")
+
+STOP_SECONDS = 0.3
+"""How long a stopped body may take to end before its turn is closed without it (W-23)."""
+
+
+class Chat:
+    """One chat of the connected client.
+
+    Attributes:
+        history: what the model is told of the chat, oldest first; append-only.
+        usage: tokens and costs of the whole chat.
+        title: what the chat is called, once the model has found a name.
+    """
+
+    def __init__(self, chat_id: str, session: Session, nursery: trio.Nursery) -> None:
+        self.id = chat_id
+        self.session = session
+        self.history: list[Message] = []
+        self.usage = SessionUsage()
+        self.title: str | None = None
+        self.state = ChatState.IDLE
+        self.last_turn_failed = False
+        self._nursery = nursery
+        self._turn: Turn | None = None
+        self._queue: deque[Prompt] = deque()
+        self._dropped: list[Prompt] = []
+        self._title_scope: trio.CancelScope | None = None
+
+    def prompt(self, prompt: Prompt) -> None:
+        """Begin a turn, or queue it behind the one that runs (W-22)."""
+        action = self._move(Input.PROMPT)
+        if action is Action.BEGIN:
+            self._begin(prompt)
+        elif action is Action.QUEUE:
+            self._queue.append(prompt)
+
+    def stop(self) -> None:
+        """End the running turn and drop the queued prompts; ignored when nothing runs."""
+        self._cancel_title()
+        if self._move(Input.STOP) is not Action.CANCEL:
+            return
+        assert self._turn is not None
+        self._dropped.extend(self._queue)
+        self._queue.clear()
+        if not self._turn.stopped:
+            self._turn.stopped = True
+            self._turn.scope.cancel()
+            self._nursery.start_soon(self._close_late, self._turn)
+
+    def delete(self) -> None:
+        """End everything inside and say nothing more (W-24)."""
+        self._cancel_title()
+        if self._move(Input.DELETE) is not Action.SILENCE:
+            return
+        self._queue.clear()
+        if self._turn is not None:
+            if self.session.profile.finishes_deleted:
+                self._turn.finish()
+            self._turn.silence()
+            self._turn.scope.cancel()
+
+    def name_with(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
+        """Ask for a title beside the turn, if the chat has none (W-25)."""
+        if self.title is None and self._title_scope is None and self.state is ChatState.RUNNING:
+            self._title_scope = trio.CancelScope()
+            self._nursery.start_soon(self._find_title, make_title, self._title_scope)
+
+    @property
+    def turn_ended(self) -> trio.Event | None:
+        """The event of the end of the turn that runs now, if one does."""
+        return None if self._turn is None else self._turn.ended
+
+    def _move(self, given: Input) -> Action:
+        action, self.state = TRANSITIONS[self.state][given]
+        return action
+
+    def _begin(self, prompt: Prompt) -> None:
+        turn = self._turn = Turn(self, prompt)
+        turn.begin()
+        self._nursery.start_soon(self._run, turn)
+
+    async def _run(self, turn: Turn) -> None:
+        try:
+            with turn.scope:
+                await turn.prompt.body(turn)
+        except Exception:  # noqa: BLE001 - a body's fault must not end the server
+            _log.exception("a turn of chat %s failed", self.id)
+            turn.fail("The server failed while it answered; its log says more.")
+        finally:
+            self._end(turn)
+            turn.ended.set()
+
+    async def _close_late(self, turn: Turn) -> None:
+        with trio.move_on_after(STOP_SECONDS):
+            await turn.ended.wait()
+        self._end(turn)
+
+    def _end(self, turn: Turn) -> None:
+        if self._turn is not turn:
+            return
+        action = self._move(Input.ENDED)
+        self._turn = None
+        if action is not Action.CLOSE:
+            return
+        turn.close_contents()
+        if turn.stopped:
+            self._tell_dropped(turn)
+        self.usage.add(turn.usages)
+        if turn.usages and not turn.stopped:
+            turn.emit("system", self.usage.content(turn.limit))
+        self.history.extend(turn.messages)
+        self.last_turn_failed = turn.failed
+        turn.finish()
+        if self._queue:
+            self.prompt(self._queue.popleft())
+
+    def _tell_dropped(self, turn: Turn) -> None:
+        dropped, self._dropped = self._dropped, []
+        if dropped:
+            texts = "\n\n".join(prompt.text for prompt in dropped)
+            turn.say(f"Stopped. Waiting prompts that were dropped:\n\n{texts}", role="system")
+
+    def _cancel_title(self) -> None:
+        if self._title_scope is not None:
+            self._title_scope.cancel()
+            self._title_scope = None
+
+    async def _find_title(
+        self, make_title: Callable[[], Awaitable[str | None]], scope: trio.CancelScope
+    ) -> None:
+        title = None
+        try:
+            with scope:
+                title = await make_title()
+        except Exception as error:  # noqa: BLE001 - a chat without a title is no fault of the turn
+            _log.info("no title for chat %s: %s", self.id, error)
+        if self._title_scope is scope:
+            self._title_scope = None
+            if title:
+                self.title = title
+                self.session.emit(self.id, "system", ChatMetadataContent(title=title))
+
+
+class Chats:
+    """The chats of a connection, by id."""
+
+    def __init__(self, session: Session, nursery: trio.Nursery) -> None:
+        self._session = session
+        self._nursery = nursery
+        self._chats: dict[str, Chat] = {}
+
+    def open(self, chat_id: str | None) -> Chat:
+        """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
+        chat_id = chat_id or str(uuid.uuid4())
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            chat = self._chats[chat_id] = Chat(chat_id, self._session, self._nursery)
+        return chat
+
+    def get(self, chat_id: str | None) -> Chat | None:
+        """The chat of that id, if it exists."""
+        return self._chats.get(chat_id) if chat_id else None
+
+    def delete(self, chat_id: str | None) -> None:
+        """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
+        chat = self._chats.pop(chat_id, None) if chat_id else None
+        if chat is not None:
+            chat.delete()
+
+    async def close(self) -> None:
+        """Stop every chat and wait until all turns are closed (bounded by `STOP_SECONDS`)."""
+        ends = [chat.turn_ended for chat in self._chats.values()]
+        for chat in self._chats.values():
+            chat.stop()
+        for ended in ends:
+            if ended is not None:
+                with trio.move_on_after(STOP_SECONDS):
+                    await ended.wait()

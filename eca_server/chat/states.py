@@ -1,0 +1,72 @@
+"""What a chat does about a prompt, a stop, a delete and the end of its turn: one table.
+
+A chat has one turn at a time. Rulings W-20 to W-24: a prompt to a busy chat queues, a stop ends
+the running turn and empties the queue, a deleted chat says nothing more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["TRANSITIONS", "Action", "ChatState", "Input"]
+
+
+class ChatState(enum.Enum):
+    """Where a chat stands."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DELETED = "deleted"
+
+
+class Input(enum.Enum):
+    """What can happen to a chat."""
+
+    PROMPT = "prompt"
+    STOP = "stop"
+    DELETE = "delete"
+    ENDED = "the turn's body ended"
+
+
+class Action(enum.Enum):
+    """What the chat does about it."""
+
+    BEGIN = "begin a turn"
+    QUEUE = "queue the prompt"
+    CANCEL = "cancel the turn and empty the queue"
+    SILENCE = "cancel everything and say nothing more"
+    CLOSE = "close the turn, then begin the next one"
+    NOTHING = "nothing"
+
+
+TRANSITIONS: Mapping[ChatState, Mapping[Input, tuple[Action, ChatState]]] = MappingProxyType(
+    {
+        ChatState.IDLE: {
+            Input.PROMPT: (Action.BEGIN, ChatState.RUNNING),
+            Input.STOP: (Action.NOTHING, ChatState.IDLE),
+            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
+            Input.ENDED: (Action.NOTHING, ChatState.IDLE),
+        },
+        ChatState.RUNNING: {
+            Input.PROMPT: (Action.QUEUE, ChatState.RUNNING),
+            Input.STOP: (Action.CANCEL, ChatState.STOPPING),
+            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
+            Input.ENDED: (Action.CLOSE, ChatState.IDLE),
+        },
+        ChatState.STOPPING: {
+            Input.PROMPT: (Action.QUEUE, ChatState.STOPPING),
+            Input.STOP: (Action.CANCEL, ChatState.STOPPING),
+            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
+            Input.ENDED: (Action.CLOSE, ChatState.IDLE),
+        },
+        ChatState.DELETED: {
+            Input.PROMPT: (Action.NOTHING, ChatState.DELETED),
+            Input.STOP: (Action.NOTHING, ChatState.DELETED),
+            Input.DELETE: (Action.NOTHING, ChatState.DELETED),
+            Input.ENDED: (Action.NOTHING, ChatState.DELETED),
+        },
+    }
+)

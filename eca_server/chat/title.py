@@ -1,0 +1,31 @@
+"""A chat's title: one extra request to the model, beside the turn (ruling W-25)."""
+
+from __future__ import annotations
+
+from eca_server.llm.backend import Request
+from eca_server.llm.history import Message, TextPart
+from eca_server.llm.models import Model
+
+__all__ = ["make_title"]
+
+LONGEST = 60
+_READ = 2000
+_INSTRUCTION = (
+    "Write a title for a chat that begins with the user's message: at most six words, in the "
+    "user's language, plain text without quotes or a full stop. Answer with the title alone."
+)
+
+
+async def make_title(model: Model, prompt: str) -> str | None:
+    """A short plain title for a chat that begins with `prompt`; None if the model has none.
+
+    Raises:
+        BackendError: the model could not be asked.
+    """
+    message = Message(role="user", parts=(TextPart(prompt[:_READ]),))
+    text = await model.text(Request(system=_INSTRUCTION, messages=[message]))
+    lines = text.strip().splitlines()
+    title = lines[0].strip().strip("\"'`*#").strip() if lines else ""
+    if len(title) > LONGEST:
+        title = title[: LONGEST - 1].rstrip() + "…"
+    return title or None

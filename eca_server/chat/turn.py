@@ -1,0 +1,135 @@
+"""One prompt's turn: its cancel scope, what it has open, and how it is closed.
+
+A body (a model's answer, a slash command) runs inside the turn's scope and speaks through the
+turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, the
+usage is told unless it was stopped, then comes the one `finished`, and after it the turn is mute
+(design decision 10; rulings W-20, W-23, W-26, W-27).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatProgressContent,
+    ChatReasonFinishedContent,
+    ChatReasonStartedContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    UsageLimit,
+)
+from eca_server.llm.events import Usage
+from eca_server.llm.history import Message
+from eca_server.session import Role
+
+if TYPE_CHECKING:
+    from eca_server.chat.chat import Chat
+
+__all__ = ["Body", "Prompt", "Turn"]
+
+Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """What the user sent, and the body that answers it.
+
+    Attributes:
+        text: the user's exact words.
+        body: run once, when the turn's place in the queue comes.
+        content_id: the message's stable id, written with its echo.
+    """
+
+    text: str
+    body: Body
+    content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
+
+
+class Turn:
+    """A prompt that has begun.
+
+    Attributes:
+        scope: cancelled by whatever ends the turn early.
+        ended: set when nothing of the body runs any more.
+        stopped: the user stopped it.
+        failed: there is no whole answer, and the user was told why.
+        messages: what the turn adds to the chat's history when it is closed.
+        usages: what each request to the model took.
+        limit: the model's limits, if both are known.
+    """
+
+    def __init__(self, chat: Chat, prompt: Prompt) -> None:
+        self.chat = chat
+        self.prompt = prompt
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.stopped = False
+        self.failed = False
+        self.messages: list[Message] = []
+        self.usages: list[Usage] = []
+        self.limit: UsageLimit | None = None
+        self._reasons: dict[str, float] = {}
+        self._mute = False
+
+    def emit(self, role: Role, content: ChatContent) -> None:
+        """Say something in the chat; after the turn's end it is dropped."""
+        if not self._mute:
+            self.chat.session.emit(self.chat.id, role, content)
+
+    def say(self, text: str, *, role: Role = "assistant") -> None:
+        """A piece of text."""
+        self.emit(role, ChatTextContent(text=text))
+
+    def progress(self, text: str) -> None:
+        """What the turn is doing, for the client's status line; never empty."""
+        self.emit("system", ChatProgressContent(state="running", text=text))
+
+    def fail(self, text: str) -> None:
+        """Tell the user why there is no (whole) answer; the turn then ends like any other."""
+        self.failed = True
+        self.say(text, role="system")
+
+    def start_reason(self, key: str) -> None:
+        """The model starts to think."""
+        self._reasons[key] = trio.current_time()
+        self.emit("assistant", ChatReasonStartedContent(id=key))
+
+    def reason(self, key: str, text: str) -> None:
+        """A piece of what the model thinks."""
+        self.emit("assistant", ChatReasonTextContent(id=key, text=text))
+
+    def finish_reason(self, key: str) -> None:
+        """The model stops thinking; says how long it did."""
+        started = self._reasons.pop(key, None)
+        if started is not None:
+            spent = round((trio.current_time() - started) * 1000)
+            self.emit("assistant", ChatReasonFinishedContent(id=key, total_time_ms=spent))
+
+    async def drained(self) -> None:
+        """Wait until the client keeps up; between two pieces of bulk."""
+        await self.chat.session.drained()
+
+    def begin(self) -> None:
+        """The first contents of a turn: that it runs, and the user's own words."""
+        self.progress("Waiting model")
+        self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
+
+    def close_contents(self) -> None:
+        """Finish what is open."""
+        for key in tuple(self._reasons):
+            self.finish_reason(key)
+
+    def finish(self) -> None:
+        """Write the one `finished`; nothing of this turn is written after it."""
+        self.emit("system", ChatProgressContent(state="finished", text=""))
+        self.silence()
+
+    def silence(self) -> None:
+        """Write nothing more."""
+        self._mute = True

@@ -1,0 +1,172 @@
+"""The command line: `serve` (also `server`), `chat`, `doctor`.
+
+Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
+What is unknown is refused on stderr with exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from eca_server.features import Options
+
+__all__ = ["run"]
+
+_DESCRIPTION = """\
+ECA (Editor Code Assistant): lets an editor chat with language models.
+
+Editors start `serve` and speak the ECA protocol with it over stdin and stdout.
+To try it without an editor and without a key: `eca-server chat "Hello"`.
+"""
+
+_EPILOG = """\
+Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace
+(or --config-file in place of both); ECA_CONFIG may hold JSON as well. Keys are
+found in the configuration or in variables like OPENAI_API_KEY.
+`eca-server doctor` says what was found. Logs go to stderr.
+
+Exit codes: 0 well, 1 failed, 2 wrong usage, 130 and 143 ended by a signal.
+"""
+
+_LEVELS = ("error", "warning", "info", "debug")
+_SPELLINGS = {"warn": "warning"}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit code."""
+    options = _parser().parse_args(arguments)
+    if options.version:
+        sys.stdout.write(f"eca_server {_version()}\n")
+        return 0
+    if options.command is None:
+        _parser().print_help(sys.stderr)
+        return 2
+    command = {"serve": _serve, "server": _serve, "chat": _chat, "doctor": _doctor}
+    try:
+        return command[options.command](options)
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\nTry `eca-server --help`.\n")
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="eca-server",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    for name, hint in (
+        ("serve", "speak the protocol over stdin and stdout (what editors start)"),
+        ("server", "the same, as editors spell it"),
+    ):
+        serve = commands.add_parser(name, help=hint, allow_abbrev=False)
+        _add_common(serve)
+        serve.add_argument(
+            "--protocol-revision",
+            metavar="REVISION",
+            help="speak this edition whatever the client says (so far: 2025-10)",
+        )
+    chat = commands.add_parser("chat", help="chat in the terminal", allow_abbrev=False)
+    chat.add_argument("message", nargs="?", help="one prompt; without it, a conversation")
+    chat.add_argument("--model", metavar="PROVIDER/MODEL", help="default: as configured")
+    _add_common(chat)
+    doctor = commands.add_parser(
+        "doctor", help="say what was found: configuration, providers, keys", allow_abbrev=False
+    )
+    _add_common(doctor)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config-file",
+        type=Path,
+        metavar="FILE",
+        help="in place of the user's and the workspace's configuration",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=(*_LEVELS, *_SPELLINGS),
+        default="warning",
+        metavar="LEVEL",
+        help=f"{', '.join(_LEVELS)}; the log goes to stderr",
+    )
+    parser.add_argument("--verbose", action="store_true", help="the same as --log-level debug")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
+    try:
+        return version("eca-protocol")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    import logging  # noqa: PLC0415 - see the module's docstring
+
+    from eca_server.features import Options  # noqa: PLC0415
+    from eca_server.secret import MaskingFilter  # noqa: PLC0415
+
+    level = "debug" if arguments.verbose else arguments.log_level
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    masking = MaskingFilter()
+    handler.addFilter(masking)
+    logging.basicConfig(level=_SPELLINGS.get(level, level).upper(), handlers=[handler])
+    return Options(
+        environ=os.environ,
+        config_file=arguments.config_file,
+        hide=lambda secrets: masking.hide(*secrets),
+    )
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    import attrs  # noqa: PLC0415
+
+    from eca_protocol.revisions import Revision, parse_revision  # noqa: PLC0415
+
+    revision = None
+    if arguments.protocol_revision is not None:
+        try:
+            revision = parse_revision(arguments.protocol_revision)
+        except ValueError as error:
+            return _refuse(f"--protocol-revision: {error}")
+        if revision is not Revision.R2025_10:
+            return _refuse(f"--protocol-revision: {revision.value} is not served yet, only 2025-10")
+    from eca_server.stdio import serve_stdio  # noqa: PLC0415
+
+    return serve_stdio(attrs.evolve(_options(arguments), revision=revision))
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    from eca_server.terminal import chat  # noqa: PLC0415
+
+    return chat(_options(arguments), message=arguments.message, model=arguments.model)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from eca_server.terminal import doctor  # noqa: PLC0415
+
+    return doctor(_options(arguments))
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"eca-server: {why}\n")
+    return 2

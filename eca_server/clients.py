@@ -1,0 +1,67 @@
+"""What a client needs that others do not: the only place where a client's name stands.
+
+Every row rests on an observation of a real client that loses or misreads something otherwise;
+rulings W-6 and W-24.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol.outbox import WriteShape
+
+__all__ = ["DEFAULT_PROFILE", "ClientProfile", "profile_for"]
+
+
+@attrs.frozen(kw_only=True)
+class ClientProfile:
+    """How a client wants to be written to.
+
+    Attributes:
+        shape: how frames are put into writes.
+        text_limit: UTF-8 bytes of one text content; longer ones are split.
+        splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
+        finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
+    """
+
+    shape: WriteShape = attrs.field(factory=WriteShape)
+    text_limit: int = 4096
+    splits_echo: bool = False
+    finishes_deleted: bool = False
+
+
+DEFAULT_PROFILE = ClientProfile()
+
+# It loses what shares a read with the answer to a synchronous request, and its buffer of a
+# deleted chat stays busy without a `finished`.
+_EMACS = ClientProfile(shape=WriteShape(pause_after_answer=0.01), finishes_deleted=True)
+
+# Before 2026-02 it also forgot half a frame between two reads, and read 4096 bytes at most.
+_OLD_EMACS = ClientProfile(
+    shape=WriteShape(size=4096, pause_after_answer=0.01, pause_between=0.004),
+    text_limit=1024,
+    splits_echo=True,
+    finishes_deleted=True,
+)
+
+# It parses each read (64 KiB at most) by itself.
+_NEOVIM = ClientProfile(shape=WriteShape(size=32_768, pause_between=0.004))
+
+
+def profile_for(initialize_params: Any) -> ClientProfile:
+    """The profile of the client that sent these raw `initialize` params."""
+    params = _mapping(initialize_params)
+    name = _mapping(params.get("clientInfo")).get("name")
+    if name == "emacs":
+        assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))
+        return _EMACS if "chatCapabilities" in assistant else _OLD_EMACS
+    if name == "Neovim":
+        return _NEOVIM
+    return DEFAULT_PROFILE
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

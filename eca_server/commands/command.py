@@ -1,0 +1,44 @@
+"""What a slash command is, and how one is recognized in a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import attrs
+
+from eca_server.chat import Turn
+from eca_server.config import Loaded
+from eca_server.llm.models import Models
+
+__all__ = ["Command", "Run", "Situation", "named_command"]
+
+
+@attrs.frozen(kw_only=True)
+class Situation:
+    """What a command may look at beside its turn: the configuration and the models."""
+
+    loaded: Loaded
+    models: Models
+
+
+Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class Command:
+    """A slash command of this server; `run` is the body of its turn."""
+
+    name: str
+    description: str
+    run: Run
+
+
+def named_command(message: str) -> str | None:
+    """The command a prompt names: its first word, if that begins with the only slash in it.
+
+    `/doctor` and `/costs now` name one; `/usr/bin/env`, `a/b` and `/` do not.
+    """
+    word = message.split(maxsplit=1)[0] if message.strip() else ""
+    name = word[1:]
+    return name if word.startswith("/") and name and "/" not in name else None

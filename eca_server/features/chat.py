@@ -1,0 +1,113 @@
+"""Chats (chapter "Code Assistant Features"; rulings W-20 to W-28).
+
+A handler translates, calls the chat and answers in place: when the next message is looked at, the
+turn is registered, stopped or deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
+from eca_server.chat import Body, Prompt, Turn
+from eca_server.chat.instructions import instructions
+from eca_server.chat.reply import reply
+from eca_server.commands import (
+    COMMANDS,
+    Situation,
+    find_command,
+    named_command,
+    unknown_command,
+)
+from eca_server.features.connection import Connection
+from eca_server.features.lifecycle import select_behavior
+from eca_server.llm.backend import BackendError
+
+__all__ = ["handlers_of"]
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The chats' handlers."""
+
+    def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        return _prompt(connection, params)
+
+    def prompt_stop(params: m.ChatPromptStopParams) -> None:
+        chat = connection.chats.get(params.chat_id)
+        if chat is not None:
+            chat.stop()
+
+    def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
+        connection.chats.delete(params.chat_id)
+        return m.ChatDeleteResponse()
+
+    def query_context(params: m.ChatQueryContextParams) -> m.ChatQueryContextResponse:
+        return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=())
+
+    def query_commands(params: m.ChatQueryCommandsParams) -> m.ChatQueryCommandsResponse:
+        wanted = params.query.strip().lower()
+        return m.ChatQueryCommandsResponse(
+            chat_id=params.chat_id,
+            commands=tuple(
+                m.ChatCommand(name=c.name, description=c.description, type="native", arguments=())
+                for c in COMMANDS
+                if wanted in c.name.lower() or wanted in c.description.lower()
+            ),
+        )
+
+    def behavior_selected(params: m.ChatSelectedBehaviorChanged) -> None:
+        connection.behavior = params.behavior or connection.behavior
+
+    def agent_selected(params: m.ChatSelectedAgentChanged) -> None:
+        connection.behavior = params.agent or connection.behavior
+
+    return {
+        "chat/prompt": prompt,
+        "chat/promptStop": prompt_stop,
+        "chat/delete": delete,
+        "chat/queryContext": query_context,
+        "chat/queryCommands": query_commands,
+        "chat/selectedBehaviorChanged": behavior_selected,
+        "chat/selectedAgentChanged": agent_selected,
+    }
+
+
+def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
+    """Register the turn and answer at once, whatever will become of it (W-21)."""
+    model = params.model or connection.models.selected
+    command = named_command(params.message)
+    body = (
+        _reply_body(connection, params, model)
+        if command is None
+        else _command_body(connection, command)
+    )
+    chat = connection.chats.open(params.chat_id)
+    chat.prompt(Prompt(text=params.message, body=body))
+    return m.ChatPromptResponse(chat_id=chat.id, model=model, status="prompting")
+
+
+def _command_body(connection: Connection, name: str) -> Body:
+    async def run(turn: Turn) -> None:
+        command = find_command(name)
+        if command is None:
+            turn.fail(unknown_command(name))
+        else:
+            await command.run(turn, Situation(loaded=connection.loaded, models=connection.models))
+
+    return run
+
+
+def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: str) -> Body:
+    behavior = select_behavior(connection, params.agent or params.behavior)
+    system = instructions(behavior, connection.session.roots)
+
+    async def run(turn: Turn) -> None:
+        try:
+            model = connection.models.find(model_name)
+        except BackendError as error:
+            turn.fail(f"{error.message[:1].upper()}{error.message[1:]}.")
+            return
+        await reply(turn, model, system=system, wants_title=connection.config.chat_title)
+
+    return run

@@ -1,0 +1,75 @@
+"""What the features of one connection share: the client, its configuration, models and chats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision
+from eca_server.chat import Chats
+from eca_server.config import Config, Loaded
+from eca_server.llm.models import Models
+from eca_server.secret import Secret
+from eca_server.session import Session
+
+__all__ = ["Connection", "Options"]
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What whoever starts the server decides.
+
+    Attributes:
+        environ: the environment variables; keys and `ECA_CONFIG` are looked for there.
+        config_file: read in place of the user's and the workspace's configuration.
+        revision: forces the protocol's edition; None: detected at `initialize` (W-12).
+        hide: told every key in use, so that the log can hide it.
+    """
+
+    environ: Mapping[str, str]
+    config_file: Path | None = None
+    revision: Revision | None = None
+    hide: Callable[[Iterable[Secret]], None] = lambda _: None
+
+
+class Connection:
+    """One connection; the features' handlers read and change it, in wire order.
+
+    Attributes:
+        was_shut_down: `shutdown` was answered: an exit is orderly from then on.
+        client_is_gone: its process ended, which ends us like the end of its input.
+        behavior: what the user selected last, or None (W-28).
+        initial_behavior: what `initializationOptions` asked for, or None.
+        notices: what the user is to be told once the client listens.
+    """
+
+    def __init__(
+        self, peer: Peer, nursery: trio.Nursery, options: Options, http: HTTPClient
+    ) -> None:
+        self.peer = peer
+        self.nursery = nursery
+        self.options = options
+        self.http = http
+        self.session = Session(peer)
+        self.chats = Chats(self.session, nursery)
+        self.loaded = Loaded(config=Config(), problems=(), sources=())
+        self.models = Models(Config(), environ=options.environ, http=http)
+        self.notices: list[str] = []
+        self.behavior: str | None = None
+        self.initial_behavior: str | None = None
+        self.was_shut_down = False
+        self.client_is_gone = False
+
+    async def close(self) -> None:
+        """Stop everything that runs and wait, within bounds, until it has ended."""
+        await self.chats.close()
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.loaded.config

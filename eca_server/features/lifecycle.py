@@ -1,0 +1,208 @@
+"""How a connection begins and ends (chapter "Lifecycle Messages"; rulings W-10 to W-15)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import trio
+
+from eca_protocol.codec import Codec, MessageCodec
+from eca_protocol.messages import (
+    ChatConfig,
+    ConfigUpdatedParams,
+    EcaServerUpdatedParams,
+    InitializationOptions,
+    InitializedParams,
+    InitializeParams,
+    InitializeResponse,
+    ProgressParams,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Handler
+from eca_protocol.process import watch_descriptor
+from eca_protocol.revisions import Revision, detect, parse_revision
+from eca_server.chat import BEHAVIORS
+from eca_server.clients import profile_for
+from eca_server.config import load
+from eca_server.features.connection import Connection
+from eca_server.llm.models import Models
+from eca_server.workspace import parse_roots
+
+__all__ = ["Greeting", "handlers_of"]
+
+START_TASK = "eca-start"
+WATCH_SECONDS = 2.0
+
+
+class Greeting:
+    """The codec until `initialize` was read: it keeps what the client said there, raw.
+
+    Which edition a client speaks, and who it is, shows in keys that the editions' models do not
+    share; both are decided on the raw params.
+    """
+
+    def __init__(self, codec: MessageCodec) -> None:
+        self._codec = codec
+        self.raw_params: Any = None
+        self.incoming = codec.incoming
+        self.outgoing = codec.outgoing
+        self.encode_params = codec.encode_params
+        self.encode_result = codec.encode_result
+        self.decode_result = codec.decode_result
+
+    def decode_params(self, method: str, raw: Any) -> Any:
+        """As the codec behind it does."""
+        if method == "initialize":
+            self.raw_params = raw
+        return self._codec.decode_params(method, raw)
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The lifecycle's handlers."""
+
+    def initialize(params: InitializeParams) -> InitializeResponse:
+        return _initialize(connection, params)
+
+    def initialized(_: InitializedParams) -> None:
+        _introduce(connection)
+
+    async def shutdown(_: None) -> None:
+        await connection.close()
+        connection.was_shut_down = True
+
+    def leave(_: None) -> None:
+        connection.peer.close("the client said exit")
+
+    return {
+        "initialize": initialize,
+        "initialized": initialized,
+        "shutdown": shutdown,
+        "exit": leave,
+    }
+
+
+def _initialize(connection: Connection, params: InitializeParams) -> InitializeResponse:
+    greeting = connection.peer.codec
+    raw = greeting.raw_params if isinstance(greeting, Greeting) else None
+    options = params.initialization_options or InitializationOptions()
+    session = connection.session
+    session.revision = _decide_revision(connection, options, raw)
+    connection.peer.codec = Codec(ECA, SERVED)
+    session.profile = profile_for(raw)
+    session.client_info = params.client_info or session.client_info
+    session.capabilities = params.capabilities
+    session.roots, problems = parse_roots(params.workspace_folders)
+    connection.notices.extend(problems)
+    connection.loaded = load(
+        initialization_options=options.extras,
+        roots=[root.path for root in session.roots],
+        environ=connection.options.environ,
+        config_file=connection.options.config_file,
+    )
+    connection.models = Models(
+        connection.config, environ=connection.options.environ, http=connection.http
+    )
+    connection.options.hide(connection.models.secrets)
+    connection.initial_behavior = options.chat_agent or options.chat_behavior
+    _watch_client(connection, params.process_id)
+    return InitializeResponse(chat_welcome_message=connection.config.welcome_message)
+
+
+SERVED = Revision.R2025_10
+"""The one edition that is written so far, whatever is detected."""
+
+
+def _decide_revision(connection: Connection, options: InitializationOptions, raw: Any) -> Revision:
+    if connection.options.revision is not None:
+        return connection.options.revision
+    if options.protocol_revision is None:
+        return detect(raw)
+    try:
+        forced = parse_revision(options.protocol_revision)
+    except ValueError as error:
+        connection.notices.append(f"initializationOptions: protocolRevision: {error}")
+        return SERVED
+    if forced is not SERVED:
+        connection.notices.append(
+            f"initializationOptions: protocolRevision: {forced.value} is not served yet; "
+            f"this connection speaks {SERVED.value}"
+        )
+    return forced
+
+
+def _introduce(connection: Connection) -> None:
+    """Everything a client must know before its first prompt, in W-11's order."""
+    session, models = connection.session, connection.models
+    title = "Starting ECA"
+    session.notify("$/progress", ProgressParams(type="start", task_id=START_TASK, title=title))
+    selected = select_behavior(connection)
+    session.notify(
+        "config/updated",
+        ConfigUpdatedParams(
+            chat=ChatConfig(
+                models=models.names,
+                select_model=models.selected,
+                behaviors=BEHAVIORS,
+                select_behavior=selected,
+                agents=BEHAVIORS,
+                select_agent=selected,
+                welcome_message=connection.config.welcome_message,
+            )
+        ),
+    )
+    session.notify(
+        "tool/serverUpdated", EcaServerUpdatedParams(name="ECA", status="running", tools=())
+    )
+    session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
+    for notice in connection.notices:
+        session.show("warning", notice)
+    for problem in (*connection.loaded.problems, *models.problems):
+        session.show("error", str(problem))
+
+
+def select_behavior(connection: Connection, asked: str | None = None) -> Literal["agent", "plan"]:
+    """The behaviour in force: the prompt's, the last selected, the client's, the configured."""
+    for name in (
+        asked,
+        connection.behavior,
+        connection.initial_behavior,
+        connection.config.default_behavior,
+    ):
+        for behavior in BEHAVIORS:
+            if behavior == name:
+                return behavior
+    return BEHAVIORS[0]
+
+
+def _watch_client(connection: Connection, process_id: int | None) -> None:
+    """End with the client's process, if it is seen alive now (W-14)."""
+    if process_id is not None and process_id > 0 and _is_alive(process_id):
+        connection.nursery.start_soon(_end_with, connection, process_id)
+
+
+async def _end_with(connection: Connection, process_id: int) -> None:
+    descriptor = watch_descriptor(process_id)
+    if descriptor is None:
+        while _is_alive(process_id):  # noqa: ASYNC110 - no event tells of a foreign process
+            await trio.sleep(WATCH_SECONDS)
+    else:
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+    connection.client_is_gone = True
+    connection.peer.close(f"the client's process {process_id} is gone")
+
+
+def _is_alive(process_id: int) -> bool:
+    if os.name == "nt":
+        return False
+    try:
+        os.kill(process_id, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

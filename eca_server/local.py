@@ -1,0 +1,56 @@
+"""An SDK client and a server in one process, over an in-memory pair: no second path to a chat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from eca_protocol.client import Client, connect
+from eca_protocol.messages import ClientInfo, InitializationOptions
+from eca_protocol.streams import memory_pair
+from eca_server.features import Connection, Options
+from eca_server.server import serve
+
+__all__ = ["Local", "local_client"]
+
+
+class Local:
+    """Both ends of a connection inside this process.
+
+    Attributes:
+        client: the SDK's client.
+        connection: the server's side, for what the wire does not tell.
+    """
+
+    def __init__(self, client: Client, connection: Connection) -> None:
+        self.client = client
+        self.connection = connection
+
+
+@asynccontextmanager
+async def local_client(
+    options: Options,
+    *,
+    workspace_folders: Sequence[Path] = (),
+    initialization_options: InitializationOptions | None = None,
+) -> AsyncIterator[Local]:
+    """A server in this process and a client connected to it."""
+    ours, theirs = memory_pair()
+    connections: list[Connection] = []
+    async with trio.open_nursery() as nursery:
+
+        async def run_server() -> None:
+            await serve(theirs, options, on_connection=connections.append)
+
+        nursery.start_soon(run_server)
+        async with connect(
+            transport=ours,
+            workspace_folders=workspace_folders,
+            client_info=ClientInfo(name="eca-server chat"),
+            initialization_options=initialization_options,
+            idle_deadline=None,
+        ) as client:
+            yield Local(client, connections[0])

@@ -1,0 +1,91 @@
+"""One connection from its first byte to its last: the peer, the features, what ends it.
+
+`serve` owns the nursery in which everything of the connection runs. However it ends (exit, end of
+input, a signal, a client that is gone), turns are stopped and closed first, what they say is
+written, and the exit code tells how it was (ruling W-13).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+
+import trio
+
+from eca_protocol.codec import Codec
+from eca_protocol.http import HTTPClient
+from eca_protocol.lifecycle import LifecycleGate
+from eca_protocol.methods import ECA
+from eca_protocol.peer import End, Handler, Peer
+from eca_protocol.streams import Transport
+from eca_server.features import Connection, Options, handlers_of
+from eca_server.features.lifecycle import SERVED, Greeting
+
+__all__ = ["Options", "serve"]
+
+_log = logging.getLogger("eca_server")
+
+_SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
+
+
+async def serve(
+    transport: Transport,
+    options: Options,
+    *,
+    handles_signals: bool = False,
+    on_ending: Callable[[], None] = lambda: None,
+    on_connection: Callable[[Connection], None] = lambda _: None,
+) -> int:
+    """Serve one client; the exit code its process should end with.
+
+    Args:
+        transport: the byte stream to the client.
+        options: what whoever starts the server decides.
+        handles_signals: whether SIGTERM and SIGINT end this connection (ours is the process).
+        on_ending: called once when the connection begins to end.
+        on_connection: given the connection before its first message.
+    """
+    handlers: dict[str, Handler] = {}
+    peer = Peer(
+        transport,
+        side="server",
+        table=ECA,
+        codec=Greeting(Codec(ECA, SERVED)),
+        handlers=handlers,
+        gate=LifecycleGate(),
+    )
+    signalled: list[int] = []
+    async with trio.open_nursery() as nursery:
+        if handles_signals:
+            await nursery.start(_watch_signals, peer, signalled)
+        async with HTTPClient() as http, peer:
+            connection = Connection(peer, nursery, options, http)
+            on_connection(connection)
+            handlers.update(handlers_of(connection))
+            end = await peer.serve()
+            on_ending()
+            _log.info("ending: %s", end.reason)
+            await connection.close()
+        nursery.cancel_scope.cancel()
+    if connection.was_shut_down:
+        return 0
+    return signalled[0] if signalled else _exit_code(end, connection)
+
+
+def _exit_code(end: End, connection: Connection) -> int:
+    if end.kind == "closed":
+        return 0 if connection.client_is_gone else 1
+    return 0 if end.kind == "eof" else 1
+
+
+async def _watch_signals(
+    peer: Peer,
+    signalled: list[int],
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    with trio.open_signal_receiver(*_SIGNALS) as received:
+        task_status.started()
+        async for number in received:
+            signalled.append(_SIGNALS[signal.Signals(number)])
+            peer.close(f"got {signal.Signals(number).name}")

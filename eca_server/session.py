@@ -1,0 +1,122 @@
+"""The connected client and the one outlet to it.
+
+Everything that is written for the user goes through `Session`: it splits what is too long for
+one frame (ruling W-6) and drops what nobody can read any more. Nothing here waits but `drained`
+and `request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from eca_protocol.errors import ConnectionClosed
+from eca_protocol.messages import (
+    ChatContent,
+    ChatContentReceivedParams,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ClientCapabilities,
+    ClientInfo,
+    ShowMessageParams,
+)
+from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision
+from eca_server.clients import DEFAULT_PROFILE, ClientProfile
+from eca_server.workspace import Root
+
+__all__ = ["Role", "Session"]
+
+Role = Literal["user", "system", "assistant"]
+
+
+class Session:
+    """What is known of the client since `initialize`, and the way to it."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.client_info = ClientInfo()
+        self.capabilities = ClientCapabilities()
+        self.revision = Revision.R2025_10
+        self.roots: tuple[Root, ...] = ()
+        self._profile = DEFAULT_PROFILE
+
+    @property
+    def profile(self) -> ClientProfile:
+        """How this client wants to be written to."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: ClientProfile) -> None:
+        self._profile = profile
+        self._peer.shape = profile.shape
+
+    def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
+        """Append a content of a chat, in pieces if it is long."""
+        if isinstance(content, ChatTextContent):
+            limit = self._profile.text_limit
+            whole = len(content.text) * 4 <= limit
+            if not whole and (role != "user" or self._profile.splits_echo):
+                for piece in pieces(content.text, limit):
+                    self._content(
+                        chat_id, role, ChatTextContent(text=piece, content_id=content.content_id)
+                    )
+                return
+        elif isinstance(content, ChatReasonTextContent):
+            limit = self._profile.text_limit
+            if len(content.text) * 4 > limit:
+                for piece in pieces(content.text, limit):
+                    self._content(chat_id, role, ChatReasonTextContent(id=content.id, text=piece))
+                return
+        self._content(chat_id, role, content)
+
+    def _content(self, chat_id: str, role: Role, content: ChatContent) -> None:
+        self.notify(
+            "chat/contentReceived",
+            ChatContentReceivedParams(chat_id=chat_id, role=role, content=content),
+        )
+
+    def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:
+        """Show the user a message outside of any chat (`$/showMessage`)."""
+        self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
+
+    def notify(self, method: str, params: Any) -> None:
+        """Append a notification; a client that is gone is no error."""
+        if self._peer.closed:
+            return
+        try:
+            self._peer.notify(method, params)
+        except ConnectionClosed:
+            return
+
+    async def drained(self) -> None:
+        """Wait until the client has taken most of what was appended."""
+        await self._peer.drained()
+
+    async def request(self, method: str, params: Any, *, deadline: float) -> Any:
+        """Ask the editor; see `Peer.call` for what is raised. `deadline` is in seconds."""
+        return await self._peer.call(method, params, deadline=deadline)
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """Cut a text into pieces of at most `limit` bytes of JSON each; they join to the text."""
+    start = size = 0
+    for position, character in enumerate(text):
+        cost = _json_cost(character)
+        if size + cost > limit and position > start:
+            yield text[start:position]
+            start, size = position, 0
+        size += cost
+    if start < len(text):
+        yield text[start:]
+
+
+def _json_cost(character: str) -> int:
+    number = ord(character)
+    if number < 0x20:
+        return 6
+    if number < 0x80:
+        return 2 if character in '"\\' else 1
+    if number < 0x800:
+        return 2
+    return 3 if number < 0x10000 else 4

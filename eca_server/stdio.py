@@ -1,0 +1,39 @@
+"""`serve`: one connection over the process's own standard streams."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.streams import FdTransport, owned_stdio
+from eca_server.server import Options, serve
+
+__all__ = ["serve_stdio"]
+
+LAST_SECONDS = 2.7
+"""From the end of the connection to the end of the process, whatever still hangs (W-13)."""
+
+
+def serve_stdio(options: Options) -> int:
+    """Serve the client at stdin and stdout; the exit code for the process."""
+    try:
+        with owned_stdio() as (read_fd, write_fd):
+            return trio.run(_serve, options, read_fd, write_fd)
+    except StartFailed as error:
+        os.write(2, f"eca-server: {error}\n".encode())
+        return 1
+
+
+async def _serve(options: Options, read_fd: int, write_fd: int) -> int:
+    transport = FdTransport(read_fd, write_fd)
+    return await serve(transport, options, handles_signals=True, on_ending=_leave_in_time)
+
+
+def _leave_in_time() -> None:
+    """Even a library that blocks its thread does not keep the process."""
+    timer = threading.Timer(LAST_SECONDS, os._exit, args=(1,))
+    timer.daemon = True
+    timer.start()

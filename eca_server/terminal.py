@@ -1,0 +1,129 @@
+"""`chat` and `doctor`: the server for people, as an SDK client inside this process."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Literal
+
+import trio
+
+from eca_protocol import messages as m
+from eca_protocol.client import Chat, Turn
+from eca_server.features import Options
+from eca_server.local import Local, local_client
+
+__all__ = ["chat", "doctor"]
+
+_Ending = Literal["well", "failed", "stopped", "left"]
+_EXIT_CODES: dict[_Ending, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
+
+_QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
+
+
+def chat(options: Options, *, message: str | None, model: str | None) -> int:
+    """Answer one message, or hold a conversation; the exit code."""
+    return trio.run(_chat, options, message, model)
+
+
+def doctor(options: Options) -> int:
+    """Print what was found; the exit code is 0 however little that is."""
+    return trio.run(_doctor, options)
+
+
+async def _chat(options: Options, message: str | None, model: str | None) -> int:
+    code = 1
+    async with local_client(
+        options, workspace_folders=[Path.cwd()], initialization_options=_QUIET
+    ) as local:
+        await local.client.configured()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_show_messages, local)
+            conversation = local.client.chat(model=model)
+            if message is not None:
+                code = _EXIT_CODES[await _answer(local, conversation, message)]
+            else:
+                code = await _converse(local, conversation)
+            nursery.cancel_scope.cancel()
+    return code
+
+
+async def _doctor(options: Options) -> int:
+    async with local_client(
+        options, workspace_folders=[Path.cwd()], initialization_options=_QUIET
+    ) as local:
+        await local.client.configured()
+        async for content in local.client.chat().prompt("/doctor"):
+            if isinstance(content, m.ChatTextContent):
+                _write(content.text)
+        _write("\n")
+    return 0
+
+
+async def _show_messages(local: Local) -> None:
+    async for event in local.client.events():
+        if isinstance(event, m.ShowMessageParams):
+            sys.stderr.write(f"{event.type}: {event.message}\n")
+
+
+async def _converse(local: Local, conversation: Chat) -> int:
+    """Prompts from stdin until its end; Ctrl-C stops a turn, or leaves between two."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        sys.stderr.write("Ctrl-C stops an answer, Ctrl-D leaves.\n")
+    ending: _Ending = "well"
+    while ending != "left":
+        if is_terminal:
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        if not line:
+            break
+        if line.strip():
+            ending = await _answer(local, conversation, line.rstrip("\n"))
+    return _EXIT_CODES[ending]
+
+
+async def _answer(local: Local, conversation: Chat, message: str) -> _Ending:
+    turn = conversation.prompt(message)
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_interrupt, turn, scope)
+            await _print_turn(turn)
+            nursery.cancel_scope.cancel()
+    if scope.cancelled_caught:
+        return "left"
+    if turn.stopped:
+        return "stopped"
+    served = local.connection.chats.get(conversation.id)
+    return "failed" if served is not None and served.last_turn_failed else "well"
+
+
+async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope) -> None:
+    """The first Ctrl-C stops the turn, the second leaves without its last word."""
+    with trio.open_signal_receiver(signal.SIGINT) as interrupts:
+        async for _ in interrupts:
+            if turn.stopped:
+                scope.cancel()
+            turn.stop()
+
+
+async def _print_turn(turn: Turn) -> None:
+    ended_line = True
+    async for received in turn.received():
+        content = received.content
+        if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
+            continue
+        text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
+        if received.role == "system" and not ended_line:
+            text = f"\n{text}"
+        _write(text)
+        ended_line = text.endswith("\n")
+    if not ended_line:
+        _write("\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
