@@ -365,6 +365,11 @@ FILE = {"type": "file", "path": "p"}
             {"capabilities": {"codeAssistant": {"chat": "yes"}}},
             'params.capabilities.codeAssistant.chat: expected true or false, got "yes"',
         ),
+        (
+            "initialize",
+            {"capabilities": {"codeAssistant": {"chat": 1}}},
+            "params.capabilities.codeAssistant.chat: expected true or false, got 1",
+        ),
         ("initialize", {"processId": "1"}, 'params.processId: expected an integer, got "1"'),
         ("chat/promptStop", {}, "params.chatId: expected a string, got nothing"),
         ("chat/promptStop", {"chatId": None}, "params.chatId: expected a string, got null"),

@@ -1,0 +1,228 @@
+"""Every departure from the letter is listed, with its place and the ruling that allows it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from eca_protocol.codec import Departure, explain
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.revisions import Revision
+
+CALLED = {
+    "type": "toolCalled",
+    "origin": "mcp",
+    "id": "1",
+    "name": "n",
+    "server": "s",
+    "arguments": {},
+    "error": False,
+    "outputs": [],
+    "totalTimeMs": 1,
+}
+
+
+def content(**raw: Any) -> dict[str, Any]:
+    return {"chatId": "c", "role": "assistant", "content": raw}
+
+
+Row = tuple[str, Literal["params", "result"], Any, str, str, str | None]
+
+ALLOWED: list[Row] = [
+    ("chat/delete", "params", None, "params", "null", "W-3"),
+    ("chat/delete", "params", [], "params", "null", "W-3"),
+    ("chat/delete", "result", None, "result", "null", "W-60"),
+    ("shutdown", "result", {"x": 1}, "result", "wrong type", "W-60"),
+    ("exit", "params", {"x": 1}, "params", "wrong type", "W-3"),
+    ("chat/delete", "params", {"chatId": None}, "params.chatId", "null", "W-3"),
+    ("chat/delete", "params", {"chat": 1}, "params.chat", "unknown key", "W-3"),
+    ("chat/delete", "params", {"request-id": 1}, 'params["request-id"]', "unknown key", "W-3"),
+    ("chat/delete", "result", {"x": 1}, "result.x", "unknown key", None),
+    ("chat/queryCommands", "params", {}, "params.query", "missing", "W-3"),
+    (
+        "chat/queryCommands",
+        "result",
+        {"commands": [], "chatId": None},
+        "result.chatId",
+        "null",
+        "W-60",
+    ),
+    (
+        "initialize",
+        "result",
+        {"chatWelcomeMessage": ""},
+        "result.chatWelcomeMessage",
+        "other revision",
+        "W-10",
+    ),
+    ("initialize", "result", {"models": []}, "result.models", "other revision", "W-60"),
+    (
+        "chat/prompt",
+        "params",
+        {"message": "", "agent": "a"},
+        "params.agent",
+        "other revision",
+        "W-28",
+    ),
+    (
+        "chat/prompt",
+        "params",
+        {"message": "", "behavior": "mine"},
+        "params.behavior",
+        "unknown value",
+        None,
+    ),
+    (
+        "chat/prompt",
+        "params",
+        {"message": "", "contexts": [{"type": "image"}]},
+        "params.contexts[0].type",
+        "unknown type",
+        None,
+    ),
+    (
+        "chat/prompt",
+        "result",
+        {"chatId": "c", "model": "m", "status": "error"},
+        "result.status",
+        "other revision",
+        None,
+    ),
+    (
+        "chat/contentReceived",
+        "params",
+        content(**CALLED | {"arguments": ["a"]}),
+        "params.content.arguments",
+        "wrong type",
+        "W-32",
+    ),
+    (
+        "chat/contentReceived",
+        "params",
+        content(**CALLED | {"outputs": [None]}),
+        "params.content.outputs[0]",
+        "null",
+        "W-60",
+    ),
+    (
+        "chat/contentReceived",
+        "params",
+        content(**CALLED | {"origin": "server"}),
+        "params.content.origin",
+        "unknown value",
+        "W-60",
+    ),
+    (
+        "chat/contentReceived",
+        "params",
+        content(**CALLED | {"server": None}),
+        "params.content.server",
+        "null",
+        "W-60",
+    ),
+    (
+        "chat/contentReceived",
+        "params",
+        content(type="text", text="a", contentId="1"),
+        "params.content.contentId",
+        "other revision",
+        "W-20",
+    ),
+    (
+        "tool/serverUpdated",
+        "params",
+        {"type": "mcp", "name": "m", "command": "c", "args": [], "status": "stopping"},
+        "params.status",
+        "unknown value",
+        "W-60",
+    ),
+    (
+        "$/progress",
+        "params",
+        {"type": "start", "taskId": "t", "title": "T"},
+        "params",
+        "other revision",
+        "W-11",
+    ),
+    (
+        "chat/selectedAgentChanged",
+        "params",
+        {"agent": "a"},
+        "params",
+        "other revision",
+        None,
+    ),
+]
+
+
+@pytest.mark.requirement("W-60c", "W-60d", "W-3e")
+@pytest.mark.parametrize(("method", "part", "raw", "path", "kind", "ruling"), ALLOWED)
+def test_what_is_read_all_the_same_is_listed_once(
+    method: str,
+    part: Literal["params", "result"],
+    raw: Any,
+    path: str,
+    kind: str,
+    ruling: str | None,
+) -> None:
+    (departure,) = explain(method, raw, Revision.R2025_10, part=part)
+    assert (departure.path, departure.kind, departure.ruling) == (path, kind, ruling)
+    assert not departure.refused
+
+
+@pytest.mark.requirement
+def test_all_departures_of_a_message_are_listed() -> None:
+    raw = {
+        "chatId": 7,
+        "contexts": [{"type": "file", "linesRange": {"start": 1}}],
+        "extra": [0] * 100,
+    }
+    assert [str(departure) for departure in explain("chat/prompt", raw, Revision.R2025_10)] == [
+        "params.chatId: wrong type: expected a string, got 7",
+        "params.message: missing: expected a string, got nothing",
+        "params.contexts[0].path: missing: expected a string, got nothing",
+        "params.contexts[0].linesRange.end: missing: expected an integer, got nothing",
+        "params.extra: unknown key: expected no such key, got an array of 100 (allowed by W-3)",
+    ]
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (content(type="metadata", title="t"), "params.content.type"),
+        (content(**CALLED), "params.content.server"),
+    ],
+)
+def test_what_came_with_october_is_foreign_to_september(raw: Any, path: str) -> None:
+    assert explain("chat/contentReceived", raw, Revision.R2025_10) == ()
+    (departure,) = explain("chat/contentReceived", raw, Revision.R2025_09)
+    assert departure.kind == "other revision"
+    assert departure.path == path
+
+
+@pytest.mark.requirement
+def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
+    raw = content(**{key: value for key, value in CALLED.items() if key != "server"})
+    assert explain("chat/contentReceived", raw, Revision.R2025_09) == ()
+    (departure,) = explain("chat/contentReceived", raw, Revision.R2025_10)
+    assert departure == Departure(
+        path="params.content.server",
+        kind="missing",
+        expected="a string",
+        got="nothing",
+        ruling="W-60",
+    )
+
+
+@pytest.mark.requirement
+def test_null_is_the_letter_for_a_process_that_nobody_started() -> None:
+    raw = {"processId": None, "capabilities": {}, "workspaceFolders": []}
+    assert explain("initialize", raw, Revision.R2025_10) == ()
+
+
+@pytest.mark.requirement
+def test_a_method_that_is_not_in_the_table_cannot_be_explained() -> None:
+    with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
+        explain("chat/unheard", {}, Revision.CURRENT)

@@ -1,0 +1,93 @@
+"""What all models have in common."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+
+from eca_protocol import messages
+from eca_protocol.messages import (
+    ChatContent,
+    ChatContext,
+    ChatPromptParams,
+    ChatTextContent,
+    ToolCallDetails,
+    ToolCallOutput,
+    ToolServerUpdatedParams,
+    UnknownContent,
+    UnknownValue,
+)
+from eca_protocol.messages.shapes import Tagged, fields_of, shape_of
+from eca_protocol.testing import strategies
+
+pytestmark = pytest.mark.requirement
+
+CLASSES = [
+    value
+    for value in (getattr(messages, name) for name in messages.__all__)
+    if isinstance(value, type) and attrs.has(value)
+]
+UNIONS = [ChatContent, ChatContext, ToolCallDetails, ToolCallOutput, ToolServerUpdatedParams]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_model_is_frozen_and_takes_keywords_only(cls: Any) -> None:
+    assert not hasattr(cls, "__dict__") or "__dict__" not in dir(cls)
+    assert cls.__setattr__ is not object.__setattr__
+    assert all(attribute.kw_only for attribute in attrs.fields(cls))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_model_has_nothing_that_making_it_from_slots_would_miss(cls: Any) -> None:
+    assert not hasattr(cls, "__attrs_post_init__")
+    assert not hasattr(cls, "__attrs_pre_init__")
+    for attribute in attrs.fields(cls):
+        assert attribute.validator is None
+        assert attribute.converter is None
+        assert attribute.init
+    assert fields_of(cls) is fields_of(cls)
+
+
+@pytest.mark.parametrize("union", UNIONS, ids=str)
+def test_the_members_of_a_union_say_their_type(union: Any) -> None:
+    shape = shape_of(union)
+    assert isinstance(shape, Tagged)
+    assert all(cls.type == tag for tag, cls in shape.members.items())
+    assert shape.unknown.__name__.startswith("Unknown")
+    assert [attribute.name for attribute in attrs.fields(shape.unknown)] == ["type", "raw"]
+
+
+def test_the_type_can_be_asked_of_any_content() -> None:
+    assert ChatTextContent(text="a").type == "text"
+    assert UnknownContent(type="image", raw={"type": "image"}).type == "image"
+
+
+def test_an_unknown_value_is_a_string() -> None:
+    value = UnknownValue("new")
+    assert value == "new"
+    assert isinstance(value, str)
+    assert {"new": 1}[value] == 1
+
+
+@given(content=strategies.contents())
+def test_models_can_be_copied_and_pickled(content: ChatContent) -> None:
+    assert pickle.loads(pickle.dumps(content)) == content
+    assert copy.deepcopy(content) == content
+
+
+def test_a_type_that_no_message_needs_has_no_shape() -> None:
+    for hint in (list[str], dict[str, int], bytes, tuple[str, int]):
+        with pytest.raises(TypeError, match="no model can hold"):
+            shape_of(hint)
+
+
+def test_a_model_is_changed_by_making_another() -> None:
+    params = ChatPromptParams(message="hi")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        params.message = "ho"  # type: ignore[misc]  # the fault shown
+    assert attrs.evolve(params, message="ho").message == "ho"

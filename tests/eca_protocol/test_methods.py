@@ -1,0 +1,59 @@
+"""The method table against the headings of the specification."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_protocol.codec import Codec
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+
+CLIENT, SERVER = "client_to_server", "server_to_client"
+SPECIFIED = {
+    "initialize": (CLIENT, "request"),
+    "initialized": (CLIENT, "notification"),
+    "shutdown": (CLIENT, "request"),
+    "exit": (CLIENT, "notification"),
+    "chat/prompt": (CLIENT, "request"),
+    "chat/contentReceived": (SERVER, "notification"),
+    "chat/toolCallApprove": (CLIENT, "notification"),
+    "chat/toolCallReject": (CLIENT, "notification"),
+    "chat/queryContext": (CLIENT, "request"),
+    "chat/queryCommands": (CLIENT, "request"),
+    "chat/promptStop": (CLIENT, "notification"),
+    "chat/delete": (CLIENT, "request"),
+    "chat/selectedBehaviorChanged": (CLIENT, "notification"),
+    "editor/getDiagnostics": (SERVER, "request"),
+    "config/updated": (SERVER, "notification"),
+    "tool/serverUpdated": (SERVER, "notification"),
+    "mcp/stopServer": (CLIENT, "notification"),
+    "mcp/startServer": (CLIENT, "notification"),
+    "$/showMessage": (SERVER, "notification"),
+}
+
+
+@pytest.mark.requirement("W-15d")
+def test_the_table_has_the_specification_s_methods_and_those_of_the_rulings() -> None:
+    assert {
+        row.name: (row.direction, row.kind) for row in ECA if row.window.holds(Revision.R2025_09)
+    } == SPECIFIED
+    others = {row.name: row.window for row in ECA if row.name not in SPECIFIED}
+    assert others.keys() == {"$/progress", "chat/selectedAgentChanged"}
+    assert all(window.since is Revision.CURRENT for window in others.values())
+
+
+@pytest.mark.requirement
+def test_only_requests_have_results() -> None:
+    for row in ECA:
+        assert row.kind == "request" or row.result is None
+    without = {row.name for row in ECA if row.kind == "request" and row.result is None}
+    assert without == {"shutdown"}
+    assert {row.name for row in ECA if row.params is None} == {"shutdown", "exit"}
+
+
+@pytest.mark.requirement("W-28c")
+def test_every_method_is_read_in_every_revision() -> None:
+    for revision in (Revision.R2025_09, Revision.R2025_10, Revision.CURRENT):
+        codec = Codec(ECA, revision)
+        assert codec.decode_params("chat/selectedAgentChanged", {"agent": "a"}).agent == "a"
+        assert codec.decode_params("chat/selectedBehaviorChanged", {}).behavior == ""
