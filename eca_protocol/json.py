@@ -286,12 +286,12 @@ class _Stdlib:
                 value, end = decoder.raw_decode(text)
                 if end != len(text) and text[end:].strip(_BLANKS):
                     decoder.decode(text)
+            if b"\\" in data and _SURROGATE_ESCAPE.search(data):
+                value = _without_surrogates(value)
         except (ValueError, RecursionError) as fault:
             raise _refusal(data, fault) from None
         if _may_nest_too_deep(data) and _nests_too_deep(value):
             raise _too_deep()
-        if b"\\" in data and _SURROGATE_ESCAPE.search(data):
-            return _without_surrogates(value)
         return value
 
     @staticmethod
