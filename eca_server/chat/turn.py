@@ -74,7 +74,7 @@ class Turn:
         self.messages: list[Message] = []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
-        self._reasons: dict[str, float] = {}
+        self._reasons: dict[str, tuple[str, float]] = {}
         self._mute = False
 
     def emit(self, role: Role, content: ChatContent) -> None:
@@ -96,20 +96,21 @@ class Turn:
         self.say(text, role="system")
 
     def start_reason(self, key: str) -> None:
-        """The model starts to think."""
-        self._reasons[key] = trio.current_time()
-        self.emit("assistant", ChatReasonStartedContent(id=key))
+        """The model starts to think; `key` is its own name for it, unique in one answer."""
+        reason_id = str(uuid.uuid4())
+        self._reasons[key] = reason_id, trio.current_time()
+        self.emit("assistant", ChatReasonStartedContent(id=reason_id))
 
     def reason(self, key: str, text: str) -> None:
         """A piece of what the model thinks."""
-        self.emit("assistant", ChatReasonTextContent(id=key, text=text))
+        reason_id, _ = self._reasons[key]
+        self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
 
     def finish_reason(self, key: str) -> None:
         """The model stops thinking; says how long it did."""
-        started = self._reasons.pop(key, None)
-        if started is not None:
-            spent = round((trio.current_time() - started) * 1000)
-            self.emit("assistant", ChatReasonFinishedContent(id=key, total_time_ms=spent))
+        reason_id, started = self._reasons.pop(key)
+        spent = round((trio.current_time() - started) * 1000)
+        self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""
