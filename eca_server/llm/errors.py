@@ -118,8 +118,8 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
         payload: the parsed chunk.
         failed: the event was named `error`, so it is one whatever is in it.
     """
-    if isinstance(payload, list) and payload:
-        payload = payload[0]
+    if isinstance(payload, list) and payload and isinstance(payload[0], dict):
+        return error_in_payload(payload[0], failed=True)
     if not isinstance(payload, dict):
         got = json.dumps(payload).decode()[:60]
         return BackendError("protocol", f"expected an object in the stream, got {got}")

@@ -137,13 +137,13 @@ class ChatDecoder:
                 request_id=self._request_id,
             )
             events.append(started)
-        for choice in chunk.get("choices") or ():
+        for choice in _items(chunk, "choices"):
             events += self._choice(choice)
         groq = chunk.get("x_groq")
         for counts in (chunk.get("usage"), groq.get("usage") if isinstance(groq, dict) else None):
             if isinstance(counts, dict):
                 self._usage = read_usage(counts)
-        for url in chunk.get("citations") or ():
+        for url in _items(chunk, "citations"):
             if isinstance(url, str):
                 events += self._cite({"url": url})
         return events
@@ -216,17 +216,18 @@ class ChatDecoder:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             events += [*self._end_reasoning(), RefusalDelta(refusal)]
             self._has_content = self._refused = True
-        fragments = delta.get("tool_calls") or ()
+        fragments = _items(delta, "tool_calls")
         if isinstance(legacy := delta.get("function_call"), dict):
             fragments = [{"index": 0, "function": legacy}]
         for fragment in fragments:
             events += [*self._end_reasoning(), *self._calls.feed(fragment)]
             self._has_content = True
-        for image in delta.get("images") or ():
+        for image in _items(delta, "images"):
             events += self._image(image)
-        for annotation in delta.get("annotations") or ():
+        for annotation in _items(delta, "annotations"):
             if isinstance(annotation, dict):
-                events += self._cite(annotation.get("url_citation") or annotation)
+                cited = annotation.get("url_citation")
+                events += self._cite(cited if isinstance(cited, dict) else annotation)
         if extra := delta.get("extra_content"):
             events.append(Block(raw={"extra_content": extra}, position=self._blocks))
             self._blocks += 1
@@ -246,7 +247,8 @@ class ChatDecoder:
                 return self._text(text)
             case {"type": "thinking", "thinking": list(pieces)}:
                 texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
-                return self._reason("".join(text for text in texts if text), "content")
+                known = (text for text in texts if isinstance(text, str))
+                return self._reason("".join(known), "content")
             case {"type": "thinking", "thinking": str(text)}:
                 return self._reason(text, "content")
         return []
@@ -332,6 +334,12 @@ class ChatDecoder:
             events.append(self._usage)
         self.done = True
         return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
+
+
+def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
+    """A list; null, absent or something else altogether is an empty one."""
+    value = holder.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _text_or_none(value: Any) -> str | None:

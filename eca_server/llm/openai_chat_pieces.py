@@ -58,14 +58,19 @@ class ToolCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def feed(self, fragment: Mapping[str, Any]) -> list[Event]:
+    def feed(self, fragment: Any) -> list[Event]:
         """Takes one entry of a `tool_calls` list.
 
         Raises:
-            BackendError: it belongs to no call and begins none.
+            BackendError: it belongs to no call and begins none, or is no entry at all.
         """
-        function = fragment.get("function") or {}
+        if not isinstance(fragment, dict):
+            raise BackendError("protocol", f"expected a tool call, got {str(fragment)[:60]}")
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
         name = function.get("name") or None
+        if name is not None and not isinstance(name, str):
+            raise BackendError("protocol", f"expected a tool's name, got {str(name)[:60]}")
         text = _arguments_text(function.get("arguments"))
         call = self._call_for(fragment, name, text)
         begins = call.name is None and name is not None

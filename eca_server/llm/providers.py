@@ -79,7 +79,7 @@ class ModelSettings:
     wire_name: str | None = None
     extra_payload: Mapping[str, Any] = attrs.field(factory=dict)
     extra_headers: Mapping[str, str] = attrs.field(factory=dict)
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = attrs.field(factory=Capabilities)
 
 
 @attrs.frozen(kw_only=True)
