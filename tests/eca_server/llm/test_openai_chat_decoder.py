@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.events import (
-    Block,
     Citation,
     Finished,
     Image,
@@ -25,7 +24,6 @@ from eca_server.llm.events import (
     RefusalDelta,
     Started,
     TextDelta,
-    ToolCallArguments,
     ToolCallFinished,
     ToolCallStarted,
     Usage,
@@ -188,170 +186,6 @@ class TestUsage:
     )
     def test_the_parts_do_not_overlap(self, counts, usage):
         assert usage in play(delta(content="x"), {"usage": counts}, STOP)
-
-
-class TestToolCalls:
-    @pytest.mark.parametrize(
-        "fragments",
-        [
-            pytest.param(
-                [
-                    fragment(name="f", index=0, id="a"),
-                    fragment('{"n"', index=0),
-                    fragment(":1}", index=0),
-                    fragment(name="f", index=1, id="b"),
-                    fragment('{"n":2}', index=1),
-                ],
-                id="as OpenAI",
-            ),
-            pytest.param(
-                [
-                    fragment(name="f", index=0, id="a"),
-                    fragment(name="f", index=1, id="b"),
-                    fragment('{"n"', index=0),
-                    fragment('{"n"', index=1),
-                    fragment(":1}", index=0),
-                    fragment(":2}", index=1),
-                ],
-                id="interleaved",
-            ),
-            pytest.param(
-                [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")],
-                id="no index",
-            ),
-            pytest.param(
-                [
-                    fragment('{"n":1}', "f", index=0, id="a"),
-                    fragment('{"n":2}', "f", index=0, id="b"),
-                ],
-                id="all index 0",
-            ),
-            pytest.param(
-                [fragment('{"n":1}', "f"), fragment('{"n":2}', "f")], id="neither index nor id"
-            ),
-            pytest.param(
-                [fragment('{"n":1}', "f", index=0), fragment('{"n":2}', "f", index=0)],
-                id="index 0 and no id",
-            ),
-            pytest.param(
-                [
-                    fragment('{"n":1}', "f", index=0, id="same"),
-                    fragment('{"n":2}', "f", index=1, id="same"),
-                ],
-                id="equal ids",
-            ),
-            pytest.param(
-                [
-                    fragment('{"n":1}', "f", index=0, id="same"),
-                    fragment('{"n":2}', "f", index=0, id="same"),
-                ],
-                id="equal ids and index",
-            ),
-            pytest.param(
-                [
-                    fragment('{"n"', "f", index=0, id="a"),
-                    fragment(":1}", "", index=0, id=""),
-                    fragment('{"n"', "f", index=1, id="b"),
-                    fragment(":2}", None, index=1, id=""),
-                ],
-                id="empty ids later",
-            ),
-            pytest.param(
-                [
-                    fragment('{"n"', "f", index=0, id="a"),
-                    fragment(":1}", "f", index=0, id="a"),
-                    fragment('{"n"', "f", index=1, id="b"),
-                    fragment(":2}", "f", index=1, id="b"),
-                ],
-                id="id and name on every piece",
-            ),
-            pytest.param(
-                [fragment({"n": 1}, "f", id="a"), fragment({"n": 2}, "f", id="b")],
-                id="arguments as objects",
-            ),
-        ],
-    )
-    def test_two_calls_are_two_calls_however_they_are_labelled(self, fragments):
-        events = play(*[tool(piece) for piece in fragments], delta("tool_calls"))
-        assert calls_of(events) == [("f", {"n": 1}), ("f", {"n": 2})]
-        assert len({event.key for event in events if isinstance(event, ToolCallStarted)}) == 2
-        for done in [event for event in events if isinstance(event, ToolCallFinished)]:
-            pieces = [
-                event.text
-                for event in events
-                if isinstance(event, ToolCallArguments) and event.key == done.key
-            ]
-            assert "".join(pieces) == done.raw
-
-    @pytest.mark.parametrize("arguments", ["", None, "{}", " "])
-    def test_no_arguments_are_an_empty_object(self, arguments):
-        events = play(tool(fragment(arguments, "f", index=0, id="a")), delta("tool_calls"))
-        assert calls_of(events) == [("f", {})]
-
-    @pytest.mark.parametrize("reason", ["stop", "tool_calls", "end_turn", "", "odd"])
-    def test_complete_calls_decide_whatever_the_reason_says(self, reason):
-        events = play(tool(fragment("{}", "f", index=0, id="a")), delta(reason))
-        assert events[-1].reason == "tool_calls"
-
-    def test_a_call_cut_by_the_limit_is_not_to_be_run(self):
-        events = play(tool(fragment('{"n":', "f", index=0, id="a")), delta("length"))
-        [call] = [event for event in events if isinstance(event, ToolCallFinished)]
-        assert call.arguments is None
-        assert "cut off" in call.error
-        assert events[-1].reason == "length"
-
-    @pytest.mark.parametrize(
-        ("raw", "arguments"),
-        [
-            ('{"n": 1180591620717411303424}', {"n": 2**70}),
-            ('{"n": NaN}', None),
-            ('{"n": ' + "[" * 100_000, None),
-            ('{"n": "\\ud800"}', {"n": "\ufffd"}),
-            ('{"a":1}{"a":1}', None),
-            ("[1]", None),
-            ('"text"', None),
-        ],
-    )
-    def test_arguments_are_strict_json_or_an_error_for_the_model(self, raw, arguments):
-        events = play(tool(fragment(raw, "f", index=0, id="a")), delta("tool_calls"))
-        [call] = [event for event in events if isinstance(event, ToolCallFinished)]
-        assert (call.arguments, call.raw) == (arguments, raw)
-        assert (call.error is None) == (arguments is not None)
-
-    def test_the_name_may_come_late(self):
-        events = play(
-            tool({"index": 0, "id": "a", "function": {"arguments": "{"}}),
-            tool(fragment("}", "f", index=0)),
-            STOP,
-        )
-        assert [type(event) for event in events[1:3]] == [ToolCallStarted, ToolCallArguments]
-        assert calls_of(events) == [("f", {})]
-
-    def test_the_old_single_call_is_read(self):
-        events = play(
-            delta(function_call={"name": "f", "arguments": "{"}),
-            delta(function_call={"arguments": "}"}),
-            delta("function_call"),
-        )
-        assert calls_of(events) == [("f", {})]
-
-    @pytest.mark.parametrize(
-        "piece", [{"index": 0, "function": {"arguments": "{}"}}, fragment("{}", index=0, id="a")]
-    )
-    def test_pieces_of_nothing_are_a_protocol_error(self, piece):
-        assert failure(tool(piece), STOP).kind == "protocol"
-
-    def test_a_signature_comes_back_with_its_call(self):
-        extra = {"google": {"thought_signature": "c2ln"}}
-        events = play(
-            tool(fragment("{}", "f", index=0, id="a")),
-            tool({"index": 0, "extra_content": extra}),
-            delta(extra_content=extra),
-            STOP,
-        )
-        [call] = [event for event in events if isinstance(event, ToolCallFinished)]
-        assert call.opaque == {"extra_content": extra}
-        assert Block(raw={"extra_content": extra}, position=0) in events
 
 
 class TestReasoning:

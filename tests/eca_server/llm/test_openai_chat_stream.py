@@ -157,16 +157,18 @@ def test_one_json_object_in_place_of_a_stream_is_the_same_answer():
     assert (text_of(events), calls) == ("Hi", [{"n": 1}])
 
 
+KEYS = (
+    *("choices", "delta", "content", "tool_calls", "function", "index", "id", "name"),
+    *("arguments", "usage", "error", "message", "finish_reason", "reasoning_details"),
+    *("annotations", "images", "citations", "x_groq", "text", "type", "prompt_tokens"),
+)
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                ["choices", "delta", "content", "tool_calls", "function", "index", "id", "name"]
-                + ["arguments", "usage", "error", "message", "finish_reason", "reasoning_details"]
-                + ["annotations", "images", "citations", "x_groq", "text", "type", "prompt_tokens"]
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=4,
         )
