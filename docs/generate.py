@@ -1,0 +1,156 @@
+"""Writes `tables.md`: what the code holds as data, as tables for people.
+
+    python docs/generate.py
+
+A test compares the file with the code, so it is never out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eca_protocol.framing import FAULTS
+from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_server.chat.states import TRANSITIONS as CHAT
+
+TARGET = Path(__file__).resolve().parent / "tables.md"
+
+_DIRECTIONS = {
+    "client_to_server": "client to server",
+    "server_to_client": "server to client",
+    "both": "both",
+}
+
+
+def text() -> str:
+    """The whole file."""
+    return f"""\
+# Tables
+
+Written by `docs/generate.py` from the tables that the code runs by.
+
+## Methods
+
+Dispatch, codec and strategies derive from this table.
+
+{_methods()}
+
+## Lifecycle
+
+What becomes of a message, and the new state if it is another. A refused request is answered with
+the code. What must wait goes on once `initialize` has its answer.
+
+{_lifecycle()}
+
+## A chat's turns
+
+What a chat does about an input, and the new state if it is another.
+
+{_chat()}
+
+## Faults of framing
+
+After a fault that the stream survives the next message is read; else the answer, whose id is null,
+is the last thing written.
+
+{_faults()}
+"""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _methods() -> str:
+    return _table(
+        ["method", "kind", "direction", "params", "result", "editions"],
+        [
+            [
+                f"`{method.name}`",
+                method.kind,
+                _DIRECTIONS[method.direction],
+                _type(method.params),
+                _type(method.result) if method.kind == "request" else "",
+                _editions(method.window),
+            ]
+            for method in ECA
+        ],
+    )
+
+
+def _type(hint: Any) -> str:
+    if hint is None:
+        return "null"
+    if isinstance(hint, type):
+        return f"`{hint.__name__}`"
+    return " or ".join(f"`{member.__name__}`" for member in hint.__args__)
+
+
+def _editions(window: Window) -> str:
+    if window == EVER:
+        return "all"
+    end = "" if window.until is Revision.CURRENT else f" to {window.until.value}"
+    widened = f" (written in all: {window.ruling})" if window.ruling else ""
+    return f"since {window.since.value}{end}{widened}"
+
+
+def _lifecycle() -> str:
+    rows = {
+        state: {
+            given: (
+                f"{step.verdict.value} ({step.code})" if step.code else step.verdict.value,
+                step.next,
+            )
+            for given, step in steps.items()
+        }
+        for state, steps in LIFECYCLE.items()
+    }
+    return _by_state(rows)
+
+
+def _chat() -> str:
+    rows = {
+        state: {given.value: (action.value, next_) for given, (action, next_) in steps.items()}
+        for state, steps in CHAT.items()
+    }
+    return _by_state(rows)
+
+
+def _by_state(rows: Mapping[Any, Mapping[str, tuple[str, Any]]]) -> str:
+    """One line an input, one column a state; empty where the input cannot come."""
+
+    def cell(state: Any, given: str) -> str:
+        if given not in rows[state]:
+            return ""
+        done, next_ = rows[state][given]
+        return done if next_ is state else f"{done} → {next_.value}"
+
+    inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
+    return _table(
+        ["", *(state.value for state in rows)],
+        [[given, *(cell(state, given) for state in rows)] for given in inputs],
+    )
+
+
+def _faults() -> str:
+    return _table(
+        ["fault", "the stream", "answered with", "expected"],
+        [
+            [
+                kind.value,
+                "ends" if verdict.fatal else "goes on",
+                str(verdict.code),
+                verdict.expected,
+            ]
+            for kind, verdict in FAULTS.items()
+        ],
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), "utf-8")
