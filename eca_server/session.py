@@ -99,14 +99,20 @@ class Session:
 
 
 def pieces(text: str, limit: int) -> Iterator[str]:
-    """Cut a text into pieces of at most `limit` bytes of JSON each; they join to the text."""
-    start = size = 0
+    """Cut a text into pieces of at most `limit` bytes of JSON each; they join to the text.
+
+    A piece ends behind a line's end where one lies in its second half.
+    """
+    start = size = line_end = line_size = 0
     for position, character in enumerate(text):
         cost = _json_cost(character)
         if size + cost > limit and position > start:
-            yield text[start:position]
-            start, size = position, 0
+            cut, kept = (line_end, line_size) if line_size * 2 > size else (position, size)
+            yield text[start:cut]
+            start, size, line_size = cut, size - kept, 0
         size += cost
+        if character == "\n":
+            line_end, line_size = position + 1, size
     if start < len(text):
         yield text[start:]
 
