@@ -120,7 +120,7 @@ def pieces(text: str, limit: int) -> Iterator[str]:
 def _json_cost(character: str) -> int:
     number = ord(character)
     if number < 0x20:
-        return 6
+        return 2 if character in "\b\t\n\f\r" else 6
     if number < 0x80:
         return 2 if character in '"\\' else 1
     if number < 0x800:
