@@ -1,0 +1,173 @@
+"""How frames become writes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from eca_protocol.outbox import Outbox, WriteShape
+
+pytestmark = pytest.mark.trio
+
+
+class Recorder:
+    """A transport that notes every write and when it came."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.times: list[float] = []
+
+    async def receive(self) -> bytes:
+        await trio.sleep_forever()
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        self.writes.append(data)
+        self.times.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Broken(Recorder):
+    async def send(self, data: bytes) -> None:
+        raise BrokenPipeError("gone")
+
+
+def no_break(error: OSError) -> None:
+    raise AssertionError(error)
+
+
+@contextlib.asynccontextmanager
+async def writing(outbox: Outbox) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run, no_break)
+        yield
+        await outbox.below(0)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.requirement("W-6d")
+async def test_frames_are_joined_up_to_the_size_of_a_write() -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    outbox.shape = WriteShape(size=10)
+    for frame in [b"aaaa", b"bbbb", b"cccc", b"d" * 30, b"e", b"f" * 9, b"g"]:
+        outbox.append(frame)
+    async with writing(outbox):
+        pass
+    assert recorder.writes == [b"aaaabbbb", b"cccc", b"d" * 30, b"e" + b"f" * 9, b"g"]
+
+
+@pytest.mark.requirement("W-6d")
+@given(
+    frames=st.lists(st.binary(min_size=1, max_size=12), max_size=30),
+    size=st.integers(1, 20),
+)
+async def test_a_write_holds_whole_frames_and_no_more_than_fit(
+    frames: list[bytes], size: int
+) -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    outbox.shape = WriteShape(size=size)
+    for frame in frames:
+        outbox.append(frame)
+    async with writing(outbox):
+        pass
+    assert outbox.size == 0
+    left = list(frames)
+    for write in recorder.writes:
+        held = [left.pop(0)]
+        while sum(map(len, held)) < len(write):
+            held.append(left.pop(0))
+        assert b"".join(held) == write
+        assert len(write) <= size or len(held) == 1
+        assert not left or len(write) + len(left[0]) > size
+    assert not left
+
+
+async def test_what_is_appended_while_nothing_is_there_is_written() -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    async with writing(outbox):
+        for frame in [b"one", b"two"]:
+            await trio.testing.wait_all_tasks_blocked()
+            outbox.append(frame)
+            await outbox.below(0)
+    assert recorder.writes == [b"one", b"two"]
+
+
+@pytest.mark.requirement("W-6e")
+async def test_silence_follows_an_answer_even_if_nothing_was_waiting(
+    autojump_clock: MockClock,
+) -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    outbox.shape = WriteShape(pause_after_answer=5)
+    outbox.append(b"note")
+    outbox.append(b"answer", is_answer=True)
+    async with writing(outbox):
+        await outbox.below(0)
+        outbox.append(b"next")
+        outbox.append(b"next")
+    assert recorder.writes == [b"noteanswer", b"nextnext"]
+    assert recorder.times[1] - recorder.times[0] == pytest.approx(5)
+
+
+@pytest.mark.requirement("W-6e")
+async def test_silence_may_follow_every_write(autojump_clock: MockClock) -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    outbox.shape = WriteShape(size=1, pause_between=2, pause_after_answer=3)
+    outbox.append(b"a")
+    outbox.append(b"b", is_answer=True)
+    outbox.append(b"c")
+    async with writing(outbox):
+        pass
+    assert recorder.writes == [b"a", b"b", b"c"]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(recorder.times)]
+    assert gaps == pytest.approx([2, 3])
+
+
+async def test_without_a_pause_answers_are_joined_like_anything_else() -> None:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    for frame in [b"a", b"b"]:
+        outbox.append(frame, is_answer=True)
+    async with writing(outbox):
+        pass
+    assert recorder.writes == [b"ab"]
+
+
+async def test_who_waits_goes_on_when_the_other_side_is_gone() -> None:
+    outbox = Outbox(Broken())
+    broken: list[OSError] = []
+    outbox.append(b"x" * 100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.below, 0)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(outbox.run, broken.append)
+    assert [str(error) for error in broken] == ["gone"]
+    assert outbox.silent
+    outbox.append(b"dropped")
+    assert outbox.size == 0
+
+
+async def test_who_waits_goes_on_when_the_writer_is_cancelled() -> None:
+    outbox = Outbox(Recorder())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run, no_break)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    outbox.append(b"never written")
+    await outbox.below(0)
+    assert outbox.silent

@@ -1,0 +1,459 @@
+"""How conversations end, and what every request still gets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eca_protocol import peer as peer_module
+from eca_protocol.errors import ConnectionClosed
+from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.peer import End, Peer, WriteShape
+from eca_protocol.streams import memory_pair
+from tests.eca_protocol.wire import (
+    TABLE,
+    Bare,
+    Wire,
+    cancel,
+    code_of,
+    conversation,
+    notification,
+    request,
+    success,
+)
+
+pytestmark = pytest.mark.anyio
+
+CANCELLED = ErrorCode.REQUEST_CANCELLED
+
+
+class Far(Wire):
+    """The other end, able to leave."""
+
+    async def leave(self) -> None:
+        await self.transport.aclose()
+
+
+def pair(handlers: Any, *, limit: int = 2**22, **options: Any) -> tuple[Peer, Far]:
+    near, far = memory_pair(limit=limit)
+    options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
+    return Peer(near, handlers=handlers, **options), Far(far)
+
+
+async def forever() -> None:
+    await anyio.sleep_forever()
+
+
+def finish_writing(wire: Wire) -> None:
+    wire.transport.close_writing()  # type: ignore[attr-defined]
+
+
+async def test_the_end_of_input_ends_calls_and_answers_what_runs() -> None:
+    peer, wire = pair({"wait": lambda _: forever()})
+    await wire.send(request(1, "wait"), request(2, "wait"))
+    finish_writing(wire)
+    async with peer:
+        call = peer.start_call("add")
+        assert await peer.serve() == End("eof", "the other side closed the connection")
+        with pytest.raises(ConnectionClosed, match="add: the other side closed"):
+            await call.result()
+        with pytest.raises(ConnectionClosed):
+            peer.start_call("add")
+        peer.notify("log", {"still": "written"})
+    with pytest.raises(ConnectionClosed):
+        peer.notify("log")
+    assert peer.closed
+    _, *rest = await wire.rest()
+    assert rest[0] == notification("log", {"still": "written"})
+    assert sorted(code_of(answer) for answer in rest[1:]) == [(1, CANCELLED), (2, CANCELLED)]
+
+
+async def test_input_that_ends_inside_a_message_is_answered_and_told_apart() -> None:
+    peer, wire = pair({})
+    await wire.send(b"Content-Length: 10\r\n\r\n{")
+    finish_writing(wire)
+    async with peer:
+        end = await peer.serve()
+    assert end.kind == "truncated"
+    assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
+
+
+@pytest.mark.requirement("W-13i")
+async def test_a_fatal_fault_is_answered_with_id_null_and_ends_the_conversation() -> None:
+    calls: list[Any] = []
+    peer, wire = pair({"log": calls.append})
+    await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
+    async with peer:
+        end = await peer.serve()
+        assert end.kind == "fault"
+        assert peer.end == end
+    assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
+    assert calls == [None]
+
+
+async def test_after_close_inside_a_handler_the_rest_of_the_read_is_not_dispatched() -> None:
+    calls: list[Any] = []
+
+    def leave(params: Any) -> str:
+        calls.append(params)
+        peer.close("enough")
+        return "bye"
+
+    peer, wire = pair({"add": leave})
+    await wire.send(request(1), request(2), request(3))
+    async with peer:
+        assert await peer.serve() == End("closed", "enough")
+    assert await wire.rest() == [success(1, "bye")]
+    assert calls == [None]
+
+
+async def test_close_before_serving_ends_it_at_once() -> None:
+    peer, _ = pair({})
+    async with peer:
+        peer.close()
+        assert (await peer.serve()).kind == "closed"
+
+
+async def test_a_broken_pipe_ends_everything_and_nothing_raises() -> None:
+    peer, wire = pair({"wait": lambda _: forever(), "add": lambda _: wire.leave()})
+    async with peer:
+        call = peer.start_call("add")
+        await wire.send(request(1, "wait"), request(2, "add"), request(3, "add"))
+        end = await peer.serve()
+        assert end.kind in {"broken", "eof"}
+        with pytest.raises(ConnectionClosed):
+            await call.result()
+        with pytest.raises(ConnectionClosed):
+            peer.start_call("add")
+
+
+async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
+    class Broken:
+        async def receive(self) -> bytes:
+            await anyio.sleep_forever()
+            return b""
+
+        async def send(self, data: bytes) -> None:
+            raise BrokenPipeError("nobody is there")
+
+        async def aclose(self) -> None:
+            pass
+
+    async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+        call = peer.start_call("add", {"text": "x" * 100_000})
+        await peer.drained()
+        assert (await peer.serve()).kind == "broken"
+        with pytest.raises(ConnectionClosed, match="nobody is there"):
+            await call.result()
+        assert peer.closed
+        with pytest.raises(ConnectionClosed):
+            peer.notify("log")
+
+
+async def test_a_fault_of_reading_ends_the_conversation() -> None:
+    class Broken:
+        async def receive(self) -> bytes:
+            raise OSError("bad device")
+
+        async def send(self, data: bytes) -> None:
+            pass
+
+        async def aclose(self) -> None:
+            pass
+
+    async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+        assert await peer.serve() == End("broken", "reading failed: bad device")
+
+
+async def test_leaving_ends_a_serve_in_another_task() -> None:
+    ends: list[End] = []
+
+    async def serve() -> None:
+        ends.append(await peer.serve())
+
+    peer, wire = pair({})
+    async with anyio.create_task_group() as tasks, peer:
+        tasks.start_soon(serve)
+        await wire.send(notification())
+        await anyio.lowlevel.checkpoint()
+    assert [end.kind for end in ends] == ["closed"]
+
+
+async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
+    peer, wire = pair({"wait": lambda _: forever()})
+    await wire.send(request(1, "wait"))
+    finish_writing(wire)
+
+    async def body() -> None:
+        async with peer:
+            await peer.serve()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await body()
+    assert code_of(*await wire.rest()) == (1, CANCELLED)
+
+
+async def test_an_exception_of_the_body_survives_an_outer_cancellation() -> None:
+    peer, _ = pair({"wait": lambda _: forever()})
+
+    async def body() -> None:
+        async with peer:
+            scope.cancel()
+            raise ZeroDivisionError
+
+    with anyio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+        await body()
+
+
+async def test_an_outer_cancellation_still_answers_and_flushes() -> None:
+    started = anyio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    peer, wire = pair({"wait": lambda _: wait()})
+    await wire.send(request(1, "wait"))
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks, peer:
+            tasks.start_soon(peer.serve)
+            await started.wait()
+            peer.notify("log", {"last": "words"})
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    said, answer = await wire.rest()
+    assert said == notification("log", {"last": "words"})
+    assert code_of(answer) == (1, CANCELLED)
+
+
+async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else() -> None:
+    peer, wire = pair({"wait": lambda _: forever()})
+    await wire.send(request(1, "wait"))
+
+    async def body() -> None:
+        async with peer:
+            await peer.serve()
+
+    with pytest.raises(TimeoutError), anyio.fail_after(0.01):
+        await body()
+    assert code_of(*await wire.rest()) == (1, CANCELLED)
+
+
+def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes() -> None:
+    async def main() -> list[Any]:
+        started = asyncio.Event()
+
+        async def wait() -> None:
+            started.set()
+            await asyncio.sleep(60)
+
+        async def run() -> None:
+            async with peer:
+                await peer.serve()
+
+        peer, wire = pair({"wait": lambda _: wait()})
+        await wire.send(request(1, "wait"))
+        task = asyncio.create_task(run())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await wire.rest()
+
+    assert code_of(*asyncio.run(main())) == (1, CANCELLED)
+
+
+async def test_a_handler_that_will_not_end_costs_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
+    released = anyio.Event()
+
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            await released.wait()
+
+    async def read_and_release(wire: Wire) -> None:
+        assert code_of(await wire.receive()) == (1, CANCELLED)
+        released.set()
+
+    peer, wire = pair({"wait": lambda _: stubborn()})
+    await wire.send(request(1, "wait"))
+    finish_writing(wire)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read_and_release, wire)
+        async with peer:
+            await peer.serve()
+    assert await wire.rest() == []
+
+
+async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
+    peer, wire = pair({}, limit=10)
+    with anyio.fail_after(5):
+        async with peer:
+            peer.shape = WriteShape(size=10)
+            peer.notify("log", {"text": "x" * 100})
+            peer.notify("log", {"text": "x" * 100})
+            finish_writing(wire)
+            await peer.serve()
+    assert len(await wire.rest()) == 1
+
+
+async def test_a_fault_of_the_writer_is_not_swallowed() -> None:
+    class Faulty:
+        async def receive(self) -> bytes:
+            await anyio.sleep_forever()
+            return b""
+
+        async def send(self, data: bytes) -> None:
+            raise ZeroDivisionError
+
+        async def aclose(self) -> None:
+            pass
+
+    async def body() -> None:
+        async with Peer(Faulty(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+            peer.notify("log")
+            await peer.serve()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await body()
+    assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_reading_waits_while_too_much_is_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "CLOGGED", 1000)
+    calls: list[Any] = []
+    peer, wire = pair({"add": lambda n: calls.append(n) or "x" * 600}, limit=100)
+
+    async def ask() -> None:
+        for n in range(8):
+            await wire.send(request(n, params={"n": n}))
+
+    async with anyio.create_task_group() as tasks, peer:
+        tasks.start_soon(peer.serve)
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        assert len(calls) < 6
+        answers = [await wire.receive() for _ in range(8)]
+    assert [answer["id"] for answer in answers] == list(range(8))
+
+
+async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
+    done: list[int] = []
+
+    async def flood(peer: Peer) -> None:
+        for n in range(100):
+            peer.notify("flood", {"text": "x" * 10_000})
+            await peer.drained()
+            done.append(n)
+
+    peer, wire = pair({}, limit=100)
+    async with anyio.create_task_group() as tasks, peer:
+        tasks.start_soon(flood, peer)
+        await anyio.wait_all_tasks_blocked()
+        assert len(done) < 20
+        for _ in range(100):
+            await wire.receive()
+        await anyio.wait_all_tasks_blocked()
+        assert len(done) == 100
+
+
+async def test_who_is_behind_makes_the_other_side_wait() -> None:
+    free = anyio.Event()
+    calls: list[Any] = []
+
+    async def before_reading() -> None:
+        if calls:
+            await free.wait()
+
+    peer, wire = pair({"log": calls.append}, limit=10, before_reading=before_reading)
+    async with anyio.create_task_group() as tasks, peer:
+        tasks.start_soon(peer.serve)
+        await wire.send(notification(params={"n": 1}))
+        await anyio.wait_all_tasks_blocked()
+        await wire.send(notification(params={"n": 2}))
+        await anyio.wait_all_tasks_blocked()
+        assert calls == [{"n": 1}]
+        free.set()
+        await anyio.wait_all_tasks_blocked()
+        assert calls == [{"n": 1}, {"n": 2}]
+
+
+class Scripted:
+    """Handlers whose ends the test decides, one by one."""
+
+    def __init__(self) -> None:
+        self.open: list[Callable[[], None]] = []
+
+    def __call__(self, params: Any) -> Any:
+        return self._run(anyio.Event(), params)
+
+    async def _run(self, finish: anyio.Event, how: Any) -> Any:
+        self.open.append(finish.set)
+        try:
+            await finish.wait()
+        finally:
+            await anyio.lowlevel.checkpoint()
+        if how == {"crash": True}:
+            raise ZeroDivisionError
+        return how
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.integers(0, 4), st.sampled_from([None, {"crash": True}])),
+        st.tuples(st.just("add"), st.integers(0, 4), st.none()),
+        st.tuples(st.just("cancel"), st.integers(0, 4), st.none()),
+        st.tuples(st.just("finish"), st.integers(0, 4), st.none()),
+        st.tuples(st.just("let it run"), st.integers(0, 3), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=40)
+@given(steps=steps, how=st.sampled_from(["eof", "outer cancel", "fault", "body"]))
+async def test_every_request_is_answered_once_under_any_interleaving(
+    steps: list[tuple[str, int, Any]], how: str
+) -> None:
+    handlers = Scripted()
+    sent: list[int] = []
+    with anyio.CancelScope() as scope:
+        async with conversation({"wait": handlers, "add": lambda _: 1}) as (peer, wire):
+            for what, number, params in steps:
+                if what in {"wait", "add"}:
+                    sent.append(number)
+                    await wire.send(request(number, what, params))
+                elif what == "cancel":
+                    await wire.send(cancel(number))
+                elif what == "finish" and number < len(handlers.open):
+                    handlers.open[number]()
+                for _ in range(number if what == "let it run" else 0):
+                    await anyio.lowlevel.checkpoint()
+            if how == "fault":
+                await wire.send(b"Content-Length: x\r\n\r\n")
+            elif how == "eof":
+                finish_writing(wire)
+            elif how == "outer cancel":
+                scope.cancel()
+            while how in {"fault", "eof"} and peer.end is None:
+                await anyio.lowlevel.checkpoint()
+    answers = [answer for answer in await wire.rest() if answer["id"] is not None]
+    assert all(("result" in answer) != ("error" in answer) for answer in answers)
+    answered = sorted(answer["id"] for answer in answers)
+    if how in {"fault", "eof"}:
+        assert answered == sorted(sent)
+    else:  # what was never read is not answered; nothing is answered twice
+        assert Counter(answered) <= Counter(sent)
