@@ -34,6 +34,21 @@ found in the configuration or in variables like OPENAI_API_KEY.
 Exit codes: 0 well, 1 failed, 2 wrong usage, 130 and 143 ended by a signal.
 """
 
+_SERVE = """\
+Serve one editor over stdin and stdout until it says exit or closes its end. The
+working directory does not matter: the editor names its workspace.
+"""
+
+_CHAT = """\
+Print the answer to one message as it comes, or without a message hold a
+conversation, a line a prompt. Ctrl-C stops the answer, a second one leaves.
+"""
+
+_DOCTOR = """\
+Say which configuration files, providers and keys (by the variable's name, never
+a value) were found, and try the embedded model.
+"""
+
 _LEVELS = ("error", "warning", "info", "debug")
 _SPELLINGS = {"warn": "warning"}
 
@@ -74,19 +89,24 @@ def _parser() -> argparse.ArgumentParser:
         ("serve", "speak the protocol over stdin and stdout (what editors start)"),
         ("server", "the same, as editors spell it"),
     ):
-        serve = commands.add_parser(name, help=hint, allow_abbrev=False)
+        serve = commands.add_parser(name, help=hint, description=_SERVE, allow_abbrev=False)
         _add_common(serve)
         serve.add_argument(
             "--protocol-revision",
             metavar="REVISION",
             help="speak this edition whatever the client says (so far: 2025-10)",
         )
-    chat = commands.add_parser("chat", help="chat in the terminal", allow_abbrev=False)
+    chat = commands.add_parser(
+        "chat", help="chat in the terminal", description=_CHAT, allow_abbrev=False
+    )
     chat.add_argument("message", nargs="?", help="one prompt; without it, a conversation")
     chat.add_argument("--model", metavar="PROVIDER/MODEL", help="default: as configured")
     _add_common(chat)
     doctor = commands.add_parser(
-        "doctor", help="say what was found: configuration, providers, keys", allow_abbrev=False
+        "doctor",
+        help="say what was found: configuration, providers, keys",
+        description=_DOCTOR,
+        allow_abbrev=False,
     )
     _add_common(doctor)
     return parser
