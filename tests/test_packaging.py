@@ -1,0 +1,132 @@
+"""What a user gets by installing and importing: names, types, weight; and what no file may hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGES = ("eca_protocol", "eca_server")
+MODULES = sorted(path for name in PACKAGES for path in (REPOSITORY / name).rglob("*.py"))
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+
+HEAVY = {
+    "anyio", "asyncio", "attr", "attrs", "cattrs", "concurrent", "h11", "http", "httpcore", "httpx",
+    "hypothesis", "logging", "socket", "ssl", "subprocess", "threading", "trio",
+}  # fmt: skip
+
+
+def modules_after(statement: str) -> set[str]:
+    """What an interpreter has loaded after a statement, beside what it has at its start."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
+        f"{statement}\n"
+        "import json; print(json.dumps(sorted(sys.modules.keys() - before)))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", program, str(REPOSITORY)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_the_sdk_loads_next_to_nothing() -> None:
+    loaded = modules_after("import eca_protocol") - modules_after("import importlib, typing")
+    assert {name for name in loaded if name.startswith("eca_")} == {"eca_protocol"}
+    assert len(loaded) <= 5, sorted(loaded)
+    assert not {name.partition(".")[0] for name in loaded} & HEAVY
+
+
+def test_importing_the_server_loads_nothing_else() -> None:
+    assert modules_after("import eca_server") - modules_after("") <= {"eca_server", "__future__"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+    assert (REPOSITORY / package / "py.typed").is_file()
+
+
+def public_modules() -> list[str]:
+    names = [".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in MODULES]
+    return [name.removesuffix(".__init__") for name in names if "__main__" not in name]
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_every_exported_name_is_there(name: str) -> None:
+    module = import_module(name)
+    exported = getattr(module, "__all__", [])
+    assert len(set(exported)) == len(exported)
+    for exported_name in exported:
+        assert hasattr(module, exported_name), exported_name
+
+
+def test_the_sdk_exports_each_name_from_one_room() -> None:
+    sdk = import_module("eca_protocol")
+    rooms = [name for names in sdk._ROOMS.values() for name in names]
+    assert sorted(rooms) == sorted(sdk.__all__)
+    assert set(sdk.__all__) <= set(dir(sdk))
+    with pytest.raises(AttributeError, match="nonsense"):
+        sdk.nonsense  # noqa: B018
+
+
+def test_a_name_that_type_checkers_see_is_the_one_that_is_loaded() -> None:
+    source = (REPOSITORY / "eca_protocol" / "__init__.py").read_text("utf-8")
+    for room, names in import_module("eca_protocol")._ROOMS.items():
+        pattern = rf"from eca_protocol\.{room} import (\([^)]*\)|[^\n]*)"
+        (imported,) = re.findall(pattern, source)
+        assert set(re.findall(r"\w+", imported)) == set(names), room
+
+
+def test_no_module_is_past_500_lines() -> None:
+    long = {
+        str(path.relative_to(REPOSITORY)): count
+        for path in MODULES
+        if (count := len(path.read_text("utf-8").splitlines())) > 500
+    }
+    assert not long
+
+
+def test_the_changelog_has_a_place_for_what_comes() -> None:
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## \[([^]]+)\]", changelog, re.MULTILINE)[0] in {
+        "Unreleased",
+        PROJECT["version"],
+    }
+
+
+def test_every_dependency_of_the_checks_is_pinned() -> None:
+    pinned = set(
+        re.findall(
+            r"^([\w.-]+)==", (REPOSITORY / "requirements-dev.lock").read_text(), re.MULTILINE
+        )
+    )
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted} - {PROJECT["name"]}
+    assert names <= pinned
+
+
+MACHINE = re.compile(r"(?<![\w.~-])/(?:work|tmp|root|opt)/|files\.pythonhosted|pypi\.org|npmjs")
+
+
+def tracked_texts() -> dict[str, str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    paths = [
+        name for name in listed.stdout.split("\0") if name and not name.startswith("fuzz/corpus")
+    ]
+    return {
+        name: (REPOSITORY / name).read_text("utf-8")
+        for name in paths
+        if (REPOSITORY / name).is_file() and name != "tests/test_packaging.py"
+    }
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    found = {name: MACHINE.findall(text) for name, text in tracked_texts().items()}
+    assert not {name: matches for name, matches in found.items() if matches}
