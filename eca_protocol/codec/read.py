@@ -163,7 +163,7 @@ class _Members(dict[Any, Read]):
         cls = None if tag is None else self._members.get(tag)
         if cls is None:
             return self._read_unknown
-        self[tag] = read = _read_fields(cls)
+        self[tag] = read = _read_model(cls)
         return read
 
     def _read_unknown(self, value: dict[str, Any], _: Any) -> Any:
@@ -185,22 +185,11 @@ def _read_tagged(shape: Tagged) -> Read:
     return read
 
 
-def _read_model(cls: ModelClass) -> Read:
-    read_fields = _read_fields(cls)
-
-    def read(value: Any, _: Any) -> Any:
-        if isinstance(value, dict):
-            return read_fields(value, None)
-        raise Mismatch
-
-    return read
-
-
 @functools.cache
-def _read_fields(cls: ModelClass) -> Read:
-    """The reader of a model, given a dict; it fills the slots itself, as unpickling does."""
+def _read_model(cls: ModelClass) -> Read:
+    """The reader of a model, unrolled; it fills the slots itself, as unpickling does."""
     names = {"cls": cls, "new": object.__new__, "Mismatch": Mismatch}
-    body = ["self = new(cls)"]
+    body = ["if not isinstance(value, dict): raise Mismatch", "self = new(cls)"]
     fields = fields_of(cls)
     for field in fields:
         names[f"set_{field.name}"] = getattr(cls, field.name).__set__
@@ -223,14 +212,13 @@ def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     else:
         lines = [f"entry = value[{field.wire!r}]"]
         otherwise = "if"
-    if _plain(field.shape) == Scalar(("string",)):
-        test = "entry.__class__ is not str and not isinstance(entry, str)"
-        lines.append(f"{otherwise} {test}: raise Mismatch")
-    else:
-        names[f"read_{field.name}"] = _read_field(field)
-        branch = "else: " if field.has_default else ""
-        lines.append(f"{branch}entry = read_{field.name}(entry, None)")
+    names[f"read_{field.name}"] = _read_field(field)
+    test = "entry.__class__ is not str" if _plain(field.shape) == _STRING else "True"
+    lines.append(f"{otherwise} {test}: entry = read_{field.name}(entry, None)")
     return [*lines, f"set_{field.name}(self, entry)"]
+
+
+_STRING = Scalar(("string",))
 
 
 def _plain(shape: Shape) -> Shape:

@@ -54,7 +54,7 @@ def writer(shape: Shape, revision: Revision) -> Write:
         case Model(cls):
             return _write_model(cls, revision)
         case Tagged():
-            return _Members(shape, revision).write
+            return _write_tagged(_Members(shape, revision))
         case _:
             return identity
 
@@ -95,9 +95,6 @@ class _Members(dict[ModelClass, Write]):
         self[cls] = write = self._make(cls)
         return write
 
-    def write(self, value: Any) -> Any:
-        return self[value.__class__](value)
-
     def _make(self, cls: ModelClass) -> Write:
         if cls is self._shape.unknown:
             return _write_raw
@@ -108,6 +105,13 @@ class _Members(dict[ModelClass, Write]):
         if not window_of_class(cls).written_in(self._revision):
             return functools.partial(_refuse, cls, self._revision)
         return _write_model(cls, self._revision)
+
+
+def _write_tagged(members: _Members) -> Write:
+    def write(value: Any) -> Any:
+        return members[value.__class__](value)
+
+    return write
 
 
 def _write_raw(value: Any) -> Any:
@@ -156,6 +160,9 @@ def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> st
     shape = field.shape
     if isinstance(shape, Nullable) and not field.reading.required:  # None was left out
         shape = shape.inner
+    if isinstance(shape, Tagged):
+        names[f"write_{field.name}"] = _Members(shape, revision)
+        return f"write_{field.name}[value.{field.name}.__class__](value.{field.name})"
     write = writer(shape, revision)
     if write is identity:
         return f"value.{field.name}"
