@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import os
+import subprocess
+
+from tests.node import node, node_modules
+
+
+def test_the_foreign_peer_can_be_loaded() -> None:
+    environ = {**os.environ, "NODE_PATH": str(node_modules("vscode-jsonrpc", "8.2.1"))}
+    script = "console.log(typeof require('vscode-jsonrpc/node').createMessageConnection)"
+    said = subprocess.check_output([node(), "-e", script], env=environ, text=True)
+    assert said == "function\n"
