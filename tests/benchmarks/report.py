@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 
 def machine(*packages: str) -> str:
@@ -52,3 +53,21 @@ def print_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...
     for first, *others in lines:
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         print("  ".join(["", first.ljust(widths[0]), *cells]))
+
+
+class Row(NamedTuple):
+    """What was promised, what was measured, and whether that is kept."""
+
+    what: str
+    bound: str
+    measured: str
+    holds: bool
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    """The table of promises; nothing fails by it, since the machine may be busy."""
+    print_table(
+        "Promised and measured",
+        ("what", "bound", "measured", "verdict"),
+        [(what, bound, got, "holds" if holds else "MISSED") for what, bound, got, holds in rows],
+    )

@@ -1,0 +1,186 @@
+"""The real server as a process, the barest of clients at its pipes, and a provider beside them.
+
+The client is no client of ours: it blocks, reads 64 KiB at a time and parses nothing that it is
+not asked for, so that what is measured is the server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SERVER = (sys.executable, "-m", "eca_server", "server")
+SERVER_WITHOUT_ORJSON = (
+    sys.executable,
+    "-c",
+    "import sys; sys.modules['orjson'] = None; from eca_server.cli import run; run(['server'])",
+)
+ECHO, SCRIPT, SCRIPTED = "simulator/echo", "simulator/script", "scripted/any"
+FINISHED = re.compile(rb'"state":\s*"finished"')
+
+
+class Rig:
+    """A folder of its own, and an environment in which nothing of the user's is found.
+
+    Byte code is kept there, as it is for installed packages: a start does not compile.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {"PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR"}
+        self.environment = {name: os.environ[name] for name in kept & os.environ.keys()} | {
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONPYCACHEPREFIX": str(folder / "byte code"),
+        }
+
+    @contextmanager
+    def server(
+        self, *, provider: str | None = None, command: Sequence[str] = SERVER
+    ) -> Iterator[BareClient]:
+        """A server, initialized, its models told; ended with the block."""
+        config: dict[str, Any] = {"chat": {"title": False}}
+        if provider is not None:
+            config["providers"] = {
+                "scripted": {
+                    "api": "openai-chat",
+                    "url": provider,
+                    "key": "k",
+                    "models": {"any": {}},
+                }
+            }
+        with self.process(command, ECA_CONFIG=json.dumps(config)) as process:
+            client = BareClient(process)
+            client.initialize()
+            client.notify("initialized", {})
+            client.read_until(b'"type":"finish"')
+            yield client
+            client.request("shutdown", None)
+            client.notify("exit", {})
+            process.wait(5)
+
+    @contextmanager
+    def provider(self) -> Iterator[ScriptedProvider]:
+        """A scripted provider in a process of its own; see `scripted_provider`."""
+        script = str(Path(__file__).with_name("scripted_provider.py"))
+        with self.process((sys.executable, script)) as process:
+            yield ScriptedProvider(process)
+
+    @contextmanager
+    def process(
+        self, command: Sequence[str], **environment: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A process with pipes, killed at the end of the block if it still runs."""
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self.folder,
+            env=self.environment | environment,
+            bufsize=0,
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@contextmanager
+def rig() -> Iterator[Rig]:
+    """A rig in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Rig(Path(folder))
+
+
+class BareClient:
+    """Frames out, bytes in."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.pid = process.pid
+        self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
+        self._last_id = 0
+        self._rest = b""
+
+    def notify(self, method: str, params: Any) -> None:
+        self._write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def request(self, method: str, params: Any) -> None:
+        """Send a request; return with what came up to its answer read."""
+        self._last_id += 1
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self._write(message)
+        self.read_until(b'"id":%d' % self._last_id)
+
+    def initialize(self) -> None:
+        client = {"name": "bench", "version": "1"}
+        params = {"processId": os.getpid(), "clientInfo": client, "capabilities": {}}
+        self.request("initialize", {**params, "workspaceFolders": []})
+
+    def prompt(self, chat: str, message: str, *, model: str) -> None:
+        """Send a prompt and do not wait for its answer."""
+        self._last_id += 1
+        params = {"chatId": chat, "message": message, "model": model}
+        message = {"id": self._last_id, "method": "chat/prompt", "params": params}
+        self._write({"jsonrpc": "2.0", **message})
+
+    def stop(self, chat: str) -> None:
+        self.notify("chat/promptStop", {"chatId": chat})
+
+    def read_until(self, wanted: bytes | re.Pattern[bytes]) -> None:
+        """Read up to the first place where `wanted` is in what comes."""
+        pattern = wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
+        data = self._rest
+        while (found := pattern.search(data)) is None:
+            data = data[-100:] + self.read()
+        self._rest = data[found.end() :]
+
+    def read(self) -> bytes:
+        data = os.read(self._out, 65_536)
+        if not data:
+            raise EOFError("the server is gone")
+        return data
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the server's main thread so far."""
+        nanoseconds, *_ = Path(f"/proc/{self.pid}/schedstat").read_text().split()
+        return int(nanoseconds) / 1e9
+
+    def resident_mib(self) -> float:
+        """Resident memory of the server."""
+        return resident_mib(self.pid)
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        body = json.dumps(message).encode()
+        os.write(self._in, b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+class ScriptedProvider:
+    """The provider's process: its URL, and what it says of each request."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._lines = process.stdout
+        self.url = self.next_record()["url"]
+
+    def next_record(self) -> dict[str, Any]:
+        """What it writes next: one object for each request that has ended."""
+        record: dict[str, Any] = json.loads(self._lines.readline())
+        return record
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [kib] = re.findall(r"VmRSS:\s+(\d+) kB", status)
+    return int(kib) / 1024
