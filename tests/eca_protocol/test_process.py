@@ -1,0 +1,218 @@
+"""Child processes: how they start, and the ladder that ends them whatever they do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.process import Child, Ladder, spawn
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Ladder(after_stdin=0.05, after_term=0.05, after_kill=5)
+PATIENT = Ladder(after_stdin=10, after_term=10, after_kill=10)
+
+
+def python(code: str, **options: Any) -> Child:
+    return spawn([sys.executable, "-S", "-c", code], **options)
+
+
+def shell(code: str, **options: Any) -> Child:
+    return spawn(["sh", "-c", code], **options)
+
+
+async def line(child: Child) -> bytes:
+    """What the child says first, which shows that it is up."""
+    data = b""
+    while not data.endswith(b"\n"):
+        piece = await child.transport.receive()
+        assert piece, f"the child ended after {data!r}"
+        data += piece
+    return data.strip()
+
+
+def alive(pid: int) -> bool:
+    """Whether that process still does anything (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_bytes_go_both_ways() -> None:
+    child = spawn(["cat"])
+    await child.transport.send(b"hello\n")
+    assert await line(child) == b"hello"
+    assert child.returncode is None
+    assert await child.end(PATIENT) == 0
+
+
+async def test_a_child_that_ends_on_its_own_is_waited_for() -> None:
+    child = shell("exit 7")
+    assert await child.wait() == 7
+    assert await child.wait() == 7
+    assert child.returncode == 7
+    assert await child.end() == 7
+    assert await child.end() == 7
+
+
+async def test_a_child_that_heeds_the_end_of_input_needs_no_signal() -> None:
+    child = python("import sys; sys.stdin.read(); sys.exit(3)")
+    assert await child.end(PATIENT) == 3
+
+
+async def test_a_child_that_ignores_the_end_of_input_is_terminated() -> None:
+    child = python("print('up', flush=True); import time; time.sleep(60)")
+    await line(child)
+    assert await child.end(Ladder(after_stdin=0.05)) == -signal.SIGTERM
+
+
+async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
+    child = python(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    await line(child)
+    assert await child.end(Ladder(after_stdin=0.05)) == 9
+
+
+async def test_a_child_that_ignores_termination_is_killed() -> None:
+    child = python(
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    await line(child)
+    assert await child.end(QUICK) == -signal.SIGKILL
+
+
+async def test_a_child_blocked_on_its_output_can_still_leave() -> None:
+    child = python("import sys; sys.stdout.write('x' * 1_000_000); sys.stdout.flush()")
+    await child.transport.receive()
+    assert await child.end(PATIENT) == 0
+
+
+async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended() -> None:
+    child = shell("sleep 60 & echo $!")
+    grandchild = int(await line(child))
+    started = time.monotonic()
+    assert await child.end(PATIENT) == 0
+    assert time.monotonic() - started < 5
+    with anyio.fail_after(5):
+        while alive(grandchild):
+            await anyio.sleep(0.001)
+
+
+async def test_a_signal_reaches_the_whole_group() -> None:
+    child = shell("sleep 60 & echo $!; wait")
+    grandchild = int(await line(child))
+    child.signal_group("term")
+    assert await child.wait() == -signal.SIGTERM
+    with anyio.fail_after(5):
+        while alive(grandchild):
+            await anyio.sleep(0.001)
+    child.signal_group("kill")
+    await child.end()
+
+
+async def test_several_tasks_may_wait_and_any_may_leave() -> None:
+    child = spawn(["cat"])
+    codes: list[int] = []
+
+    async def wait(scope: anyio.CancelScope) -> None:
+        with scope:
+            codes.append(await child.wait())
+
+    scopes = [anyio.CancelScope() for _ in range(3)]
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for scope in scopes:
+                tasks.start_soon(wait, scope)
+                await anyio.wait_all_tasks_blocked()
+            scopes[0].cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert await child.end(PATIENT) == 0
+    assert codes == [0, 0]
+
+
+async def test_the_ladder_ends_a_child_that_somebody_still_reads() -> None:
+    child = python("import sys; sys.stdin.read(); sys.stdout.write('x' * 1_000_000)")
+    got: list[int] = []
+
+    async def read() -> None:
+        while data := await child.transport.receive():
+            got.append(len(data))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            assert await child.end(PATIENT) == 0
+    assert sum(got) <= 1_000_000
+
+
+async def test_a_cancelled_caller_still_gets_the_child_ended() -> None:
+    child = python("print('up', flush=True); import time; time.sleep(60)")
+    await line(child)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await child.end(QUICK)
+    assert child.returncode == -signal.SIGTERM
+    assert not alive(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "text"),
+    [
+        ([], {}, "the command is empty"),
+        (["no-such-command-anywhere"], {}, "no-such-command-anywhere"),
+        (["cat"], {"cwd": "/no/such/folder"}, "cannot start 'cat'"),
+        (["/etc/passwd"], {}, "Permission denied"),
+        (["cat\0"], {}, "null byte"),
+    ],
+)
+async def test_what_cannot_start_says_why(
+    command: list[str], options: dict[str, Any], text: str
+) -> None:
+    before = descriptors()
+    with pytest.raises(StartFailed, match=text):
+        spawn(command, **options)
+    assert descriptors() == before
+
+
+async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> None:
+    child = shell(
+        "pwd; echo $WORD; echo oops >&2; cat >&2",
+        cwd=tmp_path,
+        env={"WORD": "given", "PATH": os.environ["PATH"]},
+        stderr="pipe",
+    )
+    said = b""
+    while said.count(b"\n") < 2:
+        said += await child.transport.receive()
+    assert said.split() == [str(tmp_path).encode(), b"given"]
+    assert child.stderr is not None
+    assert child.stderr.readline() == b"oops\n"
+    assert await child.end(PATIENT) == 0
+
+
+async def test_a_command_of_many_starts_leaks_nothing() -> None:
+    await spawn(["true"]).end(PATIENT)
+    before = descriptors()
+    for number in range(50):
+        child = spawn(["true"], stderr="pipe" if number % 2 else "null")
+        assert await child.end(PATIENT) == 0
+    assert descriptors() == before
