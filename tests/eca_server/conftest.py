@@ -1,0 +1,60 @@
+"""The real server process, for every test that meets it from outside."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.eca_server.stranger import Stranger, environment
+
+SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
+
+Start = Callable[..., Stranger]
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers in a home where nothing is configured; none of them outlives the test.
+
+    `command` and `env` (more variables) may be given; with `keeps_writes_apart` each read is what
+    the server wrote at once. A traceback on stderr fails the test.
+    """
+    started: list[Stranger] = []
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def start(
+        *,
+        command: Sequence[str] = SERVE,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = project,
+        keeps_writes_apart: bool = False,
+    ) -> Stranger:
+        stranger = Stranger(
+            command,
+            cwd=cwd,
+            env=environment(tmp_path, **(env or {})),
+            errors=tmp_path / f"stderr-{len(started)}.txt",
+            keeps_writes_apart=keeps_writes_apart,
+        )
+        started.append(stranger)
+        return stranger
+
+    yield start
+    failures = []
+    for stranger in started:
+        try:
+            stranger.stop()
+        except AssertionError as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+@pytest.fixture
+def server(start_server: Start) -> Stranger:
+    """One server, just started."""
+    return start_server()

@@ -1,0 +1,310 @@
+"""A client that shares no code with the server: raw frames to and from the real process.
+
+It reads strictly what ruling W-1 lets a server write, so every test of the process also shows
+that stdout holds frames and nothing else. Each wait has a deadline. One thread does all: while it
+waits to write it reads as well, so that no pair of full pipes can hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HEADER = re.compile(rb"Content-Length: (0|[1-9][0-9]*)\r\n\r\n")
+START_SECONDS = 30.0
+SECONDS = 10.0
+UNSET: Any = object()
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """A machine on which nothing is configured and no key is set."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "PYTHONPATH": str(REPOSITORY),
+        "LANG": "C.UTF-8",
+        **more,
+    }
+
+
+def message(method: str, params: Any = UNSET, *, request_id: Any = UNSET) -> dict[str, Any]:
+    """A request if it is given an id, else a notification."""
+    value: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if request_id is not UNSET:
+        value["id"] = request_id
+    if params is not UNSET:
+        value["params"] = params
+    return value
+
+
+def frame(value: Any) -> bytes:
+    """A message, or a body's bytes as they are, as one frame."""
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class Stranger:
+    """One server process and what it wrote.
+
+    Attributes:
+        seen: every message that came, in order.
+        reads: the bytes of each read.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        errors: Path,
+        keeps_writes_apart: bool = False,
+    ) -> None:
+        self.seen: list[Any] = []
+        self.reads: list[bytes] = []
+        self._buffer = bytearray()
+        self._unread: list[Any] = []
+        self._last_id = 0
+        self._errors = errors
+        self._ended = False
+        if keeps_writes_apart:
+            ours, theirs = (
+                end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            )
+        else:
+            ours, theirs = os.pipe()
+        with errors.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=theirs, stderr=stderr
+            )
+        os.close(theirs)
+        assert self.process.stdin is not None
+        self._input = self.process.stdin.fileno()
+        self._output = ours
+        os.set_blocking(self._input, False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to stderr."""
+        return self._errors.read_text("utf-8", "replace")
+
+    def write(self, data: bytes, *, seconds: float = SECONDS) -> None:
+        """Write bytes, whole."""
+        view = memoryview(data)
+        deadline = time.monotonic() + seconds
+        while view:
+            self._wait_to_write(deadline)
+            with contextlib.suppress(BlockingIOError):
+                view = view[os.write(self._input, view) :]
+
+    def _wait_to_write(self, deadline: float) -> None:
+        readers = [] if self._ended else [self._output]
+        left = deadline - time.monotonic()
+        readable, writable, _ = select.select(readers, [self._input], [], max(0.0, left))
+        if not readable and not writable:
+            pytest.fail("the server reads nothing any more")
+        if readable:
+            self._read()
+
+    def send(self, *messages: Any) -> None:
+        """Write messages as frames, in one piece."""
+        self.write(b"".join(map(frame, messages)))
+
+    def ask(self, method: str, params: Any = UNSET) -> int:
+        """Send a request with an id of ours; the id."""
+        self._last_id += 1
+        self.send(message(method, params, request_id=self._last_id))
+        return self._last_id
+
+    def tell(self, method: str, params: Any = UNSET) -> None:
+        self.send(message(method, params))
+
+    def receive(self, *, seconds: float = SECONDS) -> Any:
+        """The next message."""
+        deadline = time.monotonic() + seconds
+        while not self._unread:
+            if self._ended:
+                pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._output], [], [], left)[0]:
+                pytest.fail(f"nothing came for {seconds} s; before: {self.seen[-3:]}")
+            self._read()
+        return self._unread.pop(0)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._output, 2**20)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._ended = True
+            assert not self._buffer, f"stdout ended inside a frame: {bytes(self._buffer)[:200]!r}"
+            return
+        self.reads.append(data)
+        self._buffer += data
+        position = 0
+        while header := HEADER.match(self._buffer, position):
+            stop = header.end() + int(header[1])
+            if stop > len(self._buffer):
+                break
+            self._take(bytes(self._buffer[header.end() : stop]))
+            position = stop
+        del self._buffer[:position]
+        start = bytes(self._buffer[:40])
+        assert HEADER.match(start) or b"Content-Length: ".startswith(start[:16]), (
+            f"stdout holds something that is no frame: {start!r}"
+        )
+
+    def _take(self, body: bytes) -> None:
+        value = json.loads(body.decode("utf-8"))
+        assert isinstance(value, dict), value
+        assert value["jsonrpc"] == "2.0", value
+        if "method" in value:
+            assert not {"result", "error"} & set(value), value
+        else:
+            assert "id" in value, value
+            assert len({"result", "error"} & set(value)) == 1, value
+        self.seen.append(value)
+        self._unread.append(value)
+
+    def until(self, wanted: Callable[[Any], object], *, seconds: float = SECONDS) -> list[Any]:
+        """What comes, up to and with the first message that is wanted."""
+        came: list[Any] = []
+        deadline = time.monotonic() + seconds
+        while not came or not wanted(came[-1]):
+            came.append(self.receive(seconds=max(0.01, deadline - time.monotonic())))
+        return came
+
+    def answer(self, request_id: Any, *, seconds: float = SECONDS) -> Any:
+        """The answer to that request; what comes before it stays in `seen` only."""
+
+        def is_answer(value: Any) -> bool:
+            return (
+                "method" not in value
+                and value["id"] == request_id
+                and type(value["id"]) is type(request_id)
+            )
+
+        return self.until(is_answer, seconds=seconds)[-1]
+
+    def result(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
+        """Ask, wait, and give the result of a success."""
+        answer = self.answer(self.ask(method, params), seconds=seconds)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def initialize(self, **params: Any) -> Any:
+        """Both halves of the handshake; the result. What follows `initialized` is not awaited."""
+        given = {"processId": None, "workspaceFolders": [], "capabilities": {}, **params}
+        result = self.result("initialize", given, seconds=START_SECONDS)
+        self.tell("initialized", {})
+        return result
+
+    def introduced(self, **params: Any) -> list[Any]:
+        """Initialize; what the server tells about itself, to the end of its start."""
+        self.initialize(**params)
+        return self.until(
+            lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish"
+        )
+
+    def prompt(self, text: str, *, chat: str | None = None, model: str = "simulator/script") -> str:
+        """Send a prompt and wait for its answer; the chat's id."""
+        params = {"message": text, "model": model}
+        result = self.result("chat/prompt", params if chat is None else {**params, "chatId": chat})
+        return str(result["chatId"])
+
+    def start_endless_turn(self) -> str:
+        """A turn that runs until it is stopped, and has said something; the chat's id."""
+        chat = self.prompt("say here\nwait forever")
+        if not any(content_of(seen).get("text") == "here" for seen in self.seen):
+            self.until(lambda m: content_of(m).get("text") == "here")
+        return chat
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def close_output(self) -> None:
+        """Nobody reads the server any more."""
+        if self._output >= 0:
+            os.close(self._output)
+        self._output, self._ended = -1, True
+
+    def rest(self, *, seconds: float = SECONDS) -> list[Any]:
+        """All that comes until the server closes its output."""
+        deadline = time.monotonic() + seconds
+        while not self._ended:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._output], [], [], left)[0]:
+                pytest.fail(f"the server's output is still open after {seconds} s")
+            self._read()
+        rest, self._unread = self._unread, []
+        return rest
+
+    def exit_code(self, *, within: float = 3.0) -> int:
+        """Read on until the process has ended; its exit code.
+
+        Args:
+            within: seconds; W-13 grants three to every end.
+        """
+        deadline = time.monotonic() + within
+        self.rest(seconds=within)
+        try:
+            return self.process.wait(max(0.01, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the process runs on after {within} s")
+
+    def stop(self) -> None:
+        """End the process if it runs, and judge its log."""
+        with contextlib.suppress(OSError):
+            self.close_input()
+        if self.process.poll() is None and not self._ended:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.01)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(SECONDS)
+        self.close_output()
+        assert "Traceback" not in self.errors, self.errors
+
+
+def content_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The content of a `chat/contentReceived`; of anything else, nothing."""
+    params = value.get("params")
+    content = params.get("content") if isinstance(params, dict) else None
+    return content if isinstance(content, dict) else {}
+
+
+def is_finished(value: Mapping[str, Any]) -> bool:
+    """Whether it ends a turn."""
+    content = content_of(value)
+    return content.get("type") == "progress" and content.get("state") == "finished"
+
+
+def text_of(messages: Iterable[Mapping[str, Any]], role: str = "assistant") -> str:
+    """All text of that role, joined."""
+    return "".join(
+        content_of(value)["text"]
+        for value in messages
+        if content_of(value).get("type") == "text" and value["params"]["role"] == role
+    )
