@@ -2,9 +2,10 @@
 
 The only module that names httpx, and it imports it in a worker thread at the first request. The
 rules it keeps: no request waits for a pool slot; no body is left half read, so that leaving the
-block closes the connection at once; every chunk is a checkpoint, so that a stream that arrives
-faster than it is read can still be stopped; no redirect is followed, so that a key never reaches
-a host it was not configured for; every failure below the status line is an `HTTPFault`.
+block closes the connection at once; chunks that came together are read with a checkpoint every
+millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
+is followed, so that a key never reaches a host it was not configured for; every failure below the
+status line is an `HTTPFault`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
+
+PACE = 0.001
+"""Seconds for which buffered chunks are given without a checkpoint: so long a stop may wait."""
 
 CLOSE_DEADLINE = 2.0
 """Seconds that closing a connection may take, whatever state it is in."""
@@ -63,13 +68,14 @@ class HTTPResponse:
         idle: seconds the next piece of the body may take; may be set while reading.
     """
 
-    def __init__(self, response: httpx.Response, *, idle: float) -> None:
+    def __init__(self, response: httpx.Response, *, idle: float, socket_idle: float | None) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {
             name.lower(): response.headers[name] for name in response.headers
         }
         self.url = str(response.url)
         self.idle = idle
+        self._socket_idle = socket_idle  # the time that each read of the socket is bounded by
         # The plain stream: httpx's own iterators put two generators more around it.
         assert isinstance(response.stream, AsyncIterable)
         self._body: AsyncIterator[bytes] = aiter(response.stream)
@@ -114,24 +120,36 @@ class _Chunks:
         self._response = response
         self._next = response._body.__anext__
         self._decompress = _decompressor(response.headers.get("content-encoding", "identity"))
+        self._looked = 0.0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        idle = self._response.idle
-        with anyio.CancelScope(deadline=anyio.current_time() + idle):
+        now = time.perf_counter()
+        if now - self._looked > PACE:
             await anyio.lowlevel.checkpoint()
-            try:
+            self._looked = time.perf_counter()
+        response = self._response
+        try:
+            if response.idle == response._socket_idle:
                 chunk = await self._next()
-                return self._decompress(chunk) if self._decompress else chunk
-            except StopAsyncIteration:
-                raise
-            except zlib.error as error:
-                raise HTTPFault("protocol", f"the body cannot be decompressed: {error}") from None
-            except Exception as error:
-                raise _fault(error, Deadlines()) or error from error
-        raise HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
+            else:
+                with anyio.fail_after(response.idle):
+                    chunk = await self._next()
+            return self._decompress(chunk) if self._decompress else chunk
+        except StopAsyncIteration:
+            raise
+        except TimeoutError:
+            raise _silence(response.idle) from None
+        except zlib.error as error:
+            raise HTTPFault("protocol", f"the body cannot be decompressed: {error}") from None
+        except Exception as error:
+            raise _fault(error, Deadlines(idle=response.idle)) or error from error
+
+
+def _silence(idle: float) -> HTTPTimeout:
+    return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
 
 
 def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
@@ -220,7 +238,11 @@ class HTTPClient:
         except _httpx().InvalidURL as error:
             raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
         response = await _send(client, request, deadlines)
-        answer = HTTPResponse(response, idle=deadlines.idle)
+        # From here on the transport bounds each read of the socket, which costs far less than a
+        # scope around each chunk; a transport of a test may not, so there are scopes.
+        request.extensions["timeout"]["read"] = deadlines.idle
+        socket_idle = None if self._transport else deadlines.idle
+        answer = HTTPResponse(response, idle=deadlines.idle, socket_idle=socket_idle)
         try:
             yield answer
         finally:
@@ -357,12 +379,8 @@ _TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
 def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
     """The fault that an exception of httpx means; None for what is not its."""
     library = _httpx()
-    if isinstance(error, library.ConnectTimeout):
-        seconds = deadlines.connect
-        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
-    if isinstance(error, library.WriteTimeout):
-        seconds = deadlines.write
-        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
+    if isinstance(error, library.TimeoutException):
+        return _timeout_fault(error, deadlines)
     for name, kind, words in _TROUBLES:
         if isinstance(error, getattr(library, name)):
             text = str(error) or type(error).__name__
@@ -372,6 +390,17 @@ def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
                 return HTTPFault("broken", f"the connection was lost: {text}")
             return HTTPFault(kind, f"{words}: {text}")
     return None
+
+
+def _timeout_fault(error: Exception, deadlines: Deadlines) -> HTTPTimeout:
+    library = _httpx()
+    if isinstance(error, library.ConnectTimeout):
+        seconds = deadlines.connect
+        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
+    if isinstance(error, library.WriteTimeout):
+        seconds = deadlines.write
+        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
+    return _silence(deadlines.idle)
 
 
 def _tls_cause(error: BaseException | None) -> bool:

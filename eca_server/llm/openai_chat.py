@@ -188,16 +188,18 @@ class OpenAIChat:
         chunks = response.chunks()
         try:
             async for chunk in chunks:
-                before = progress_at
+                progressed = False
                 for event in body.feed(chunk):
-                    progress_at = trio.current_time()
+                    progressed = True
                     yield event
                 if body.decoder.done:
                     break
                 if body.decoder.finish_seen:
                     response.idle = min(response.idle, TAIL)
-                if progress_at == before:
-                    if trio.current_time() - before > self._no_progress:
+                if progressed:
+                    progress_at = trio.current_time()
+                else:
+                    if trio.current_time() - progress_at > self._no_progress:
                         words = f"the answer made no progress for {self._no_progress:g} s"
                         raise BackendError("timeout", words, retryable=True)
                     if chunk.lstrip().startswith(b":"):
