@@ -339,4 +339,6 @@ def _words(raw: Any) -> str:
         return "[]" if not raw else f"an array of {len(raw)}"
     if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _LONGEST:
         return "a very long integer"
-    return json.dumps(raw)
+    if raw is None or isinstance(raw, bool | int | float):
+        return json.dumps(raw)
+    return f"a {type(raw).__name__}"

@@ -428,9 +428,10 @@ def test_what_no_json_parser_gives_is_refused_too() -> None:
     class Number(int):
         pass
 
-    raw = {"uri": "u"}
-    with pytest.raises(DecodeError, match="params"):
-        CODEC.decode_params("initialize", {"processId": Number(5), "clientInfo": raw})
+    with pytest.raises(DecodeError, match="params: expected JSON values"):
+        CODEC.decode_params("initialize", {"processId": Number(5)})
+    with pytest.raises(DecodeError, match="expected an integer, got a bytes"):
+        CODEC.decode_params("initialize", {"processId": b"5"})
 
 
 @pytest.mark.requirement
