@@ -121,7 +121,7 @@ class _Playing:
 
     async def line(self, line: str) -> AsyncGenerator[Event, None]:
         """The events of one line."""
-        verb, _, rest = line.strip().partition(" ")
+        verb, _, rest = line.lstrip().partition(" ")
         match verb, rest.split(maxsplit=1):
             case ("speed", [rate]) if (number := _number(rate)) is not None:
                 self._pause = 1 / number if number else 0.0
