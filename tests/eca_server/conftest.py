@@ -20,7 +20,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
     """Starts servers in a home where nothing is configured; none of them outlives the test.
 
     `command` and `env` (more variables) may be given; with `keeps_writes_apart` each read is what
-    the server wrote at once. A traceback on stderr fails the test.
+    the server wrote at once. A traceback on stderr fails the test unless `may_log_tracebacks`.
     """
     started: list[Stranger] = []
     project = tmp_path / "project"
@@ -32,6 +32,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
         env: Mapping[str, str] | None = None,
         cwd: Path = project,
         keeps_writes_apart: bool = False,
+        may_log_tracebacks: bool = False,
     ) -> Stranger:
         stranger = Stranger(
             command,
@@ -39,6 +40,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
             env=environment(tmp_path, **(env or {})),
             errors=tmp_path / f"stderr-{len(started)}.txt",
             keeps_writes_apart=keeps_writes_apart,
+            may_log_tracebacks=may_log_tracebacks,
         )
         started.append(stranger)
         return stranger
