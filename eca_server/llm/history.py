@@ -156,6 +156,9 @@ class Message:
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
+_Said = TextPart | ImagePart | FilePart
+_Answered = TextPart | ImagePart | ToolCallPart | ServerToolPart
+
 INTERRUPTED = "[interrupted: this call has no result]"
 
 
@@ -175,7 +178,7 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
             answers = _until_next_answer(messages[position + 1 :])
             repaired += _answer_with_results(message, answers, seen)
         elif message.role == "user":
-            parts = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
+            parts = tuple(part for part in message.parts if isinstance(part, _Said))
             repaired.append(attrs.evolve(message, parts=_full(parts)))
     merged: list[Message] = []
     for message in repaired:
@@ -208,7 +211,7 @@ def _answer_with_results(
     answers: list[ToolResultPart] = []
     for part in _full(message.parts):
         if not isinstance(part, ToolCallPart):
-            kept.append(part)
+            kept += [] if isinstance(part, ToolResultPart | FilePart) else [part]
             continue
         result = next((result for result in results if result.call_id == part.id), None)
         if result is not None:
@@ -229,6 +232,8 @@ def _answer_with_results(
         answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
         kept = [part for part in kept if not isinstance(part, ReasoningPart | BlockPart)]
+    if not any(isinstance(part, _Answered) for part in kept):
+        return []  # thoughts alone are no message that a provider takes back
     return [
         attrs.evolve(message, parts=tuple(kept)),
         Message(role="tool", parts=tuple(answers)),

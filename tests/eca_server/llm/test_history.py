@@ -1,0 +1,253 @@
+"""Any history, however it was interrupted, becomes one that a strict server takes."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.llm.backend import Request, Tool
+from eca_server.llm.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    ReasoningPart,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    repair,
+)
+from eca_server.llm.openai_chat_profiles import PROFILES, Profile
+from eca_server.llm.openai_chat_request import refused_parameter, write_request
+
+OURS = Origin(api="openai-chat", provider="p", model="m")
+THEIRS = Origin(api="other", provider="q", model="n")
+SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
+
+texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
+images = st.just(ImagePart(media_type="image/png", data=b"i"))
+ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
+opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
+calls = st.builds(
+    lambda call_id, readable, opaque: ToolCallPart(
+        id=call_id,
+        name="f",
+        raw='{"n":1}' if readable else "{bad",
+        arguments={"n": 1} if readable else None,
+        opaque=opaque,
+    ),
+    ids,
+    st.booleans(),
+    opaques,
+)
+results = st.builds(
+    lambda call_id, parts, error: ToolResultPart(
+        call_id=call_id, parts=tuple(parts), is_error=error
+    ),
+    ids,
+    st.lists(texts | images, max_size=2),
+    st.booleans(),
+)
+thoughts = st.builds(
+    lambda text, opaque: ReasoningPart(text=text, opaque=opaque),
+    st.sampled_from(["", "hm"]),
+    st.sampled_from([None, {"field": "reasoning_content"}, {"field": "content"}, SECRET]),
+)
+others = st.sampled_from(
+    [
+        RefusalPart("no"),
+        ServerToolPart(kind="web_search", raw={"secret": 1}),
+        BlockPart(raw={"secret": 1}),
+        FilePart(name="f", media_type="text/plain", data=b"f"),
+    ]
+)
+messages = st.builds(
+    lambda role, parts, origin, interrupted: Message(
+        role=role,
+        parts=tuple(parts),
+        origin=origin if role == "assistant" else None,
+        interrupted=interrupted,
+    ),
+    st.sampled_from(["user", "assistant", "assistant", "tool"]),
+    st.lists(texts | calls | results | results | thoughts | others, max_size=4),
+    st.sampled_from([None, OURS, THEIRS]),
+    st.booleans(),
+)
+histories = st.lists(messages, max_size=8)
+
+
+@given(histories)
+def test_a_repaired_history_keeps_every_rule(history):
+    repaired = repair(history)
+    assert repaired[0].role == "user"
+    assert repaired[-1].role in ("user", "tool")
+    seen: set[str] = set()
+    expected: list[str] = []
+    for before, message in zip((None, *repaired), repaired, strict=False):
+        assert message.parts
+        assert before is None or before.role != message.role
+        assert all(part.text.strip() for part in message.parts if isinstance(part, TextPart))
+        made = [part for part in message.parts if isinstance(part, ToolCallPart)]
+        given_ = [part for part in message.parts if isinstance(part, ToolResultPart)]
+        assert [part.call_id for part in given_] == expected
+        expected = [part.id for part in made]
+        assert not set(expected) & seen
+        assert len(set(expected)) == len(expected)
+        seen |= set(expected)
+        assert all(json.loads(part.raw) == part.arguments for part in made)
+        if message.role != "assistant":
+            assert not made
+        if message.role != "tool":
+            assert not given_
+    assert expected == []
+
+
+@given(histories)
+def test_a_repair_of_a_repaired_history_changes_nothing(history):
+    repaired = repair(history)
+    assert repair(repaired) == repaired
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab", min_size=1, max_size=3), st.booleans()), min_size=1, max_size=5
+    )
+)
+def test_a_valid_history_is_left_alone(exchanges):
+    history: list[Message] = []
+    for number, (text, calls_tool) in enumerate(exchanges):
+        history.append(Message(role="user", parts=(TextPart(text),)))
+        parts: tuple = (ReasoningPart(text="hm"), TextPart(text))
+        if calls_tool:
+            call = ToolCallPart(id=f"c{number}", name="f", raw='{"n": 1}', arguments={"n": 1})
+            result = ToolResultPart(call_id=call.id, parts=(TextPart("r"),))
+            history.append(Message(role="assistant", parts=(*parts, call), origin=OURS))
+            history.append(Message(role="tool", parts=(result,)))
+        history.append(Message(role="assistant", parts=parts, origin=OURS))
+    history.append(Message(role="user", parts=(TextPart("last"),)))
+    assert repair(history) == tuple(history)
+
+
+def test_an_interrupted_answer_keeps_its_text_and_nothing_unfinished():
+    call = ToolCallPart(id="a", name="f", raw="{}", arguments={})
+    parts = (ReasoningPart(text="hm"), TextPart("Hel"), call)
+    user = Message(role="user", parts=(TextPart("x"),))
+    stopped = Message(role="assistant", parts=parts, origin=OURS, interrupted=True)
+    assert repair([user, stopped, user])[1].parts == (TextPart("Hel"),)
+    whole = Message(role="assistant", parts=parts, origin=OURS)
+    _, answer, results, _ = repair([user, whole, user])
+    assert answer.parts == parts
+    assert results.parts[0].is_error
+
+
+@given(
+    histories,
+    st.sampled_from([Profile(), *PROFILES.values(), Profile(null_content=True)]),
+    st.booleans(),
+)
+def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, images_read):
+    payload = write_request(
+        Request(system="s", messages=history),
+        origin=OURS,
+        wire_model="m",
+        profile=profile,
+        images=images_read,
+    )
+    check_messages(payload["messages"], short_ids=profile.short_call_ids)
+    written = json.dumps(payload)
+    if not any(message.origin == OURS for message in history):
+        assert "secret" not in written
+        assert "theirs" not in written
+    if not images_read:
+        assert "image_url" not in written
+
+
+def check_messages(written: list[dict], *, short_ids: bool) -> None:
+    """The rules of the field's strictest servers, written down apart from the writer."""
+    assert written[0]["role"] in ("system", "developer")
+    assert written[1]["role"] == "user"
+    assert written[-1]["role"] in ("user", "tool")
+    due: list[str] = []
+    for before, message in zip((None, *written), written, strict=False):
+        role, content = message["role"], message.get("content")
+        if role == "tool":
+            assert message["tool_call_id"] == due.pop(0)
+            assert isinstance(content, str)
+            continue
+        assert not due, "every call is answered before anything else is said"
+        if before is not None and role == before["role"]:
+            raise AssertionError(f"two neighbours of role {role}")
+        if role == "assistant":
+            assert content or message.get("tool_calls") or "reasoning_content" in message
+            due = [call["id"] for call in message.get("tool_calls", ())]
+            assert len(set(due)) == len(due)
+            pattern = "[A-Za-z0-9]{9}" if short_ids else "[A-Za-z0-9_-]{1,64}"
+            assert all(re.fullmatch(pattern, call_id) for call_id in due)
+            for call in message.get("tool_calls", ()):
+                assert isinstance(json.loads(call["function"]["arguments"]), dict)
+        elif role == "user":
+            assert content
+            for part in content if isinstance(content, list) else ():
+                assert part["type"] in ("text", "image_url", "file")
+
+
+def written_fields(profile: Profile, **fields) -> dict:
+    tool = Tool(name="f", description="d", parameters={"type": "object"})
+    request = Request(messages=[], tools=[tool], **fields)
+    payload = write_request(request, origin=OURS, wire_model="m", profile=profile)
+    return {k: v for k, v in payload.items() if k not in ("model", "messages", "stream", "tools")}
+
+
+def test_optional_fields_are_written_as_the_profile_says():
+    fields = {"tool_choice": "required", "max_output_tokens": 9, "reasoning_effort": "low"}
+    usage = {"stream_options": {"include_usage": True}}
+    assert written_fields(Profile(), **fields) == {
+        **usage,
+        "tool_choice": "required",
+        "max_tokens": 9,
+        "reasoning_effort": "low",
+    }
+    assert written_fields(PROFILES["z-ai"], **fields) == {"max_tokens": 9, "tool_stream": True}
+    assert written_fields(PROFILES["openrouter"], **fields)["reasoning"] == {"effort": "low"}
+    assert written_fields(PROFILES["openai"], **fields)["max_completion_tokens"] == 9
+    assert "stream_options" not in written_fields(PROFILES["mistral"])
+
+
+def test_a_picture_from_a_tool_follows_behind_all_results():
+    picture = ImagePart(media_type="image/png", data=b"i")
+    calls_made = [ToolCallPart(id=name, name="f", raw="{}", arguments={}) for name in "ab"]
+    answers = (
+        ToolResultPart(call_id="a", parts=(TextPart("one"), picture)),
+        ToolResultPart(call_id="b", parts=(TextPart("two"),), is_error=True),
+    )
+    history = [
+        Message(role="user", parts=(TextPart("x"),)),
+        Message(role="assistant", parts=tuple(calls_made), origin=OURS),
+        Message(role="tool", parts=answers),
+    ]
+    request = Request(messages=history)
+    payload = write_request(request, origin=OURS, wire_model="m", profile=Profile())
+    _, _, first, second, shown = payload["messages"]
+    assert first["content"] == "one\n[an image, shown in the next message]"
+    assert second["content"] == "Error: two"
+    assert shown["content"][0]["image_url"]["url"] == "data:image/png;base64,aQ=="
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "field"),
+    [
+        (400, "Unsupported parameter: 'max_tokens'", "max_tokens"),
+        (422, "body.stream_options: Extra inputs are not permitted", "stream_options"),
+        (400, "unknown field messages", None),
+        (400, "max_tokens is too large", None),
+        (500, "Unsupported parameter: 'max_tokens'", None),
+    ],
+)
+def test_a_refusal_names_the_field_to_drop(status, words, field):
+    payload = {"messages": [], "max_tokens": 1, "stream_options": {}}
+    assert refused_parameter(status, words, payload) == field
