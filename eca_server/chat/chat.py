@@ -68,8 +68,7 @@ class Chat:
         self._dropped.extend(self._queue)
         self._queue.clear()
         if not self._turn.stopped:
-            self._turn.stopped = True
-            self._turn.scope.cancel()
+            self._turn.stop()
             self._nursery.start_soon(self._close_late, self._turn)
 
     def delete(self) -> None:
@@ -90,10 +89,11 @@ class Chat:
             self._title_scope = trio.CancelScope()
             self._nursery.start_soon(self._find_title, make_title, self._title_scope)
 
-    @property
-    def turn_ended(self) -> trio.Event | None:
-        """The event of the end of the turn that runs now, if one does."""
-        return None if self._turn is None else self._turn.ended
+    async def close(self) -> None:
+        """Stop, and wait until the running turn is closed (bounded by `STOP_SECONDS`)."""
+        self.stop()
+        if self._turn is not None:
+            await self._close_late(self._turn)
 
     def _move(self, given: Input) -> Action:
         action, self.state = TRANSITIONS[self.state][given]
@@ -128,22 +128,19 @@ class Chat:
         if action is not Action.CLOSE:
             return
         turn.close_contents()
-        if turn.stopped:
-            self._tell_dropped(turn)
         self.usage.add(turn.usages)
         if turn.usages and not turn.stopped:
             turn.emit("system", self.usage.content(turn.limit))
         self.history.extend(turn.messages)
         self.last_turn_failed = turn.failed
-        turn.finish()
+        turn.finish(self._told_of_dropped())
         if self._queue:
             self.prompt(self._queue.popleft())
 
-    def _tell_dropped(self, turn: Turn) -> None:
+    def _told_of_dropped(self) -> str:
         dropped, self._dropped = self._dropped, []
-        if dropped:
-            texts = "\n\n".join(prompt.text for prompt in dropped)
-            turn.say(f"Stopped. Waiting prompts that were dropped:\n\n{texts}", role="system")
+        texts = "\n\n".join(prompt.text for prompt in dropped)
+        return f"Stopped. Waiting prompts that were dropped:\n\n{texts}" if dropped else ""
 
     def _cancel_title(self) -> None:
         if self._title_scope is not None:
@@ -194,10 +191,6 @@ class Chats:
 
     async def close(self) -> None:
         """Stop every chat and wait until all turns are closed (bounded by `STOP_SECONDS`)."""
-        ends = [chat.turn_ended for chat in self._chats.values()]
-        for chat in self._chats.values():
-            chat.stop()
-        for ended in ends:
-            if ended is not None:
-                with trio.move_on_after(STOP_SECONDS):
-                    await ended.wait()
+        async with trio.open_nursery() as closing:
+            for chat in self._chats.values():
+                closing.start_soon(chat.close)

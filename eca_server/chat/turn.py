@@ -78,9 +78,9 @@ class Turn:
         self._mute = False
 
     def emit(self, role: Role, content: ChatContent) -> None:
-        """Say something in the chat; after the turn's end it is dropped."""
-        if not self._mute:
-            self.chat.session.emit(self.chat.id, role, content)
+        """Say something in the chat; once the turn is stopped, or at its end, it is dropped."""
+        if not self.stopped:
+            self._write(role, content)
 
     def say(self, text: str, *, role: Role = "assistant") -> None:
         """A piece of text."""
@@ -102,15 +102,17 @@ class Turn:
         self.emit("assistant", ChatReasonStartedContent(id=reason_id))
 
     def reason(self, key: str, text: str) -> None:
-        """A piece of what the model thinks."""
-        reason_id, _ = self._reasons[key]
-        self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
+        """A piece of what the model thinks; dropped if the block is closed already."""
+        if key in self._reasons:
+            reason_id, _ = self._reasons[key]
+            self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
 
     def finish_reason(self, key: str) -> None:
-        """The model stops thinking; says how long it did."""
-        reason_id, started = self._reasons.pop(key)
-        spent = round((trio.current_time() - started) * 1000)
-        self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
+        """The model stops thinking; says how long it did, once."""
+        if key in self._reasons:
+            reason_id, started = self._reasons.pop(key)
+            spent = round((trio.current_time() - started) * 1000)
+            self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""
@@ -126,11 +128,23 @@ class Turn:
         for key in tuple(self._reasons):
             self.finish_reason(key)
 
-    def finish(self) -> None:
-        """Write the one `finished`; nothing of this turn is written after it."""
-        self.emit("system", ChatProgressContent(state="finished", text=""))
+    def stop(self) -> None:
+        """End the body early: what is open is finished now, what it still says is dropped."""
+        self.close_contents()
+        self.stopped = True
+        self.scope.cancel()
+
+    def finish(self, last_words: str = "") -> None:
+        """Write the one `finished`, after `last_words` if there are any; then nothing more."""
+        if last_words:
+            self._write("system", ChatTextContent(text=last_words))
+        self._write("system", ChatProgressContent(state="finished", text=""))
         self.silence()
 
     def silence(self) -> None:
         """Write nothing more."""
         self._mute = True
+
+    def _write(self, role: Role, content: ChatContent) -> None:
+        if not self._mute:
+            self.chat.session.emit(self.chat.id, role, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -37,7 +38,7 @@ class SessionUsage:
         if not usages:
             return
         self.tokens += sum(tokens_of(usage) for usage in usages)
-        costs = [Decimal(repr(usage.cost)) for usage in usages if usage.cost is not None]
+        costs = [Decimal(repr(usage.cost)) for usage in usages if _is_cost(usage.cost)]
         self.last_cost = sum(costs, Decimal()) if len(costs) == len(usages) else None
         if self.last_cost is not None:
             self.cost = (self.cost or Decimal()) + self.last_cost
@@ -52,6 +53,11 @@ class SessionUsage:
             session_cost=money(self.cost),
             limit=limit,
         )
+
+
+def _is_cost(amount: float | None) -> bool:
+    """Providers may say anything; a turn must end all the same."""
+    return amount is not None and 0 <= amount < math.inf
 
 
 def money(amount: Decimal | None) -> str | None:
