@@ -1,0 +1,148 @@
+"""From plain data to backends: names, what is missing, and that nothing starts before its use."""
+
+import subprocess
+import sys
+
+import pytest
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.llm.answer import Answer
+from eca_server.llm.backend import BackendError, Capabilities, Request
+from eca_server.llm.history import Message, Origin, TextPart
+from eca_server.llm.openai_chat import OpenAIChat
+from eca_server.llm.openai_chat_profiles import PROFILES
+from eca_server.llm.providers import (
+    KNOWN_PROVIDERS,
+    ModelSettings,
+    ProviderSettings,
+    Registry,
+    Timers,
+    is_local,
+)
+from eca_server.llm.simulator import Simulator
+from eca_server.secret import Secret
+
+
+def registry(**providers: ProviderSettings) -> Registry:
+    return Registry(http=HTTPClient(), providers=providers)
+
+
+def trouble(name: str, **providers: ProviderSettings) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        registry(**providers).backend(name)
+    return caught.value
+
+
+def test_the_embedded_models_are_always_there():
+    assert registry().names() == ("simulator/echo", "simulator/script")
+    assert isinstance(registry().backend("simulator/script"), Simulator)
+
+
+def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
+    models = {"m": ModelSettings(capabilities=Capabilities(context=9))}
+    made = registry(corp=ProviderSettings(url="http://corp/v1", models=models))
+    assert made.names()[0] == "corp/m"
+    backend = made.backend("corp/m")
+    assert isinstance(backend, OpenAIChat)
+    assert backend is made.backend("corp/m")
+    assert backend.origin == Origin(api="openai-chat", provider="corp", model="m")
+    assert backend.capabilities.context == 9
+
+
+def test_a_model_name_may_hold_slashes():
+    made = registry(corp=ProviderSettings(url="http://corp", models={"org/m": ModelSettings()}))
+    assert made.backend("corp/org/m").origin.model == "org/m"
+
+
+def test_a_known_provider_needs_only_its_key():
+    made = registry(openrouter=ProviderSettings(key=Secret("k"), models={"a/b": ModelSettings()}))
+    assert made.names()[0] == "openrouter/a/b"
+    assert made.backend("openrouter/a/b").origin.provider == "openrouter"
+    assert registry().backend("lmstudio/any").origin.model == "any"
+
+
+@pytest.mark.requirement("W-21")
+@pytest.mark.parametrize(
+    ("name", "settings", "kind", "words"),
+    [
+        ("corp/n", ProviderSettings(url="u", models={"m": ModelSettings()}), "model_not_found",
+         "corp/m"),
+        ("nobody/m", ProviderSettings(), "model_not_found", "simulator/echo"),
+        ("plain", ProviderSettings(), "model_not_found", "plain"),
+        ("corp/m", ProviderSettings(), "configuration", "providers.corp.url"),
+        ("corp/m", ProviderSettings(api="telepathy", url="u"), "configuration", "telepathy"),
+        ("groq/m", None, "configuration", "GROQ_API_KEY"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, words):
+    error = trouble(name, **({} if settings is None else {"corp": settings}))
+    assert (error.kind, error.retryable) == (kind, False)
+    assert words in error.message
+
+
+def test_a_model_that_cannot_be_asked_is_not_offered():
+    no_key = ProviderSettings(models={"m": ModelSettings()})
+    assert registry(groq=no_key).names() == ("simulator/echo", "simulator/script")
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1234/v1", True),
+        ("http://127.0.0.1", True),
+        ("http://[::1]:8080", True),
+        ("http://192.168.1.5", True),
+        ("http://box.local", True),
+        ("https://api.openai.com/v1", False),
+        ("https://8.8.8.8", False),
+        ("nonsense", False),
+    ],
+)
+def test_a_local_model_has_ten_minutes_to_begin(url, local):
+    assert is_local(url) == local
+    assert Timers().deadlines(url).first_byte == (600 if local else 60)
+    assert Timers(first_byte=5).deadlines(url).first_byte == 5
+
+
+def test_every_profile_belongs_to_a_known_provider():
+    assert set(PROFILES) <= set(KNOWN_PROVIDERS)
+
+
+@pytest.mark.trio
+async def test_settings_reach_the_wire_and_a_refused_field_is_known_to_all_models():
+    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
+        settings = ProviderSettings(
+            url=provider.url,
+            key=Secret("k1"),
+            path="/alt/chat/completions",
+            extra_headers={"x-a": "1"},
+            models={
+                "m": ModelSettings(wire_name="wire", extra_payload={"seed": 1}),
+                "n": ModelSettings(extra_headers={"x-a": "2"}),
+            },
+        )
+        made = Registry(http=http, providers={"corp": settings})
+        for name in ("corp/m", "corp/n"):
+            answer = Answer()
+            user = Message(role="user", parts=(TextPart("x"),))
+            async with made.backend(name).stream(Request(messages=[user])) as events:
+                async for event in events:
+                    answer.feed(event)
+            assert answer.text == "Hi"
+        first, second = provider.requests
+    assert first.target == "/v1/alt/chat/completions"
+    assert (first.body["model"], first.body["seed"], second.body["model"]) == ("wire", 1, "n")
+    assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
+    assert first.headers["authorization"] == "Bearer k1"
+
+
+def test_nothing_of_http_is_loaded_before_its_use():
+    program = (
+        "import sys, eca_server.llm.providers as p; from eca_protocol.http import HTTPClient;"
+        "p.Registry(http=HTTPClient(), providers={}).backend('lmstudio/x');"
+        "print([name for name in ('httpx', 'ssl.SSLContext', 'certifi') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
