@@ -1,0 +1,1 @@
+"""Tools the model may call: what they are, who may run them, and the native ones."""

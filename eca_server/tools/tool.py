@@ -1,0 +1,95 @@
+"""What a tool is: a description for the model, and calls that are looked at before they run.
+
+A call has two halves. `prepare` reads the arguments and looks at the world: it says in one line
+what the call does, which paths it touches, what it would change. Whether it may run is decided on
+that (`approval`). `run` does it, and refuses if the world is not the one that was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import attrs
+
+from eca_protocol.errors import ECAError
+from eca_protocol.messages import ToolCallDetails
+from eca_server.llm.history import ImagePart, TextPart
+
+__all__ = ["Effect", "PreparedCall", "Tool", "ToolFault", "ToolOutput"]
+
+Effect: TypeAlias = Literal["read", "write", "run"]
+"""What a tool may do: look, change files, or anything (a command)."""
+
+
+class ToolFault(ECAError):
+    """A call that cannot be done; the text is for the model, which then corrects itself."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolOutput:
+    """What came of a call, for the model and, as text, for the client.
+
+    Attributes:
+        parts: texts and pictures, in order; never empty.
+        is_error: the call was done and failed.
+        details: what the client may show in place of the text (a diff).
+    """
+
+    parts: tuple[TextPart | ImagePart, ...]
+    is_error: bool = False
+    details: ToolCallDetails | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PreparedCall:
+    """A call that has been looked at and has not run.
+
+    Attributes:
+        run: does it; raises ToolFault. Cancelled, it ends at once and leaves nothing half done.
+        summary: one line for the client: what it does to what.
+        paths: every path it touches, as the model wrote them.
+        details: what it would change, shown before it is approved.
+        command: the text of a command, if it runs one.
+    """
+
+    run: Callable[[], Awaitable[ToolOutput]]
+    summary: str
+    paths: tuple[str, ...] = ()
+    details: ToolCallDetails | None = None
+    command: str | None = None
+
+
+class Tool(Protocol):
+    """A tool the model can be offered.
+
+    Attributes:
+        name: without the server's prefix: `read_file`.
+        description: for the model.
+        parameters: the JSON Schema of its arguments, an object.
+        effect: what it may do at most.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def description(self) -> str: ...  # noqa: D102
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    @property
+    def effect(self) -> Effect: ...  # noqa: D102
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """One line about a call whose arguments may still be incomplete."""
+        ...
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Look at a call; `arguments` fit `parameters`.
+
+        Raises:
+            ToolFault: it cannot be done.
+        """
+        ...
