@@ -183,13 +183,15 @@ def _words(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("detail", [value])
     if isinstance(value, list):
-        complaints = [
-            f"{'.'.join(str(step) for step in item.get('loc', ()))}: {item.get('msg', item)}"
-            for item in value
-            if isinstance(item, dict)
-        ]
+        complaints = [_complaint(item) for item in value if isinstance(item, dict)]
         return "; ".join(complaints) or None
     return str(value) if value is not None else None
+
+
+def _complaint(item: Mapping[str, Any]) -> str:
+    where = item.get("loc")
+    path = ".".join(map(str, where)) if isinstance(where, list) else ""
+    return f"{path}: {item.get('msg', item)}"
 
 
 def _first_words(text: str) -> str:
