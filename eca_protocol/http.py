@@ -15,12 +15,11 @@ import re
 import ssl
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.request import getproxies
 
 import anyio
 import anyio.lowlevel
@@ -128,7 +127,7 @@ class _Chunks:
     async def __anext__(self) -> bytes:
         now = time.perf_counter()
         if now - self._looked > PACE:
-            await anyio.lowlevel.checkpoint()
+            pass
             self._looked = time.perf_counter()
         response = self._response
         try:
@@ -256,7 +255,7 @@ class HTTPClient:
     async def _client_for(self, url: str) -> httpx.AsyncClient:
         if self._closed:
             raise HTTPFault("config", "the HTTP client is closed")
-        proxies = () if self._transport else getproxies().values()
+        proxies = () if self._transport else _proxies()
         secure = any(address.lower().startswith("https:") for address in (url, *proxies))
         if secure not in self._clients:
             client = await anyio.to_thread.run_sync(self._make_client, secure)
@@ -290,6 +289,12 @@ def _httpx() -> ModuleType:
     import httpx  # noqa: PLC0415 - loading it takes 45 ms, which nobody pays who sends nothing
 
     return httpx
+
+
+def _proxies() -> Iterable[str]:
+    from urllib.request import getproxies  # noqa: PLC0415 - as slow as all of the rest here
+
+    return getproxies().values()
 
 
 def _timeout(deadlines: Deadlines) -> httpx.Timeout:

@@ -17,9 +17,9 @@ from eca_protocol.codec import Codec
 from eca_protocol.http import HTTPClient
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.methods import ECA
-from eca_protocol.peer import End, Handler, Peer
+from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
-from eca_server.features import Connection, Options, handlers_of
+from eca_server.features import Connection, Handlers, Options
 from eca_server.features.lifecycle import SERVED, Greeting
 
 __all__ = ["Options", "serve"]
@@ -46,7 +46,7 @@ async def serve(
         on_ending: called once when the connection begins to end.
         on_connection: given the connection before its first message.
     """
-    handlers: dict[str, Handler] = {}
+    handlers = Handlers()
     peer = Peer(
         transport,
         side="server",
@@ -62,7 +62,7 @@ async def serve(
         async with HTTPClient() as http, peer:
             connection = Connection(peer, nursery, options, http)
             on_connection(connection)
-            handlers.update(handlers_of(connection))
+            handlers.serve(connection)
             end = await peer.serve()
             on_ending()
             _log.info("ending: %s", end.reason)

@@ -1,14 +1,51 @@
-"""One module per chapter of the protocol: translate, call the room that does it, answer."""
+"""One module per chapter of the protocol: translate, call the room that does it, answer.
+
+A chapter is imported when its first message comes: a start loads what answers `initialize`.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
+
 from eca_protocol.peer import Handler
-from eca_server.features import chat, lifecycle
 from eca_server.features.connection import Connection, Options
 
-__all__ = ["Connection", "Options", "handlers_of"]
+__all__ = ["Connection", "Handlers", "Options"]
+
+_CHAPTERS = {
+    "initialize": "lifecycle",
+    "initialized": "introduction",
+    "shutdown": "lifecycle",
+    "exit": "lifecycle",
+    "chat": "chat",
+}
+"""The chapter of each method, by what stands before its slash."""
 
 
-def handlers_of(connection: Connection) -> dict[str, Handler]:
+class Handlers(Mapping[str, Handler]):
     """The handler of every method this server serves, by the method's name."""
-    return {**lifecycle.handlers_of(connection), **chat.handlers_of(connection)}
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._chapters: dict[str, Mapping[str, Handler]] = {}
+
+    def serve(self, connection: Connection) -> None:
+        """From now on the handlers are those of this connection."""
+        self._connection = connection
+
+    def __getitem__(self, method: str) -> Handler:
+        return self._chapter(_CHAPTERS[method.partition("/")[0]])[method]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in dict.fromkeys(_CHAPTERS.values()):
+            yield from self._chapter(name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _chapter(self, name: str) -> Mapping[str, Handler]:
+        if name not in self._chapters:
+            module = importlib.import_module(f"{__name__}.{name}")
+            self._chapters[name] = module.handlers_of(self._connection)
+        return self._chapters[name]

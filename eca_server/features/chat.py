@@ -21,7 +21,7 @@ from eca_server.commands import (
     unknown_command,
 )
 from eca_server.features.connection import Connection
-from eca_server.features.lifecycle import select_behavior
+from eca_server.features.introduction import select_behavior
 from eca_server.llm.backend import BackendError
 
 __all__ = ["handlers_of"]

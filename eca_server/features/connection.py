@@ -1,9 +1,15 @@
-"""What the features of one connection share: the client, its configuration, models and chats."""
+"""What the features of one connection share: the client, its configuration, models and chats.
+
+Models and chats are made when they are first asked for, and only then are their rooms imported:
+the answer to `initialize` needs neither.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -11,11 +17,13 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.chat import Chats
 from eca_server.config import Config, Loaded
-from eca_server.llm.models import Models
 from eca_server.secret import Secret
 from eca_server.session import Session
+
+if TYPE_CHECKING:
+    from eca_server.chat import Chats
+    from eca_server.llm.models import Models
 
 __all__ = ["Connection", "Options"]
 
@@ -56,18 +64,33 @@ class Connection:
         self.options = options
         self.http = http
         self.session = Session(peer)
-        self.chats = Chats(self.session, nursery)
         self.loaded = Loaded(config=Config(), problems=(), sources=())
-        self.models = Models(Config(), environ=options.environ, http=http)
         self.notices: list[str] = []
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
         self.was_shut_down = False
         self.client_is_gone = False
 
+    @cached_property
+    def chats(self) -> Chats:
+        """The client's chats."""
+        from eca_server.chat import Chats  # noqa: PLC0415 - see the module's docstring
+
+        return Chats(self.session, self.nursery)
+
+    @cached_property
+    def models(self) -> Models:
+        """The models that the configuration, complete since `initialize`, makes available."""
+        from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
+
+        models = Models(self.config, environ=self.options.environ, http=self.http)
+        self.options.hide(models.secrets)
+        return models
+
     async def close(self) -> None:
         """Stop everything that runs and wait, within bounds, until it has ended."""
-        await self.chats.close()
+        if "chats" in vars(self):
+            await self.chats.close()
 
     @property
     def config(self) -> Config:

@@ -1,38 +1,34 @@
-"""How a connection begins and ends (chapter "Lifecycle Messages"; rulings W-10 to W-15)."""
+"""How a connection begins and ends (chapter "Lifecycle Messages"; rulings W-10, W-12 to W-15).
+
+The answer to `initialize` waits for nothing, so nothing is imported here that only chats need;
+what a client is told after it stands in `introduction`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import trio
 
 from eca_protocol.codec import Codec, MessageCodec
 from eca_protocol.messages import (
-    ChatConfig,
-    ConfigUpdatedParams,
-    EcaServerUpdatedParams,
     InitializationOptions,
-    InitializedParams,
     InitializeParams,
     InitializeResponse,
-    ProgressParams,
 )
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, parse_revision
-from eca_server.chat import BEHAVIORS
 from eca_server.clients import profile_for
 from eca_server.config import load
 from eca_server.features.connection import Connection
-from eca_server.llm.models import Models
 from eca_server.workspace import parse_roots
 
 __all__ = ["Greeting", "handlers_of"]
 
-START_TASK = "eca-start"
 WATCH_SECONDS = 2.0
 
 
@@ -65,9 +61,6 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def initialize(params: InitializeParams) -> InitializeResponse:
         return _initialize(connection, params)
 
-    def initialized(_: InitializedParams) -> None:
-        _introduce(connection)
-
     async def shutdown(_: None) -> None:
         await connection.close()
         connection.was_shut_down = True
@@ -77,7 +70,6 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     return {
         "initialize": initialize,
-        "initialized": initialized,
         "shutdown": shutdown,
         "exit": leave,
     }
@@ -101,10 +93,6 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         environ=connection.options.environ,
         config_file=connection.options.config_file,
     )
-    connection.models = Models(
-        connection.config, environ=connection.options.environ, http=connection.http
-    )
-    connection.options.hide(connection.models.secrets)
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
     return InitializeResponse(chat_welcome_message=connection.config.welcome_message)
@@ -130,50 +118,6 @@ def _decide_revision(connection: Connection, options: InitializationOptions, raw
             f"this connection speaks {SERVED.value}"
         )
     return forced
-
-
-def _introduce(connection: Connection) -> None:
-    """Everything a client must know before its first prompt, in W-11's order."""
-    session, models = connection.session, connection.models
-    title = "Starting ECA"
-    session.notify("$/progress", ProgressParams(type="start", task_id=START_TASK, title=title))
-    selected = select_behavior(connection)
-    session.notify(
-        "config/updated",
-        ConfigUpdatedParams(
-            chat=ChatConfig(
-                models=models.names,
-                select_model=models.selected,
-                behaviors=BEHAVIORS,
-                select_behavior=selected,
-                agents=BEHAVIORS,
-                select_agent=selected,
-                welcome_message=connection.config.welcome_message,
-            )
-        ),
-    )
-    session.notify(
-        "tool/serverUpdated", EcaServerUpdatedParams(name="ECA", status="running", tools=())
-    )
-    session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
-    for notice in connection.notices:
-        session.show("warning", notice)
-    for problem in (*connection.loaded.problems, *models.problems):
-        session.show("error", str(problem))
-
-
-def select_behavior(connection: Connection, asked: str | None = None) -> Literal["agent", "plan"]:
-    """The behaviour in force: the prompt's, the last selected, the client's, the configured."""
-    for name in (
-        asked,
-        connection.behavior,
-        connection.initial_behavior,
-        connection.config.default_behavior,
-    ):
-        for behavior in BEHAVIORS:
-            if behavior == name:
-                return behavior
-    return BEHAVIORS[0]
 
 
 def _watch_client(connection: Connection, process_id: int | None) -> None:
