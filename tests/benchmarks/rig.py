@@ -106,7 +106,8 @@ class BareClient:
     """Frames out, bytes in."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         self.pid = process.pid
         self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
         self._last_id = 0

@@ -1,6 +1,7 @@
 """A scripted provider as a process, for the benchmarks; it answers what the last prompt asks for.
 
-`burst N`: N deltas as fast as the socket takes them. Anything else: three words. It writes its URL, then an object for each request that has ended, one a line.
+`burst N`: N deltas as fast as the socket takes them. Anything else: three words. It writes its
+URL, then an object for each request that has ended, one a line.
 """
 
 from __future__ import annotations
