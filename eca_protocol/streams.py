@@ -206,12 +206,17 @@ _stdio_is_owned = False
 
 
 @contextlib.contextmanager
-def owned_stdio() -> Iterator[tuple[int, int]]:
+def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
     """Take the standard streams for the wire (design decision 15).
 
     Yields private duplicates of descriptors 0 and 1, to be given to an `FdTransport`. Until the
     end of the block descriptor 0 is the null device and descriptor 1 is stderr, so that neither a
-    `print` nor a child process can write into the wire or read from it.
+    `print` nor a child process can write into the wire or read from it. What was printed before
+    and still waits in `sys.stdout` goes to stderr, too.
+
+    Args:
+        for_good: the descriptors stay so after the block: for a process whose only business the
+            wire was, and whose threads may print to its last moment.
 
     Raises:
         LocalProtocolError: they are taken already.
@@ -220,9 +225,6 @@ def owned_stdio() -> Iterator[tuple[int, int]]:
     global _stdio_is_owned  # noqa: PLW0603 - descriptors 0 and 1 are the process's own globals
     if _stdio_is_owned:
         raise LocalProtocolError("the standard streams of this process are taken already")
-    if sys.stdout is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
     wire: list[int] = []
     try:
         wire.append(_duplicate(0))
@@ -232,19 +234,24 @@ def owned_stdio() -> Iterator[tuple[int, int]]:
             os.close(fd)
         which = "output" if wire else "input"
         raise StartFailed(f"the standard {which} is closed: {error.strerror}") from error
-    restore = [_duplicate(0), _duplicate(1)]
+    restore = [] if for_good else [_duplicate(0), _duplicate(1)]
     _stdio_is_owned = True
     try:
         _point_away()
+        _flush_prints()
         yield wire[0], wire[1]
     finally:
-        if sys.stdout is not None:
-            with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()
+        _flush_prints()
         for target, saved in enumerate(restore):
             os.dup2(saved, target)
             os.close(saved)
-        _stdio_is_owned = False
+        _stdio_is_owned = for_good
+
+
+def _flush_prints() -> None:
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
 
 
 def _duplicate(fd: int) -> int:

@@ -20,7 +20,7 @@ LAST_SECONDS = 2.7
 def serve_stdio(options: Options) -> int:
     """Serve the client at stdin and stdout; the exit code for the process."""
     try:
-        with owned_stdio() as (read_fd, write_fd):
+        with owned_stdio(for_good=True) as (read_fd, write_fd):
             return trio.run(_serve, options, read_fd, write_fd)
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())

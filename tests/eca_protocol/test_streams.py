@@ -274,10 +274,21 @@ def test_nothing_but_the_wire_reaches_the_wire() -> None:
         assert noise in done.stderr
 
 
-def test_what_was_printed_before_is_not_mixed_into_the_middle() -> None:
-    before = "import sys; sys.stdout.write('before ')\n"
+def test_what_was_printed_before_and_still_waits_is_kept_out_of_the_wire() -> None:
+    before = "import sys; sys.stdout = open(1, 'w', closefd=False); sys.stdout.write('before')\n"
     code = before + OWNED.format(body="os.write(write_fd, b'wire ')", after="print('after')")
-    assert run_python(code, input=b"").stdout == b"before wire after\n"
+    done = run_python(code, input=b"")
+    assert done.stdout == b"wire after\n"
+    assert b"before" in done.stderr
+
+
+def test_streams_that_are_taken_for_good_are_not_given_back() -> None:
+    body = "os.write(write_fd, b'wire')"
+    code = OWNED.format(body=body, after="print('after'); os.write(1, b'later')")
+    done = run_python(code.replace("owned_stdio()", "owned_stdio(for_good=True)"), input=b"")
+    assert done.stdout == b"wire"
+    assert b"after" in done.stderr
+    assert b"later" in done.stderr
 
 
 def test_children_do_not_inherit_the_wire() -> None:
