@@ -1,0 +1,196 @@
+"""Pipelined requests and a burst of notifications between two processes, beside other libraries.
+
+Run it from the repository: `python tests/benchmarks/bench_peer.py`. Every figure is taken by the
+contender itself at one end of real pipes, with its own library at the other end too; contenders
+take turns, the best round of each counts. vscode-jsonrpc is installed by npm into a temporary
+folder, and left out where that fails. Bounds: requests at least 0.9x vscode-jsonrpc and 1.5x the
+Agent Client Protocol's Python SDK, notifications, typed where they arrive, 2x vscode-jsonrpc.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from report import Row, machine, print_rows, print_table
+
+from eca_protocol import json
+from eca_protocol.framing import encode_frame
+
+ROOT = Path(__file__).parents[2]
+PAIRS = Path(__file__).with_name("peer_pairs.py")
+REQUESTS, NOTIFICATIONS, ROUNDS = 20_000, 50_000, 5
+
+VSCODE_SERVER = """
+const rpc = require('vscode-jsonrpc/node');
+const connection = rpc.createMessageConnection(
+  new rpc.StreamMessageReader(process.stdin), new rpc.StreamMessageWriter(process.stdout));
+connection.onRequest('add', params => params);
+connection.onClose(() => process.exit(0));
+connection.listen();
+"""
+
+VSCODE_CLIENT = """
+const rpc = require('vscode-jsonrpc/node');
+const child = require('child_process').spawn(
+  process.execPath, ['server.js'], {stdio: ['pipe', 'pipe', 'inherit']});
+const connection = rpc.createMessageConnection(
+  new rpc.StreamMessageReader(child.stdout), new rpc.StreamMessageWriter(child.stdin));
+connection.listen();
+async function calls(count) {
+  for (let start = 0; start < count; start += 1000) {
+    const batch = [];
+    for (let n = start; n < start + 1000; n++)
+      batch.push(connection.sendRequest('add', {n, text: 'some words of a request'}));
+    await Promise.all(batch);
+  }
+}
+(async () => {
+  await calls(1000);
+  const count = Number(process.argv[2]);
+  const start = process.hrtime.bigint();
+  await calls(count);
+  console.log(count / (Number(process.hrtime.bigint() - start) / 1e9));
+  child.kill();
+  process.exit(0);
+})();
+"""
+
+VSCODE_RECEIVER = """
+const rpc = require('vscode-jsonrpc/node');
+const connection = rpc.createMessageConnection(
+  new rpc.StreamMessageReader(process.stdin), new rpc.StreamMessageWriter(process.stdout));
+const count = Number(process.argv[2]);
+let seen = 0, start;
+connection.onNotification('chat/contentReceived', () => {
+  if (seen++ === 0) start = process.hrtime.bigint();
+  if (seen === count) {
+    console.error(count / (Number(process.hrtime.bigint() - start) / 1e9));
+    process.exit(0);
+  }
+});
+connection.listen();
+"""
+
+
+def burst() -> bytes:
+    """Content notifications of about 150 bytes each."""
+    return b"".join(
+        encode_frame(
+            json.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "chat/contentReceived",
+                    "params": {
+                        "chatId": "chat-1",
+                        "role": "assistant",
+                        "content": {"type": "text", "text": f"words {n} of it"},
+                    },
+                }
+            )
+        )
+        for n in range(NOTIFICATIONS)
+    )
+
+
+def with_vscode(folder: Path) -> bool:
+    """Install vscode-jsonrpc and write its three programs there; False where it cannot be."""
+    for name, source in {
+        "server.js": VSCODE_SERVER,
+        "client.js": VSCODE_CLIENT,
+        "receiver.js": VSCODE_RECEIVER,
+    }.items():
+        (folder / name).write_text(source)
+    command = ["npm", "install", "--no-audit", "--no-fund", "vscode-jsonrpc@8.2.1"]
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"vscode-jsonrpc: not available ({error})")
+        return False
+    return True
+
+
+def measure(
+    contenders: Mapping[str, Sequence[str]], folder: Path, *, source: Path | None = None
+) -> dict[str, float]:
+    """Operations a second of each, the best of the rounds; `source` is piped into its stdin."""
+    best = dict.fromkeys(contenders, 0.0)
+    for _ in range(ROUNDS):
+        for name, command in contenders.items():
+            best[name] = max(best[name], once(command, folder, source))
+    return best
+
+
+def once(command: Sequence[str], folder: Path, source: Path | None) -> float:
+    """One figure, which the contender prints last on its stdout or stderr."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    sender = None
+    if source is not None:
+        sender = subprocess.Popen(["cat", source], stdout=subprocess.PIPE)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=env,
+        stdin=sender.stdout if sender is not None else subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    if sender is not None:
+        assert sender.stdout is not None
+        sender.stdout.close()
+        sender.wait()
+    return float((done.stdout + done.stderr).split()[-1])
+
+
+def show(title: str, best: Mapping[str, float], baselines: Sequence[str]) -> None:
+    present = [name for name in baselines if name in best]
+    rows = [
+        (name, f"{figure:,.0f}", *(f"{figure / best[other]:.2f}" for other in present))
+        for name, figure in best.items()
+    ]
+    print_table(title, ("contender", "a second", *(f"x {name}" for name in present)), rows)
+
+
+def main() -> None:
+    python = [sys.executable, str(PAIRS)]
+    print(machine("anyio", "trio", "orjson", "agent-client-protocol"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        vscode = with_vscode(folder)
+        requests = {
+            f"ours, {backend}, {engine}": [*python, "client", backend, engine, str(REQUESTS)]
+            for backend, engine in [("trio", "orjson"), ("trio", "stdlib"), ("asyncio", "orjson")]
+        }
+        requests["acp"] = [*python, "acp-client", "asyncio", "stdlib", str(REQUESTS)]
+        notifications = {
+            f"ours, {backend}, {engine}": [*python, "receiver", backend, engine, str(NOTIFICATIONS)]
+            for backend, engine in [("trio", "orjson"), ("trio", "stdlib"), ("asyncio", "orjson")]
+        }
+        if vscode:
+            requests["vscode-jsonrpc"] = ["node", "client.js", str(REQUESTS)]
+            notifications["vscode-jsonrpc"] = ["node", "receiver.js", str(NOTIFICATIONS)]
+        (folder / "burst").write_bytes(burst())
+        answered = measure(requests, folder)
+        received = measure(notifications, folder, source=folder / "burst")
+    show(f"{REQUESTS} pipelined requests", answered, ["vscode-jsonrpc", "acp"])
+    show(f"{NOTIFICATIONS} typed notifications", received, ["vscode-jsonrpc"])
+    bounds = [("requests", answered, "acp", 1.5)]
+    if vscode:
+        bounds.append(("requests", answered, "vscode-jsonrpc", 0.9))
+        bounds.append(("notifications", received, "vscode-jsonrpc", 2.0))
+    ours = "ours, trio, orjson"
+    ratios = [(what, other, bound, best[ours] / best[other]) for what, best, other, bound in bounds]
+    print_rows(
+        Row(f"{what} against {other}", f">= {bound}x", f"{ratio:.2f}x", ratio >= bound)
+        for what, other, bound, ratio in ratios
+    )
+
+
+if __name__ == "__main__":
+    main()
