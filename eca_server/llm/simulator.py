@@ -19,7 +19,8 @@ text says, one directive a line, in order; `\n` in a TEXT is a line end:
     empty                answers nothing
 
 A line that is no directive is answered with a text that says so. A request for a title (its
-instruction contains that word) gets the first words of the user's text from both.
+instruction's first line contains that word; a folder's name may do so further down) gets the first
+words of the user's text from both.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Simulator:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
         text, step = _last_user_text(request)
         playing = _Playing(request)
-        if "title" in request.system.lower():
+        if "title" in request.system.partition("\n")[0].lower():
             lines = ["say " + " ".join(text.split()[:_TITLE_WORDS])]
         elif self.origin.model == "echo":
             lines = ["say " + text.replace("\\", "\\\\").replace("\n", "\\n")]
