@@ -70,8 +70,11 @@ async def reply(turn: Turn, model: Model, *, system: str, wants_title: bool) -> 
                     await trio.lowlevel.checkpoint()
                     looked = trio.current_time()
     except BackendError as error:
-        turn.close_contents()
-        turn.fail(model.explain(error))
+        _break_off(turn, model, error)
+    else:
+        if answer.finished is None:
+            words = "the stream ended without its last event"
+            _break_off(turn, model, BackendError("premature_stop", words))
     finally:
         message = _remember(turn, answer, model)
     for part in message.parts:
@@ -99,6 +102,11 @@ def _show(turn: Turn, event: Event) -> None:
             turn.say(_ENDINGS[reason], role="system")
         case _:
             pass
+
+
+def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
+    turn.close_contents()
+    turn.fail(model.explain(error))
 
 
 def _remember(turn: Turn, answer: Answer, model: Model) -> Message:

@@ -106,7 +106,7 @@ def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: 
         try:
             model = connection.models.find(model_name)
         except BackendError as error:
-            turn.fail(f"{error.message[:1].upper()}{error.message[1:]}.")
+            turn.fail(f"{model_name} cannot be asked: {error.message}.")
             return
         await reply(turn, model, system=system, wants_title=connection.config.chat_title)
 
