@@ -1,0 +1,129 @@
+"""What users and providers do wrong ends as readable text and one `finished` (W-21)."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from eca_protocol import json
+from eca_server.llm.backend import ErrorKind
+from tests.eca_server.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Content,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    types,
+)
+
+pytestmark = pytest.mark.trio
+
+
+def told(received: list[Content]) -> str:
+    """The system's last words of a turn that failed."""
+    assert types(received)[-1] == "finished"
+    assert finishes(received) == 1
+    last = [each for each in received if each["type"] == "text"][-1]
+    return str(last["text"])
+
+
+async def assert_goes_on(ours: Editor) -> None:
+    received = await ours.turn("go on", model=ECHO)
+    assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+
+
+@pytest.mark.requirement("W-21d", "W-21e", "W-21f")
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("simulator/unknown", "simulator/unknown"),
+        ("nobody/nothing", "nobody/nothing"),
+        ("no slash", "no slash"),
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("broken/m", "providers.broken.url"),
+    ],
+)
+async def test_a_model_that_cannot_be_asked_is_told_in_a_turn(model: str, words: str) -> None:
+    config = {"providers": {"broken": {"api": "openai-chat", "models": {"m": {}}}}}
+    async with editor(config) as ours:
+        asked = ours.prompt_request("hi", model=model)
+        await ours.send(asked)
+        await ours.finished()
+        answer = await ours.answer(asked)
+        assert answer == {"chatId": "c", "model": model, "status": "prompting"}
+        received = ours.contents()
+        assert types(received) == ["progress", "text", "finished"]
+        assert words in told(received)
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21f", "W-22a", "W-22b")
+async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_clock: object) -> None:
+    async with editor() as ours:
+        await ours.prompt("wait 1\nsay a", model=SCRIPT)
+        answer = await ours.prompt("hi", model="nobody/nothing")
+        assert answer["status"] == "prompting"
+        assert types(ours.contents()) == ["progress", "text"]
+        await ours.finished(times=2)
+        assert types(ours.contents())[-4:] == ["finished", "progress", "text", "finished"]
+
+
+@pytest.mark.requirement("W-21d", "W-22e")
+@pytest.mark.parametrize("kind", get_args(ErrorKind))
+async def test_each_class_of_error_is_told_in_words(kind: str, autojump_clock: object) -> None:
+    async with editor() as ours:
+        await ours.prompt(f"fail {kind} the provider says so", model=SCRIPT)
+        await ours.finished()
+        received = ours.contents()
+        assert "the provider says so" in told(received)
+        assert "simulator/script" in told(received)
+        roles = {role for role, each in contents(ours.seen) if each["type"] == "text"}
+        assert roles == {"user", "system"}
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "W-26b", "W-22e")
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("say some\nfail overloaded stop", "stop"),
+        ("think hm\nfail auth stop", "stop"),
+        ("say some\ncut", "broke off"),
+        ("cut", "broke off"),
+        ("say some\ncrash", "its log says more"),
+        ("crash", "its log says more"),
+    ],
+)
+async def test_a_turn_that_breaks_off_keeps_what_came_and_tells_why(
+    script: str, words: str, autojump_clock: object
+) -> None:
+    async with editor() as ours:
+        received = await ours.turn(script, model=SCRIPT)
+        if "say some" in script:
+            assert received[3]["text"] == "some"
+        assert words in told(received)
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-22e")
+async def test_an_answer_of_nothing_is_a_turn_without_text() -> None:
+    async with editor() as ours:
+        assert types(await ours.turn("empty", model=SCRIPT)) == [
+            "progress", "text", "usage", "finished",
+        ]  # fmt: skip
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "GEN-1")
+async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_selected() -> None:
+    environ = {"ECA_CONFIG": json.dumps({"defaultModel": "openai/gpt-4o"}).decode()}
+    async with editor(started=False, **environ) as ours:
+        await ours.start()
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert shown["params"]["type"] == "error"
+        assert "OPENAI_API_KEY" in shown["params"]["message"]
+        assert (await ours.prompt("hi"))["model"] == ECHO
+        await ours.finished()
