@@ -127,7 +127,7 @@ class _Chunks:
     async def __anext__(self) -> bytes:
         now = time.perf_counter()
         if now - self._looked > PACE:
-            pass
+            await anyio.lowlevel.checkpoint()
             self._looked = time.perf_counter()
         response = self._response
         try:
