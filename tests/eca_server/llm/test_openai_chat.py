@@ -198,6 +198,7 @@ async def test_a_key_that_is_quoted_back_is_masked():
 
 async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(monkeypatch):
     monkeypatch.setattr(openai_chat, "DRAIN", 0.01)
+    monkeypatch.setattr(openai_chat, "TAIL", 60)
     held = Reply(steps=[*reply("Hi").steps, raw("data: [DONE]\n\n"), hang()])
     async with talking([held]) as (provider, backend):
         with trio.fail_after(5):

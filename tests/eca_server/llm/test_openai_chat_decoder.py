@@ -273,6 +273,7 @@ class TestReasoning:
         ({"error": {"message": "slow down", "code": 429}}, "rate_limit"),
         ({"error": {"message": "no", "type": "overloaded_error"}}, "overloaded"),
         ({"error": "boom"}, "unknown"),
+        ({**delta(content="x"), "error": {"code": 503}}, "overloaded"),
         ({"object": "error", "message": "maximum context length is 5 tokens"}, "context_overflow"),
         ({"choices": [{"error": {"code": 502, "message": "bad"}, "delta": {}}]}, "overloaded"),
         ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "overloaded"),
