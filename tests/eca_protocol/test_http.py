@@ -1,16 +1,20 @@
 """The HTTP client against real loopback servers, on both async libraries."""
 
 import gzip
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import httpx
 import pytest
 
+import eca_protocol
+import eca_server
 from eca_protocol.errors import HTTPFault, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
@@ -321,6 +325,20 @@ def test_neither_the_module_nor_a_client_loads_httpx():
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_httpx_and_h11_are_each_named_in_one_module():
+    named: dict[str, set[str]] = {"httpx": set(), "h11": set()}
+    for package in (eca_protocol, eca_server):
+        root = Path(package.__file__).parent
+        for path in root.rglob("*.py"):
+            for name, places in named.items():
+                if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.MULTILINE):
+                    places.add(str(path.relative_to(root.parent)))
+    assert named == {
+        "httpx": {"eca_protocol/http.py"},
+        "h11": {"eca_protocol/http_server.py"},
+    }
 
 
 @pytest.fixture

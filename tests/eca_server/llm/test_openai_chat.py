@@ -1,7 +1,10 @@
 """Chat Completions over real HTTP on loopback, against the scripted provider; timers in memory.
 
-Gotchas of the field that are shown elsewhere: proxies and compression in the SDK's tests of HTTP,
-the dialects in those of the decoder, waits in those of the retries.
+Shown elsewhere: proxies, compression, stale connections and starved tasks in the SDK's tests of
+HTTP; dialects, tags, odd line ends and truncation in those of the decoder; waits in those of the
+retries; ids, pairs and foreign opaque data in those of the history. Not yet, since it needs tools
+that run: a call that the provider itself could not parse (`tool_use_failed`) and that goes back to
+the model as an error; a second request behind a call that was cut by the output limit.
 """
 
 from collections.abc import AsyncIterator
