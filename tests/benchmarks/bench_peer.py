@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from report import Row, machine, print_rows, print_table
 
@@ -77,6 +78,26 @@ connection.listen();
 """
 
 
+VSCODE_SENDER = """
+const rpc = require('vscode-jsonrpc/node');
+const connection = rpc.createMessageConnection(
+  new rpc.StreamMessageReader(process.stdin), new rpc.StreamMessageWriter(process.stdout));
+connection.onClose(() => process.exit(0));
+connection.listen();
+(async () => {
+  const count = Number(process.argv[2]);
+  for (let start = 0; start < count; start += 1000) {
+    const batch = [];
+    for (let n = start; n < start + 1000; n++)
+      batch.push(connection.sendNotification('chat/contentReceived', {
+        chatId: 'chat-1', role: 'assistant',
+        content: {type: 'text', text: `words ${n} of it`}}));
+    await Promise.all(batch);
+  }
+})();
+"""
+
+
 def burst() -> bytes:
     """Content notifications of about 150 bytes each."""
     return b"".join(
@@ -103,6 +124,7 @@ def with_vscode(folder: Path) -> bool:
         "server.js": VSCODE_SERVER,
         "client.js": VSCODE_CLIENT,
         "receiver.js": VSCODE_RECEIVER,
+        "sender.js": VSCODE_SENDER,
     }.items():
         (folder / name).write_text(source)
     command = ["npm", "install", "--no-audit", "--no-fund", "vscode-jsonrpc@8.2.1"]
@@ -115,36 +137,41 @@ def with_vscode(folder: Path) -> bool:
 
 
 def measure(
-    contenders: Mapping[str, Sequence[str]], folder: Path, *, source: Path | None = None
+    contenders: Mapping[str, Sequence[str]],
+    folder: Path,
+    *,
+    senders: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, float]:
-    """Operations a second of each, the best of the rounds; `source` is piped into its stdin."""
+    """Operations a second of each, the best of the rounds; its sender writes into its stdin."""
     best = dict.fromkeys(contenders, 0.0)
     for _ in range(ROUNDS):
         for name, command in contenders.items():
-            best[name] = max(best[name], once(command, folder, source))
+            best[name] = max(best[name], once(command, folder, senders and senders[name]))
     return best
 
 
-def once(command: Sequence[str], folder: Path, source: Path | None) -> float:
+def once(command: Sequence[str], folder: Path, sends: Sequence[str] | None) -> float:
     """One figure, which the contender prints last on its stdout or stderr."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    source: int | IO[bytes] = subprocess.DEVNULL
     sender = None
-    if source is not None:
-        sender = subprocess.Popen(["cat", source], stdout=subprocess.PIPE)
+    if sends is not None:
+        pipe = subprocess.PIPE
+        sender = subprocess.Popen(sends, cwd=folder, env=env, stdin=pipe, stdout=pipe)
+        assert sender.stdout is not None
+        source = sender.stdout
     done = subprocess.run(
         command,
         cwd=folder,
         env=env,
-        stdin=sender.stdout if sender is not None else subprocess.DEVNULL,
+        stdin=source,
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
     if sender is not None:
-        assert sender.stdout is not None
-        sender.stdout.close()
-        sender.wait()
+        sender.communicate()
     return float((done.stdout + done.stderr).split()[-1])
 
 
@@ -163,29 +190,37 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         vscode = with_vscode(folder)
-        requests = {
-            f"ours, {backend}, {engine}": [*python, "client", backend, engine, str(REQUESTS)]
-            for backend, engine in [("trio", "orjson"), ("trio", "stdlib"), ("asyncio", "orjson")]
-        }
+        ours = [("trio", "orjson"), ("trio", "stdlib"), ("asyncio", "orjson")]
+
+        def role(name: str, count: int) -> dict[str, list[str]]:
+            return {
+                f"ours, {backend}, {engine}": [*python, name, backend, engine, str(count)]
+                for backend, engine in ours
+            }
+
+        requests = role("client", REQUESTS)
         requests["acp"] = [*python, "acp-client", "asyncio", "stdlib", str(REQUESTS)]
-        notifications = {
-            f"ours, {backend}, {engine}": [*python, "receiver", backend, engine, str(NOTIFICATIONS)]
-            for backend, engine in [("trio", "orjson"), ("trio", "stdlib"), ("asyncio", "orjson")]
-        }
+        receivers = role("receiver", NOTIFICATIONS)
+        senders = role("sender", NOTIFICATIONS)
         if vscode:
             requests["vscode-jsonrpc"] = ["node", "client.js", str(REQUESTS)]
-            notifications["vscode-jsonrpc"] = ["node", "receiver.js", str(NOTIFICATIONS)]
+            receivers["vscode-jsonrpc"] = ["node", "receiver.js", str(NOTIFICATIONS)]
+            senders["vscode-jsonrpc"] = ["node", "sender.js", str(NOTIFICATIONS)]
         (folder / "burst").write_bytes(burst())
         answered = measure(requests, folder)
-        received = measure(notifications, folder, source=folder / "burst")
+        received = measure(receivers, folder, senders=senders)
+        alone = measure(receivers, folder, senders={each: ["cat", "burst"] for each in receivers})
     show(f"{REQUESTS} pipelined requests", answered, ["vscode-jsonrpc", "acp"])
-    show(f"{NOTIFICATIONS} typed notifications", received, ["vscode-jsonrpc"])
+    show(f"{NOTIFICATIONS} typed notifications, a pair", received, ["vscode-jsonrpc"])
+    show(f"{NOTIFICATIONS} typed notifications, read from a pipe", alone, ["vscode-jsonrpc"])
     bounds = [("requests", answered, "acp", 1.5)]
     if vscode:
         bounds.append(("requests", answered, "vscode-jsonrpc", 0.9))
         bounds.append(("notifications", received, "vscode-jsonrpc", 2.0))
-    ours = "ours, trio, orjson"
-    ratios = [(what, other, bound, best[ours] / best[other]) for what, best, other, bound in bounds]
+    ratios = [
+        (what, other, bound, best["ours, trio, orjson"] / best[other])
+        for what, best, other, bound in bounds
+    ]
     print_rows(
         Row(f"{what} against {other}", f">= {bound}x", f"{ratio:.2f}x", ratio >= bound)
         for what, other, bound, ratio in ratios

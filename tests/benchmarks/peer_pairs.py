@@ -1,7 +1,8 @@
 """The Python ends of the pairs that `bench_peer.py` measures, each run as a process.
 
 `peer_pairs.py ROLE BACKEND ENGINE COUNT`: a client starts its server itself and prints requests
-a second; a receiver reads notifications from its stdin and prints how many a second.
+a second; a receiver reads notifications from its stdin, where a sender or a plain file may stand,
+and prints how many a second.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import acp.stdio  # noqa: E402
 import anyio  # noqa: E402
 
 from eca_protocol.codec import Codec  # noqa: E402
+from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent  # noqa: E402
 from eca_protocol.methods import ECA  # noqa: E402
 from eca_protocol.peer import Peer  # noqa: E402
 from eca_protocol.process import spawn  # noqa: E402
@@ -87,6 +89,21 @@ async def receiver() -> None:
     print(COUNT / took)
 
 
+async def sender() -> None:
+    with owned_stdio() as (read_fd, write_fd):
+        transport = FdTransport(read_fd, write_fd)
+        codec = Codec(ECA, Revision.R2025_10)
+        async with Peer(transport, side="server", table=ECA, codec=codec, handlers={}) as peer:
+            for n in range(COUNT):
+                content = ChatTextContent(text=f"words {n} of it")
+                received = ChatContentReceivedParams(
+                    chat_id="chat-1", role="assistant", content=content
+                )
+                peer.notify("chat/contentReceived", received)
+                await peer.drained()
+            await peer.serve()
+
+
 async def echo(_method: str, received: Any, _is_notification: bool) -> Any:
     return received
 
@@ -115,6 +132,7 @@ ROLES = {
     "server": server,
     "client": client,
     "receiver": receiver,
+    "sender": sender,
     "acp-server": acp_server,
     "acp-client": acp_client,
 }
