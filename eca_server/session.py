@@ -29,6 +29,8 @@ __all__ = ["Role", "Session"]
 
 Role = Literal["user", "system", "assistant"]
 
+_DEAREST = 6  # bytes of JSON that one character takes at most
+
 
 class Session:
     """What is known of the client since `initialize`, and the way to it."""
@@ -55,7 +57,7 @@ class Session:
         """Append a content of a chat, in pieces if it is long."""
         if isinstance(content, ChatTextContent):
             limit = self._profile.text_limit
-            whole = len(content.text) * 4 <= limit
+            whole = len(content.text) * _DEAREST <= limit
             if not whole and (role != "user" or self._profile.splits_echo):
                 for piece in pieces(content.text, limit):
                     self._content(
@@ -64,7 +66,7 @@ class Session:
                 return
         elif isinstance(content, ChatReasonTextContent):
             limit = self._profile.text_limit
-            if len(content.text) * 4 > limit:
+            if len(content.text) * _DEAREST > limit:
                 for piece in pieces(content.text, limit):
                     self._content(chat_id, role, ChatReasonTextContent(id=content.id, text=piece))
                 return
