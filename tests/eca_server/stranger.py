@@ -297,6 +297,18 @@ def content_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def frames_in(data: bytes) -> list[Any]:
+    """The messages of bytes that hold whole frames and nothing else, as a client parses a read."""
+    messages, position = [], 0
+    while position < len(data):
+        header = HEADER.match(data, position)
+        assert header, f"no frame begins at {position}: {data[position : position + 60]!r}"
+        position = header.end() + int(header[1])
+        assert position <= len(data), f"a frame is cut in two: {data[header.start() :][:60]!r}"
+        messages.append(json.loads(data[header.end() : position]))
+    return messages
+
+
 def is_finished(value: Mapping[str, Any]) -> bool:
     """Whether it ends a turn."""
     content = content_of(value)
