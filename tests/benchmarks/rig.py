@@ -43,22 +43,21 @@ class Rig:
             "PYTHONPYCACHEPREFIX": str(folder / "byte code"),
         }
 
+    def configuration(self, provider: str | None) -> dict[str, str]:
+        """The variable that configures a server: no titles, and the provider of that URL."""
+        config: dict[str, Any] = {"chat": {"title": False}}
+        if provider is not None:
+            scripted = {"api": "openai-chat", "url": provider, "key": "k", "models": {"any": {}}}
+            config["providers"] = {"scripted": scripted}
+        return {"ECA_CONFIG": json.dumps(config)}
+
     @contextmanager
     def server(
         self, *, provider: str | None = None, command: Sequence[str] = SERVER
     ) -> Iterator[BareClient]:
         """A server, initialized, its models told; ended with the block."""
-        config: dict[str, Any] = {"chat": {"title": False}}
-        if provider is not None:
-            config["providers"] = {
-                "scripted": {
-                    "api": "openai-chat",
-                    "url": provider,
-                    "key": "k",
-                    "models": {"any": {}},
-                }
-            }
-        with self.process(command, ECA_CONFIG=json.dumps(config)) as process:
+        configuration = self.configuration(provider)
+        with self.process(command, **configuration) as process:
             client = BareClient(process)
             client.initialize()
             client.notify("initialized", {})

@@ -1,0 +1,87 @@
+"""How soon a turn has ended once `chat/promptStop` is sent, while its model streams at full speed.
+
+Run it from the repository: `python tests/benchmarks/bench_stop.py`. Bounds, on an idle machine:
+median at most 2 ms, the worst of 200 at most 25 ms, and the connection to the provider is closed.
+Measured is the time from the write of the stop to the read of `finished`, by a client that reads
+as fast as it can: all that was written before the stop is on its way there, too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from statistics import median, quantiles
+
+from report import Row, machine, print_rows, print_table
+from rig import FINISHED, SCRIPT, SCRIPTED, BareClient, ScriptedProvider, rig
+
+STOPS = 200
+DELTAS = 300
+"""Deltas read before each stop: the stream is at full speed by then."""
+TEXT = re.compile(rb'"type":"text"')
+
+
+def stop_once(client: BareClient, chat: str, message: str, model: str) -> float:
+    """Seconds from the stop to `finished`."""
+    client.prompt(chat, message, model=model)
+    read = 0
+    while read < DELTAS:
+        read += len(TEXT.findall(client.read()))
+    stopped = time.perf_counter()
+    client.stop(chat)
+    client.read_until(FINISHED)
+    return time.perf_counter() - stopped
+
+
+def stops(
+    client: BareClient, message: str, model: str, *, after: Callable[[], None] = lambda: None
+) -> list[float]:
+    waits = []
+    for number in range(STOPS):
+        waits.append(stop_once(client, f"chat-{number % 10}", message, model))
+        after()
+    return waits
+
+
+def main() -> list[Row]:
+    closed: list[bool] = []
+
+    def look_at(provider: ScriptedProvider) -> None:
+        closed.append(provider.next_record()["closed_by_client"])
+
+    with rig() as here:
+        with here.server() as client:
+            simulated = stops(client, "repeat 99999999 words of it", SCRIPT)
+        with here.provider() as provider, here.server(provider=provider.url) as client:
+            streamed = stops(client, "burst 99999999", SCRIPTED, after=lambda: look_at(provider))
+    rows = []
+    figures = []
+    for name, waits in (("simulator", simulated), ("HTTP provider", streamed)):
+        typical, late, worst = median(waits), quantiles(waits, n=100)[94], max(waits)
+        figures.append((name, *(f"{each * 1e3:.2f}" for each in (typical, late, worst))))
+        rows += [
+            Row(
+                f"stop to finished, {name}, median",
+                "<= 2 ms",
+                f"{typical * 1e3:.2f} ms",
+                typical <= 0.002,
+            ),
+            Row(
+                f"stop to finished, {name}, worst of {STOPS}",
+                "<= 25 ms",
+                f"{worst * 1e3:.2f} ms",
+                worst <= 0.025,
+            ),
+        ]
+    print_table("Stop to finished, ms", ("model", "median", "95 %", "worst"), figures)
+    dropped = sum(closed)
+    return [
+        *rows,
+        Row("HTTP connections closed by a stop", f"{STOPS}", f"{dropped}", dropped == STOPS),
+    ]
+
+
+if __name__ == "__main__":
+    print(machine("trio", "httpx"))
+    print_rows(main())
