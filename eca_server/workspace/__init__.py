@@ -1,7 +1,55 @@
-"""The user's project: its roots, from the URIs the client sends to folders on this machine."""
+"""The user's project: its roots, what lies in them, and files read and written as checked."""
 
 from __future__ import annotations
 
+from eca_server.workspace.boundary import Place, Workspace, open_checked
+from eca_server.workspace.faults import (
+    AlreadyThere,
+    BadPath,
+    Changed,
+    FileFault,
+    LeadsOut,
+    Moved,
+    NotAFile,
+    NotText,
+    TooLarge,
+)
+from eca_server.workspace.reading import (
+    Checkpoint,
+    FileSnapshot,
+    Fingerprint,
+    Text,
+    decode,
+    open_file,
+    read_file,
+)
 from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
+from eca_server.workspace.writing import move_file, replace_file
 
-__all__ = ["Root", "parse_roots", "path_of", "uri_of"]
+__all__ = [
+    "AlreadyThere",
+    "BadPath",
+    "Changed",
+    "Checkpoint",
+    "FileFault",
+    "FileSnapshot",
+    "Fingerprint",
+    "LeadsOut",
+    "Moved",
+    "NotAFile",
+    "NotText",
+    "Place",
+    "Root",
+    "Text",
+    "TooLarge",
+    "Workspace",
+    "decode",
+    "move_file",
+    "open_checked",
+    "open_file",
+    "parse_roots",
+    "path_of",
+    "read_file",
+    "replace_file",
+    "uri_of",
+]
