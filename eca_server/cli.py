@@ -64,9 +64,13 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     command = {"serve": _serve, "server": _serve, "chat": _chat, "doctor": _doctor}
     try:
-        return command[options.command](options)
-    except KeyboardInterrupt:
-        return 130
+        code = command[options.command](options)
+    except* KeyboardInterrupt:
+        code = 130
+    except* BrokenPipeError:  # whoever read our output has left
+        code = 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 class _Parser(argparse.ArgumentParser):

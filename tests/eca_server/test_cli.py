@@ -1,0 +1,343 @@
+"""The command line, as a person in a shell and as an editor meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server import terminal
+from eca_server.cli import run
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import environment
+
+ECA = (sys.executable, "-P", "-m", "eca_server")
+
+
+def eca(
+    home: Path, *arguments: str, said: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, on a machine where only `env` is set."""
+    done = subprocess.run(
+        [*ECA, *arguments],
+        input=said,
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env=environment(home, **env),
+        timeout=30,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> None:
+    code = (
+        "import contextlib, sys\n"
+        "from eca_server.cli import run\n"
+        "assert run(['--version']) == 0\n"
+        "for arguments in (['--help'], ['serve', '--help'], ['chat', '--help']):\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        run(arguments)\n"
+        "print('LOADED', *sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=30,
+        check=True,
+    )
+    said, loaded = done.stdout.split("LOADED")
+    tops = {name.partition(".")[0] for name in loaded.split()}
+    assert not tops & {"trio", "anyio", "asyncio", "attrs", "attr", "cattrs", "httpx", "ssl"}
+    assert said.startswith("eca_server ")
+    for word in ("serve", "server", "chat", "doctor", "Configuration", "Exit codes", "--model"):
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["serv"],
+        ["--nonsense"],
+        ["--vers"],
+        ["serve", "--nonsense"],
+        ["serve", "--verb"],
+        ["serve", "extra"],
+        ["server", "--log-level", "loud"],
+        ["server", "--log-level"],
+        ["serve", "--protocol-revision", "current"],
+        ["serve", "--protocol-revision", "2025-06"],
+        ["serve", "--protocol-revision", "2025-09"],
+        ["serve", "--protocol-revision", "tomorrow"],
+        ["chat", "--protocol-revision", "2025-10", "hi"],
+        ["chat", "two", "messages"],
+        ["doctor", "who"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_unknown_is_refused_on_stderr(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = run(arguments)
+    except SystemExit as left:
+        code = left.code  # type: ignore[assignment] - argparse leaves with a number
+    assert code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err
+    assert not arguments or arguments[-1] in said.err or "--log-level" in said.err
+
+
+def test_the_version_is_the_distribution_s(tmp_path: Path) -> None:
+    done = eca(tmp_path, "--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("eca_server ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"welcomeMessage": "from my file"}')
+    (tmp_path / ".config" / "eca").mkdir(parents=True)
+    (tmp_path / ".config" / "eca" / "config.json").write_text('{"welcomeMessage": "not from here"}')
+    options = ["--log-level", "info", "--protocol-revision", "2025-10", "--config-file"]
+    server = start_server(command=(*ECA, "serve", *options, str(tmp_path / "mine.json")))
+    assert server.initialize()["chatWelcomeMessage"] == "from my file"
+    server.close_input()
+    assert server.exit_code() == 0
+    assert "INFO eca_server" in server.errors
+    assert "DEBUG" not in server.errors
+
+
+def test_a_server_whose_input_has_ended_ends_well_and_says_nothing(tmp_path: Path) -> None:
+    done = eca(tmp_path, "server")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_doctor_is_well_with_nothing_configured(tmp_path: Path) -> None:
+    done = eca(tmp_path, "doctor")
+    assert done.returncode == 0
+    assert "simulator" in done.stdout
+    assert done.stderr == ""
+
+
+def test_doctor_tells_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
+    planted = [f"sk-planted-{n}-Zq8" for n in range(4)]
+    (tmp_path / "key.txt").write_text(planted[3] + "\n")
+    (tmp_path / ".eca").mkdir()
+    providers = {
+        "written": {"key": planted[0], "models": {"m": {}}},
+        "named": {"keyEnv": "MY_SPECIAL_KEY", "models": {"m": {}}},
+        "filed": {"key": "${file:../key.txt}", "models": {"m": {}}},
+    }
+    for provider in providers.values():
+        provider |= {"api": "openai-chat", "url": "http://127.0.0.1:1/v1"}
+    (tmp_path / ".eca" / "config.json").write_text(json.dumps({"providers": providers}))
+    done = eca(
+        tmp_path, "doctor", "--verbose", MY_SPECIAL_KEY=planted[1], OPENAI_API_KEY=planted[2]
+    )
+    assert done.returncode == 0
+    for name in ("written", "named", "filed", "MY_SPECIAL_KEY", "OPENAI_API_KEY"):
+        assert name in done.stdout
+    for key in planted:
+        assert key not in done.stdout + done.stderr
+
+
+def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
+    done = eca(tmp_path, "doctor", ECA_CONFIG='{"defaultModel": 7}')
+    assert done.returncode == 0
+    assert "ECA_CONFIG" in done.stdout
+    assert "defaultModel" in done.stdout
+
+
+def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "Hello,  wörld \U0001f600")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--model", "no/such", "hi"], "no/such"),
+        (["--model", "simulator/script", "say half\nfail quota You are out of money."], "money"),
+        (["--model", "simulator/script", "cut"], ""),
+    ],
+    ids=["unknown-model", "provider-fault", "no-end"],
+)
+def test_a_chat_that_fails_exits_1_with_the_reason(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    done = eca(tmp_path, "chat", *arguments)
+    assert done.returncode == 1
+    assert reason in done.stdout
+    assert done.stdout.strip()
+
+
+def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", said="one\n\n   \ntwo\n/no-such-command\nthree")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
+    assert "no-such-command" in done.stdout
+    assert ">" not in done.stderr
+
+
+def test_a_configuration_that_is_broken_is_told_on_stderr(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "hi", ECA_CONFIG="{oops")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "ECA_CONFIG" in done.stderr
+
+
+def test_a_pipe_that_nobody_reads_ends_the_chat(tmp_path: Path) -> None:
+    command = [*ECA, "chat", "--model", "simulator/script", "repeat 999999 many\\n"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+    ) as chat:
+        assert chat.stdout is not None
+        assert chat.stderr is not None
+        assert chat.stdout.readline() == b"many\n"
+        chat.stdout.close()
+        assert chat.wait(5) == 1
+        assert b"Traceback" not in chat.stderr.read()
+
+
+def test_the_answer_streams_and_an_interrupt_stops_it(tmp_path: Path) -> None:
+    command = [*ECA, "chat", "--model", "simulator/script", "say here\\n\nwait forever\nsay never"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
+    ) as chat:
+        assert chat.stdout is not None
+        assert chat.stdout.readline() == b"here\n"
+        chat.send_signal(signal.SIGINT)
+        assert chat.wait(3) == 130
+        assert chat.stdout.read() == b""
+
+
+class FakeTurn:
+    """Knows when it was told to stop; never ends."""
+
+    def __init__(self) -> None:
+        self.stops = trio.Event()
+
+    @property
+    def stopped(self) -> bool:
+        return self.stops.is_set()
+
+    def stop(self) -> None:
+        self.stops.set()
+
+
+@pytest.mark.trio
+async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
+    turn = FakeTurn()
+    with trio.fail_after(5), trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
+            await trio.testing.wait_all_tasks_blocked()
+            signal.raise_signal(signal.SIGINT)
+            await turn.stops.wait()
+            assert not scope.cancel_called
+            signal.raise_signal(signal.SIGINT)
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+class Terminal:
+    """A pseudo-terminal with `chat` in it."""
+
+    def __init__(self, home: Path) -> None:
+        self._near, far = os.openpty()
+        self.shown = b""
+        line = 'exec "$@" <"$TTY" >"$TTY" 2>&1'  # opened by a new session, it controls it
+        command = ["sh", "-c", line, "sh", *ECA, "chat", "--model", "simulator/script"]
+        self.process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            cwd=home,
+            env=environment(home, TTY=os.ttyname(far)),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[far],
+        )
+        os.close(far)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._near, keys)
+
+    def until(self, wanted: bytes) -> None:
+        """Read on until that is shown; what was shown before it is forgotten."""
+        deadline = time.monotonic() + 20
+        while wanted not in self.shown:
+            left = max(0.0, deadline - time.monotonic())
+            assert select.select([self._near], [], [], left)[0], self.shown[-500:]
+            self.shown += os.read(self._near, 65_536)
+        self.shown = self.shown.partition(wanted)[2]
+
+    def exit_code(self) -> int:
+        """Read on to the end."""
+        deadline = time.monotonic() + 5
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.shown[-500:]
+            if select.select([self._near], [], [], 0.02)[0]:
+                try:
+                    self.shown += os.read(self._near, 65_536)
+                except OSError:  # how Linux tells that nobody holds the other end any more
+                    self.process.wait(5)
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(5)
+        os.close(self._near)
+
+
+@pytest.fixture
+def tty(tmp_path: Path) -> Iterator[Terminal]:
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
+    tty.until(b"Ctrl-C stops")
+    tty.until(b"> ")
+    tty.type(b"say first answer\n")
+    tty.until(b"\nfirst answer\r\n")
+    tty.until(b"> ")
+    tty.type(b"repeat 99999999 word\n")
+    tty.until(b"wordword")
+    tty.type(b"\x03")
+    tty.until(b"\n> ")
+    tty.type(b"say after the stop\n")
+    tty.until(b"\nafter the stop\r\n")
+    tty.until(b"> ")
+    tty.type(b"\x04")
+    assert tty.exit_code() == 0
+    assert b"Traceback" not in tty.shown
+
+
+def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
+    tty.until(b"> ")
+    tty.type(b"\x03")
+    assert tty.exit_code() == 130
+    assert b"Traceback" not in tty.shown
+    assert b"Fatal" not in tty.shown
