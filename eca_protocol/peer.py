@@ -196,7 +196,6 @@ class Peer:
             self._tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
-            self._tasks.cancel_scope.shield = True
             await self._tasks.__aexit__(None, None, None)
 
     async def _wind_up(self) -> None:
@@ -348,8 +347,7 @@ class Peer:
         if not inspect.iscoroutine(outcome):
             self._respond(request_id, name, outcome)
             return
-        # Shielded: an outer cancellation comes by way of `_wind_up`, so that it is answered.
-        scope = anyio.CancelScope(shield=True)
+        scope = anyio.CancelScope()
         self._handling.add(scope)
         if request_id is not None:
             self._scopes[request_id] = scope

@@ -293,7 +293,8 @@ def test_streams_that_are_taken_for_good_are_not_given_back() -> None:
 
 def test_children_do_not_inherit_the_wire() -> None:
     body = """
-    held = subprocess.run(["ls", "/proc/self/fd"], capture_output=True).stdout.split()
+    ls = subprocess.run(["ls", "/proc/self/fd"], capture_output=True, close_fds=False)
+    held = ls.stdout.split()
     os.write(write_fd, b" ".join(held))"""
     done = run_python(OWNED.format(body=body, after=""), input=b"")
     assert [int(fd) for fd in done.stdout.split()][:3] == [0, 1, 2]
