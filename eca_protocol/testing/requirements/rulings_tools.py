@@ -60,7 +60,7 @@ ROWS = (
     _mcp("W-36e", "server", "What is stopped, failed or disabled can be started."),
     _mcp("W-36f", "server", "Start and stop of what is so already tell the status again."),
     _mcp("W-37", "server", "An MCP tool's name for the model holds server and tool, legal, once."),
-    _tool("W-38a", "server", "What was cut says so in words, with the bytes left out."),
+    _tool("W-38a", "server", "What was cut says so in words, with the bytes left out.", later=None),
     _tool("W-38b", "server", "A refused edit is called with an error that says why."),
     _query("W-40a", "server", "A blank query gives up to 200, the roots first.", later="tools"),
     _query("W-40b", "server", "Commands match by name or by description."),

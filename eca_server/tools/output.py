@@ -1,0 +1,163 @@
+"""The caps on what a tool may say, and the mark where something was cut (ruling W-38).
+
+The rule it keeps: however much a tool says, what is kept of it is bounded from the first byte on,
+and what is missing is told in bytes. Sizes are bytes of UTF-8; a cut falls on the end of a line
+where one is near, and never inside a character.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+__all__ = ["Cap", "OutputBuffer", "cut_end", "cut_mark", "cut_middle"]
+
+
+@attrs.frozen(kw_only=True)
+class Cap:
+    """How much of an output is kept: `toolCall.outputTruncation`.
+
+    Attributes:
+        lines: at most so many lines.
+        size: at most so many bytes, the mark not counted.
+    """
+
+    lines: int = 2000
+    size: int = 50 * 1024
+
+
+def cut_mark(left_out: int, hint: str = "") -> str:
+    """The words that stand where `left_out` bytes were cut; `hint` tells how to get them."""
+    mark = f"... cut, {left_out} bytes left out ..."
+    return f"{mark} ({hint})" if hint else mark
+
+
+def cut_end(text: str, cap: Cap, *, hint: str = "") -> str:
+    """The beginning of `text` that fits the cap, then the mark; all of `text` if it fits."""
+    data = text.encode("utf-8", "surrogatepass")
+    if _fits(data, cap):
+        return text
+    kept = _head(data, cap)
+    return _joined(_decoded(kept, "surrogatepass"), cut_mark(len(data) - len(kept), hint))
+
+
+def cut_middle(text: str, cap: Cap, *, hint: str = "") -> str:
+    """Beginning and end of `text` with the mark between them; all of `text` if it fits."""
+    data = text.encode("utf-8", "surrogatepass")
+    if _fits(data, cap):
+        return text
+    head = _head(data, _first_half(cap))
+    tail = _tail(data[len(head) :], _second_half(cap))
+    mark = cut_mark(len(data) - len(head) - len(tail), hint)
+    return _joined(_decoded(head, "surrogatepass"), f"{mark}\n{_decoded(tail, 'surrogatepass')}")
+
+
+class OutputBuffer:
+    """Takes a stream of bytes of any length and keeps its beginning and its end."""
+
+    def __init__(self, cap: Cap) -> None:
+        self._cap = cap
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+        self.lines = 0
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes, as the program wrote them."""
+        self.size += len(data)
+        self.lines += data.count(b"\n")
+        room = self._cap.size - len(self._head)
+        self._head += data[:room]
+        rest = data[max(room, 0) :][-self._cap.size :]
+        if len(self._tail) + len(rest) > 2 * self._cap.size:
+            del self._tail[: -self._cap.size]
+        self._tail += rest
+
+    def text(self, cap: Cap | None = None, *, hint: str = "") -> str:
+        """What was kept, within the buffer's own cap or a smaller one.
+
+        Bytes that are not UTF-8 are shown as U+FFFD each, so that the text may be longer than
+        the cap's size, by its threefold at most.
+        """
+        cap = cap or self._cap
+        whole = self.size == len(self._head)
+        if whole and _fits(bytes(self._head), cap):
+            return _decoded(self._head, "replace")
+        head = _head(bytes(self._head), _first_half(cap))
+        rest = bytes(self._head[len(head) :]) + bytes(self._tail)
+        tail = _tail(rest, _second_half(cap))
+        mark = cut_mark(self.size - len(head) - len(tail), hint)
+        return _joined(_decoded(head, "replace"), f"{mark}\n{_decoded(tail, 'replace')}")
+
+
+def _fits(data: bytes, cap: Cap) -> bool:
+    return len(data) <= cap.size and _lines(data) <= cap.lines
+
+
+def _lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+
+
+def _first_half(cap: Cap) -> Cap:
+    return Cap(lines=(cap.lines + 1) // 2, size=(cap.size + 1) // 2)
+
+
+def _second_half(cap: Cap) -> Cap:
+    return Cap(lines=cap.lines // 2, size=cap.size // 2)
+
+
+def _head(data: bytes, cap: Cap) -> bytes:
+    """The longest beginning within the cap, shortened to a line's end in its second half."""
+    end = 0
+    for _ in range(cap.lines):
+        end = data.find(b"\n", end, cap.size) + 1
+        if not end:
+            break
+    else:
+        return data[:end]
+    if len(data) <= cap.size:
+        return data
+    line_end = data.rfind(b"\n", 0, cap.size) + 1
+    if line_end * 2 > cap.size:
+        return data[:line_end]
+    return data[: _character_start(data, cap.size)]
+
+
+def _tail(data: bytes, cap: Cap) -> bytes:
+    """The longest end within the cap, shortened to a line's start in its first half."""
+    first = max(len(data) - cap.size, 0)
+    start = len(data) - data.endswith(b"\n")
+    for _ in range(cap.lines):
+        start = data.rfind(b"\n", first, max(start, 0))
+        if start < 0:
+            break
+    else:
+        return data[start + 1 :]
+    if not first:
+        return data
+    line_start = data.find(b"\n", first - 1) + 1
+    if line_start and (len(data) - line_start) * 2 > cap.size:
+        return data[line_start:]
+    for start in range(first, first + 4):
+        if start == len(data) or not _continues(data[start]):
+            return data[start:]
+    return data[first:]
+
+
+def _character_start(data: bytes, position: int) -> int:
+    """The start of the character that `position` lies in, or `position` where none is near."""
+    for start in range(position, max(position - 4, -1), -1):
+        if not _continues(data[start]):
+            return start
+    return position
+
+
+def _continues(byte: int) -> bool:
+    return byte & 0xC0 == 0x80
+
+
+def _decoded(data: bytes | bytearray, errors: str) -> str:
+    return data.decode("utf-8", errors)
+
+
+def _joined(before: str, after: str) -> str:
+    return f"{before}{after}" if before.endswith("\n") or not before else f"{before}\n{after}"
