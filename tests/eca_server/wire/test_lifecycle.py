@@ -12,8 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, frame, is_finished, message
+from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.stranger import (
+    Stranger,
+    content_of,
+    environment,
+    frame,
+    frames_in,
+    is_finished,
+    message,
+)
 
 NEVER_ALIVE = 2**22 + 1
 """Linux gives no process an id above 2**22."""
@@ -277,6 +285,45 @@ def test_shutdown_ends_all_turns_before_its_answer(server: Stranger) -> None:
     server.tell("exit")
     assert server.exit_code() == 0
     assert not content_of(server.seen[-1])
+
+
+@pytest.mark.requirement("W-13a", "W-13d", "LIFE-19")
+def test_shutdown_and_exit_may_share_a_write(server: Stranger) -> None:
+    server.introduced()
+    server.start_endless_turn()
+    server.send(message("shutdown", request_id="bye"), message("exit"))
+    assert server.exit_code() == 0
+    finished, answer = server.seen[-2:]
+    assert is_finished(finished)
+    assert answer == {"jsonrpc": "2.0", "id": "bye", "result": None}
+
+
+@pytest.mark.requirement("W-13e", "W-13j", "W-14c")
+@pytest.mark.parametrize(("tail", "code"), [(b"", 0), (b"Content-Length: 9\r\n\r\n{", 1)])
+def test_a_conversation_may_come_from_a_file_and_go_to_one(
+    tmp_path: Path, tail: bytes, code: int
+) -> None:
+    said, heard = tmp_path / "said", tmp_path / "heard"
+    said.write_bytes(
+        frame(message("initialize", {}, request_id=0))
+        + frame(message("chat/prompt", {"message": "wait forever", "model": "simulator/script"}))
+        + tail
+    )
+    with said.open("rb") as stdin, heard.open("wb") as stdout:
+        done = subprocess.run(
+            SERVE,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            timeout=30,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (code, b"")
+    messages = frames_in(heard.read_bytes())
+    assert messages[0]["id"] == 0
+    assert [is_finished(heard) for heard in messages].count(True) == 1
 
 
 @pytest.mark.requirement("W-13d")
