@@ -4,6 +4,9 @@ The ladder: close its stdin, wait, TERM the group, wait, KILL the group, reap; i
 and thrown away meanwhile, so that a child blocked on a full pipe can still leave. Every rung is
 bounded and shielded from cancellation. Waiting looks at the process, never at the end of its
 pipes: a grandchild may hold those.
+
+On Linux a signal to the group also reaches what left it and is still known to be the child's:
+its session (`timeout` makes a group of its own in it) and its descendants.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Literal
 
 import anyio
@@ -46,6 +50,7 @@ class Child:
         self._watch = watch_descriptor(popen.pid)
         self._watched = False
         self._watcher_left = anyio.Event()
+        self._outside: set[int] = set()  # descendants that were signalled and may have to be again
 
     @property
     def stderr(self) -> IO[bytes] | None:
@@ -81,23 +86,31 @@ class Child:
             self._watcher_left = anyio.Event()
 
     def _reap(self) -> None:
-        """End what is left of the group, then reap: its number is ours until the reaping."""
-        self.signal_group("kill")
+        """End what is left of group and session, then reap: the number is ours until then."""
+        if os.name != "nt":
+            self._signal(signal.SIGKILL)
         self._popen.wait()
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
 
     def signal_group(self, which: Literal["term", "kill"]) -> None:
-        """Signal the child and everything it started that stayed in its group."""
+        """Signal the child, its group, and on Linux its session and its descendants."""
         if self._popen.returncode is not None:
             return
         if os.name == "nt":
             self._popen.kill() if which == "kill" else self._popen.terminate()
             return
-        number = signal.SIGKILL if which == "kill" else signal.SIGTERM
+        self._outside |= _descendants(self.pid)
+        self._signal(signal.SIGKILL if which == "kill" else signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+        for pid in self._outside | _session(self.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) != self.pid:
+                    os.kill(pid, number)
 
     async def end(self, ladder: Ladder | None = None) -> int | None:
         """Go down the ladder; the exit code, or None if even KILL did not end it in time.
@@ -136,11 +149,13 @@ def spawn(
     *,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    stdin: Literal["pipe", "null"] = "pipe",
     stderr: Literal["inherit", "null", "pipe"] = "inherit",
 ) -> Child:
-    """Start a command with pipes on its stdin and stdout, in a process group of its own.
+    """Start a command with a pipe on its stdout, in a session and process group of its own.
 
-    A plain call: there is no wait between the start and the scope that will own the child.
+    A plain call: there is no wait between the start and the scope that will own the child. With
+    `stdin="null"` there is nothing to read for the child, and its transport cannot send.
 
     Raises:
         StartFailed: the command cannot be started; the text says why.
@@ -151,7 +166,7 @@ def spawn(
     try:
         popen = subprocess.Popen(
             list(command),
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE if stdin == "pipe" else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=where,
             cwd=cwd,
@@ -162,12 +177,47 @@ def spawn(
         )
     except (OSError, ValueError) as error:
         raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
-    assert popen.stdin is not None
+    write_fd = None if popen.stdin is None else _taken(popen.stdin)
     assert popen.stdout is not None
-    read_fd, write_fd = os.dup(popen.stdout.fileno()), os.dup(popen.stdin.fileno())
-    popen.stdin.close()
-    popen.stdout.close()
-    return Child(popen, FdTransport(read_fd, write_fd))
+    return Child(popen, FdTransport(_taken(popen.stdout), write_fd))
+
+
+def _taken(pipe: IO[bytes]) -> int:
+    """A descriptor of the pipe that is ours alone; the pipe object is closed."""
+    with pipe:
+        return os.dup(pipe.fileno())
+
+
+def _session(leader: int) -> set[int]:
+    """The processes of the session that a process leads, as far as /proc tells."""
+    found = set()
+    for pid in _process_numbers():
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == leader:
+                found.add(pid)
+    return found
+
+
+def _descendants(ancestor: int) -> set[int]:
+    """The children of a process, their children and so on, as far as /proc tells."""
+    children: dict[int, list[int]] = {}
+    for pid in _process_numbers():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: set[int] = set()
+    pending = [ancestor]
+    while pending:
+        below = children.pop(pending.pop(), [])
+        found.update(below)
+        pending += below
+    return found
+
+
+def _process_numbers() -> list[int]:
+    if sys.platform != "linux":
+        return []
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
 
 def watch_descriptor(pid: int) -> int | None:

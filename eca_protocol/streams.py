@@ -48,14 +48,18 @@ class Transport(Protocol):
 
 
 class FdTransport:
-    """A transport over two file descriptors, which it owns from then on (they may be one)."""
+    """A transport over two file descriptors, which it owns from then on (they may be one).
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    Without `write_fd` it can only be read.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int | None) -> None:
         self._read_fd = read_fd
-        self._write_fd = write_fd
-        self._was_blocking = [fd for fd in (read_fd, write_fd) if _make_waitable(fd)]
+        self._write_fd = -1 if write_fd is None else write_fd
+        given = [fd for fd in (read_fd, write_fd) if fd is not None]
+        self._was_blocking = [fd for fd in given if _make_waitable(fd)]
         self._waits_for_reading = not _blocking(read_fd)
-        self._waits_for_writing = not _blocking(write_fd)
+        self._waits_for_writing = write_fd is not None and not _blocking(write_fd)
 
     async def receive(self) -> bytes:
         """Some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""

@@ -47,6 +47,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+async def gone(*pids: int) -> None:
+    with anyio.fail_after(5):
+        while any(alive(pid) for pid in pids):
+            await anyio.sleep(0.001)
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -111,9 +117,7 @@ async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended() -
     started = time.monotonic()
     assert await child.end(PATIENT) == 0
     assert time.monotonic() - started < 5
-    with anyio.fail_after(5):
-        while alive(grandchild):
-            await anyio.sleep(0.001)
+    await gone(grandchild)
 
 
 async def test_a_signal_reaches_the_whole_group() -> None:
@@ -121,11 +125,41 @@ async def test_a_signal_reaches_the_whole_group() -> None:
     grandchild = int(await line(child))
     child.signal_group("term")
     assert await child.wait() == -signal.SIGTERM
-    with anyio.fail_after(5):
-        while alive(grandchild):
-            await anyio.sleep(0.001)
+    await gone(grandchild)
     child.signal_group("kill")
     await child.end()
+
+
+LEAVES_THE_GROUP = (
+    "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(60)"
+)
+LEAVES_THE_SESSION = (
+    "import os, signal, time; os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print(os.getpid(), flush=True); time.sleep(60)"
+)
+
+
+@pytest.mark.parametrize("code", [LEAVES_THE_GROUP, LEAVES_THE_SESSION])
+async def test_a_descendant_outside_the_group_is_ended_with_it(code: str) -> None:
+    child = shell(f'{sys.executable} -S -c "{code}"; true')
+    outside = int(await line(child))
+    assert await child.end(QUICK) == -signal.SIGTERM
+    await gone(outside)
+
+
+async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child() -> None:
+    child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
+    left = int(await line(child))
+    assert await child.end(PATIENT) != 0
+    await gone(left)
+
+
+async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to() -> None:
+    child = spawn(["cat"], stdin="null")
+    assert await child.wait() == 0
+    with pytest.raises(BrokenPipeError):
+        await child.transport.send(b"x")
+    assert await child.end() == 0
 
 
 async def test_several_tasks_may_wait_and_any_may_leave() -> None:
