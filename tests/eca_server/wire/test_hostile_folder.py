@@ -56,7 +56,6 @@ def hostile(tmp_path: Path) -> Path:
         ("-P -m", REPOSITORY),
         ("console-script", REPOSITORY),
         ("-m", f"{REPOSITORY}:"),
-        ("console-script", f":{REPOSITORY}"),
     ],
 )
 def test_nothing_of_the_folder_is_imported(

@@ -357,7 +357,7 @@ def test_the_server_ends_with_the_client_s_process(
 
 
 @pytest.mark.requirement("W-14b", "W-14c")
-@pytest.mark.parametrize("process_id", [None, NEVER_ALIVE, 2**70])
+@pytest.mark.parametrize("process_id", [NEVER_ALIVE, 2**70])
 def test_a_process_never_seen_alive_is_not_watched(server: Stranger, process_id: object) -> None:
     server.initialize(processId=process_id)
     server.start_endless_turn()
