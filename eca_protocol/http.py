@@ -1,8 +1,8 @@
 """The HTTP client: one streamed request at a time, with a deadline for every wait.
 
 The only module that names httpx, and it imports it in a worker thread at the first request. The
-rules it keeps: no request waits for a pool slot; no body is left half read, so that leaving the
-block closes the connection at once; chunks that came together are read with a checkpoint every
+rules it keeps: no request waits for a pool slot; leaving the block closes the connection at once,
+however much of the body is unread; chunks that came together are read with a checkpoint every half
 millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
 is followed, so that a key never reaches a host it was not configured for; every failure below the
 status line is an `HTTPFault`.
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
-PACE = 0.001
-"""Seconds for which buffered chunks are given without a checkpoint: so long a stop may wait."""
+PACE = 0.0005
+"""Seconds for which buffered chunks are given without a checkpoint: a stop waits as long."""
 
 CLOSE_DEADLINE = 2.0
 """Seconds that closing a connection may take, whatever state it is in."""
@@ -102,7 +102,7 @@ class HTTPResponse:
                 break
         return bytes(body)
 
-    async def _abandon(self) -> None:
+    async def _unwind(self) -> None:
         """Ends a body that was not read to its end, by a read that finds itself cancelled.
 
         The cancellation runs through every generator below from the inside; closing the outermost
@@ -183,6 +183,7 @@ class HTTPClient:
         self._headers |= _checked(headers or {})
         self._transport = transport
         self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._left: list[HTTPResponse] = []
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -196,8 +197,18 @@ class HTTPClient:
     ) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+            await self._unwind_left()
             for client in self._clients.values():
                 await client.aclose()
+
+    async def _unwind_left(self) -> None:
+        """Unwinds the bodies that were left.
+
+        That reads through what had been received of them, a millisecond or two, which whoever
+        stopped a fast stream should not wait for: their connections were closed at once.
+        """
+        while self._left:
+            await self._left.pop()._unwind()
 
     @asynccontextmanager
     async def stream(
@@ -229,6 +240,7 @@ class HTTPClient:
         """
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
+        await self._unwind_left()
         client = await self._client_for(url)
         try:
             request = client.build_request(
@@ -245,12 +257,9 @@ class HTTPClient:
         try:
             yield answer
         finally:
-            try:
-                if not response.is_closed:
-                    await answer._abandon()
-            finally:
-                with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                    await response.aclose()
+            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                await response.aclose()
+            self._left.append(answer)
 
     async def _client_for(self, url: str) -> httpx.AsyncClient:
         if self._closed:
