@@ -25,6 +25,7 @@ import anyio.abc
 import attrs
 
 from eca_protocol import json
+from eca_protocol.calls import PendingCall
 from eca_protocol.codec import MessageCodec
 from eca_protocol.endpoint import (
     LSP_DIALECT,
@@ -42,7 +43,6 @@ from eca_protocol.endpoint import (
 )
 from eca_protocol.errors import (
     ConnectionClosed,
-    DeadlineExceeded,
     InvalidJSON,
     LocalProtocolError,
     RemoteProtocolError,
@@ -81,51 +81,6 @@ class End:
 
 FLUSH_SECONDS = 1.0
 """How long leaving a peer may take to answer what runs and to write out what is left."""
-
-
-class PendingCall:
-    """A request of ours under way; await `result()` once."""
-
-    def __init__(self, peer: Peer, request: Request) -> None:
-        self._peer = peer
-        self.id = request.id
-        self.method = request.method
-        self._event = anyio.Event()
-        self._outcome: CallAnswered | ConnectionClosed | None = None
-
-    def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
-        """Give it its answer; the peer's business."""
-        self._outcome = outcome
-        self._event.set()
-
-    async def result(self, *, deadline: float | None = None) -> Any:
-        """The typed result.
-
-        Leaving early, by cancellation or by the deadline (seconds), tells the other side so.
-
-        Raises:
-            RequestFailed: the other side answered with an error.
-            DeadlineExceeded: no answer within `deadline`.
-            ConnectionClosed: the other side went away before it answered.
-            DecodeError: the answer does not fit its type.
-        """
-        try:
-            if deadline is None:
-                await self._event.wait()
-            else:
-                with anyio.move_on_after(deadline):
-                    await self._event.wait()
-        finally:
-            if self._outcome is None:
-                self._peer.abandon(self)
-        if self._outcome is None:
-            assert deadline is not None
-            raise DeadlineExceeded(f"the answer to {self.method}", deadline)
-        if isinstance(self._outcome, ConnectionClosed):
-            raise self._outcome
-        if self._outcome.error is not None:
-            raise self._outcome.error
-        return self._peer.codec.decode_result(self.method, self._outcome.result)
 
 
 class Peer:
@@ -449,7 +404,7 @@ class Peer:
         if self._outbox.silent or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
-        call = PendingCall(self, request)
+        call = PendingCall(request, decode=self._decode_result, abandon=self.abandon)
         self._calls[request.id] = call
         try:
             self._post(request)
@@ -458,6 +413,9 @@ class Peer:
             self._endpoint.abandon(request.id)
             raise
         return call
+
+    def _decode_result(self, method: str, raw: Any) -> Any:
+        return self.codec.decode_result(method, raw)
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from eca_protocol import messages as m
 from eca_protocol.lifecycle import LifecycleGate
-from eca_protocol.peer import Peer
+from eca_protocol.peer import Peer, PendingCall
 
 __all__ = ["Calls"]
 
@@ -25,9 +25,13 @@ class Calls:
         self._gate = LifecycleGate()
         self.deadline = deadline
 
-    async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
+    def start_request(self, method: str, params: Any) -> PendingCall:
+        """Send a request; its answer is `await call.result()`."""
         self._gate.check_sending(method, "request")
-        return await self._peer.call(method, params, deadline=deadline or self.deadline)
+        return self._peer.start_call(method, params)
+
+    async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
+        return await self.start_request(method, params).result(deadline=deadline or self.deadline)
 
     def _notify(self, method: str, params: Any = None) -> None:
         self._gate.check_sending(method, "notification")

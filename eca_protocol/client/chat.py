@@ -16,6 +16,7 @@ from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtoco
 
 if TYPE_CHECKING:
     from eca_protocol.client.client import Client
+    from eca_protocol.peer import PendingCall
 
 __all__ = ["Chat", "Turn"]
 
@@ -122,6 +123,8 @@ class Chat:
             return False
         turn = self._turn() if self._turn is not None else None
         if isinstance(content, m.ChatProgressContent) and content.state == "finished":
+            if turn is not None and not turn.has_begun:
+                return False  # a second end of the turn before: some servers send one (W-60)
             if turn is not None:
                 turn.put(received)
             self._finish()
@@ -198,6 +201,8 @@ class Turn:
         self._inbox: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
         self._started = False
+        self._call: PendingCall | None = None
+        self._said_something = False
         self._ended = False
         self._fault: ConnectionClosed | None = None
 
@@ -212,18 +217,22 @@ class Turn:
         self._started = True
         await self.chat.begin(self)
         try:
-            self.response = await self.chat.client.chat_prompt(
-                self.message,
+            client = self.chat.client
+            params = m.ChatPromptParams(
                 chat_id=self.chat.id,
+                message=self.message,
                 model=self._model,
                 behavior=self._behavior,
                 contexts=self._contexts,
             )
+            self._call = client.start_request("chat/prompt", params)
+            response: m.ChatPromptResponse = await self._call.result(deadline=client.deadline)
         except BaseException:
             if not self._ended:
                 self.chat.lose("the prompt was not taken")
             raise
-        return self.response
+        self.response = response
+        return response
 
     def stop(self) -> None:
         """End the turn; iterating goes on to the server's last word about it."""
@@ -289,8 +298,15 @@ class Turn:
             return None if received.content.state == "finished" else received
         return received
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the server has said anything about this turn: an answer, or a content."""
+        return self._said_something or (self._call is not None and self._call.is_answered)
+
     def put(self, received: m.ChatContentReceivedParams) -> None:
         """A content of this turn came; the chat's business."""
+        if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
+            self._said_something = True
         self._inbox.append(received)
         self.unread += _weight(received.content)
         self._arrived.set()

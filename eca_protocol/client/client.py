@@ -18,7 +18,7 @@ from eca_protocol.client.chat import Chat
 from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError, StartFailed
 from eca_protocol.methods import ECA
-from eca_protocol.peer import Peer
+from eca_protocol.peer import Peer, PendingCall
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
@@ -56,6 +56,7 @@ class Client(Calls):
         config: what the server's `config/updated` have said so far, together.
         tool_servers: the newest `tool/serverUpdated` of each server, by name.
         idle_deadline: seconds a turn may be silent; None: no limit.
+        handled: the methods of the server's that this client handles.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Client(Calls):
         }
         if diagnostics is not None:
             handlers["editor/getDiagnostics"] = diagnostics
+        self.handled = frozenset(handlers)
         peer = Peer(
             transport,
             side="client",
@@ -127,6 +129,11 @@ class Client(Calls):
         return self._peer.closed or self._peer.end is not None
 
     @property
+    def process_id(self) -> int | None:
+        """The process of the server that `connect` started."""
+        return None if self._child is None else self._child.pid
+
+    @property
     def exit_code(self) -> int | None:
         """The exit code of the server that `connect` started, once it has ended."""
         return None if self._child is None else self._child.returncode
@@ -162,11 +169,11 @@ class Client(Calls):
         """Room was made in an inbox, or a call needs its answer: reading goes on."""
         self._room_made.set()
 
-    async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
-        self._gate.check_sending(method, "request")
-        call = self._peer.start_call(method, params)
+    def start_request(self, method: str, params: Any) -> PendingCall:
+        """See `Calls.start_request`; its answer must be read however full the inboxes are."""
+        call = super().start_request(method, params)
         self.wake()
-        return await call.result(deadline=deadline or self.deadline)
+        return call
 
     async def _room(self) -> None:
         while sum(chat.unread for chat in self._chats.values()) > INBOX:

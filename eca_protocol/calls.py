@@ -1,0 +1,71 @@
+"""A request of ours under way: its answer, its deadline, or the end of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from eca_protocol.endpoint import CallAnswered
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
+from eca_protocol.jsonrpc import Request
+
+__all__ = ["PendingCall"]
+
+
+class PendingCall:
+    """A request of ours under way; await `result()` once."""
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        decode: Callable[[str, Any], Any],
+        abandon: Callable[[PendingCall], None],
+    ) -> None:
+        self._decode = decode
+        self._abandon = abandon
+        self.id = request.id
+        self.method = request.method
+        self._event = anyio.Event()
+        self._outcome: CallAnswered | ConnectionClosed | None = None
+
+    def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
+        """Give it its answer; the peer's business."""
+        self._outcome = outcome
+        self._event.set()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer has come, though nobody may have taken it yet."""
+        return self._outcome is not None
+
+    async def result(self, *, deadline: float | None = None) -> Any:
+        """The typed result.
+
+        Leaving early, by cancellation or by the deadline (seconds), tells the other side so.
+
+        Raises:
+            RequestFailed: the other side answered with an error.
+            DeadlineExceeded: no answer within `deadline`.
+            ConnectionClosed: the other side went away before it answered.
+            DecodeError: the answer does not fit its type.
+        """
+        try:
+            if deadline is None:
+                await self._event.wait()
+            else:
+                with anyio.move_on_after(deadline):
+                    await self._event.wait()
+        finally:
+            if self._outcome is None:
+                self._abandon(self)
+        if self._outcome is None:
+            assert deadline is not None
+            raise DeadlineExceeded(f"the answer to {self.method}", deadline)
+        if isinstance(self._outcome, ConnectionClosed):
+            raise self._outcome
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._decode(self.method, self._outcome.result)

@@ -1,0 +1,117 @@
+"""A server of the tests' own, on Peer: it records what comes and says what a test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from eca_protocol import messages as m
+from eca_protocol.client import Client, connect
+from eca_protocol.codec import Codec
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision
+from eca_protocol.streams import memory_pair
+
+
+class FakeServer:
+    """Answers everything well; `on` replaces what a method does."""
+
+    def __init__(self, peer: Peer, handlers: dict[str, Callable[[Any], Any]]) -> None:
+        self.peer = peer
+        self.received: list[tuple[str, Any]] = []
+        self._handlers = handlers
+        self._arrived = anyio.Event()
+        answers: dict[str, Callable[[Any], Any]] = {
+            "initialize": lambda _: m.InitializeResponse(chat_welcome_message="hello"),
+            "shutdown": lambda _: None,
+            "chat/prompt": self.taken,
+            "chat/delete": lambda _: m.ChatDeleteResponse(),
+            "chat/queryContext": lambda _: m.ChatQueryContextResponse(
+                contexts=(m.FileContext(path="/a"),)
+            ),
+            "chat/queryCommands": lambda _: m.ChatQueryCommandsResponse(
+                commands=(m.ChatCommand(name="costs", description="d", type="native"),)
+            ),
+        }
+        for method in ECA.received_by("server"):
+            self.on(method, answers.get(method, lambda _: None))
+
+    def on(self, method: str, handler: Callable[[Any], Any]) -> None:
+        """What a method does from now on, beside being recorded."""
+
+        def record(params: Any) -> Any:
+            self.received.append((method, params))
+            self._arrived.set()
+            return handler(params)
+
+        self._handlers[method] = record
+
+    @staticmethod
+    def taken(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        """The answer to a prompt."""
+        assert params.chat_id is not None
+        return m.ChatPromptResponse(chat_id=params.chat_id, model="a/b", status="prompting")
+
+    async def until(self, method: str, count: int = 1) -> list[Any]:
+        """What came for a method, once it came `count` times."""
+        with anyio.fail_after(5):
+            while len(self.params_of(method)) < count:
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+        return self.params_of(method)
+
+    def params_of(self, method: str) -> list[Any]:
+        """What came for a method so far."""
+        return [params for name, params in self.received if name == method]
+
+    def content(self, chat_id: str, content: m.ChatContent, role: m.ChatRole = "assistant") -> None:
+        """Say something in a chat."""
+        self.peer.notify(
+            "chat/contentReceived",
+            m.ChatContentReceivedParams(chat_id=chat_id, role=role, content=content),
+        )
+
+    def text(self, chat_id: str, *texts: str) -> None:
+        """The assistant's words."""
+        for text in texts:
+            self.content(chat_id, m.ChatTextContent(text=text))
+
+    def finish(self, chat_id: str) -> None:
+        """The end of a turn."""
+        self.content(chat_id, m.ChatProgressContent(state="finished", text=""), "system")
+
+    def answers_with(self, *texts: str) -> None:
+        """Every prompt is echoed and answered with these texts."""
+
+        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            chat_id = params.chat_id or ""
+            self.content(chat_id, m.ChatProgressContent(state="running", text="w"), "system")
+            self.content(chat_id, m.ChatTextContent(text=params.message), "user")
+            self.text(chat_id, *texts)
+            self.finish(chat_id)
+            return self.taken(params)
+
+        self.on("chat/prompt", prompt)
+
+
+@asynccontextmanager
+async def connected(**options: Any) -> AsyncIterator[tuple[Client, FakeServer]]:
+    """A client, and the fake server at its other end."""
+    ours, theirs = memory_pair(limit=4 * 2**20)
+    handlers: dict[str, Callable[[Any], Any]] = {}
+    peer = Peer(
+        theirs,
+        side="server",
+        table=ECA,
+        codec=Codec(ECA, Revision.R2025_10),
+        handlers=handlers,
+    )
+    async with peer:
+        server = FakeServer(peer, handlers)
+        peer.start_soon(peer.serve)
+        async with connect(transport=ours, **options) as client:
+            yield client, server

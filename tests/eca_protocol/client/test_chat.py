@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+from fake_server import connected
+
+from eca_protocol import messages as m
+from eca_protocol.client import Chat, Client
+from eca_protocol.client.client import INBOX
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    RequestFailed,
+    RPCError,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("CHAT-22", "CHAT-23")
+async def test_a_turn_gives_what_comes_for_its_chat_and_ends_with_finished() -> None:
+    async with connected() as (client, server):
+        server.answers_with("Hel", "lo")
+        chat = client.chat()
+        server.text("another chat", "not mine")
+        contents = [content async for content in chat.prompt("hi")]
+        assert contents == [
+            m.ChatProgressContent(state="running", text="w"),
+            m.ChatTextContent(text="Hel"),
+            m.ChatTextContent(text="lo"),
+        ]
+        assert server.params_of("chat/prompt") == [
+            m.ChatPromptParams(chat_id=chat.id, message="hi")
+        ]
+
+
+@pytest.mark.requirement("CHAT-10")
+async def test_prompts_of_a_chat_carry_its_id_model_and_behavior() -> None:
+    async with connected() as (client, server):
+        server.answers_with("x")
+        chat = client.chat("c", model="a/b", behavior="plan")
+        turn = chat.prompt("one", contexts=[m.FileContext(path="/f")])
+        assert await turn.text() == "x"
+        assert turn.response == m.ChatPromptResponse(chat_id="c", model="a/b", status="prompting")
+        assert await chat.prompt("two", model="c/d").text() == "x"
+        first, second = server.params_of("chat/prompt")
+        assert (first.chat_id, first.model, first.behavior) == ("c", "a/b", "plan")
+        assert first.contexts == (m.FileContext(path="/f"),)
+        assert (second.chat_id, second.model, second.behavior) == ("c", "c/d", "plan")
+
+
+@pytest.mark.requirement
+async def test_received_gives_roles_and_the_echo() -> None:
+    async with connected() as (client, server):
+        server.answers_with("x")
+        roles = [received.role async for received in client.chat().prompt("hi").received()]
+        assert roles == ["system", "user", "assistant"]
+
+
+@pytest.mark.requirement("CHAT-32")
+async def test_stop_asks_the_server_and_the_turn_goes_on_to_its_last_word() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
+        turn = chat.prompt("hi")
+        await turn.start()
+        turn.stop()
+        assert await turn.text() == "closing"
+        assert turn.stopped
+        chat.stop()
+        assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
+
+
+@pytest.mark.requirement
+async def test_a_block_that_is_left_early_stops_its_turn() -> None:
+    async with connected() as (client, server):
+        async with client.chat("c").prompt("hi"):
+            pass
+        await server.until("chat/promptStop")
+
+
+@pytest.mark.requirement
+async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+
+        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            server.text("c", *["x" * 1000] * 10)
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        async for _ in chat.prompt("hi"):
+            break
+        server.text("c", *["x" * 100_000] * (2 * INBOX // 100_000))
+        server.finish("c")
+        server.answers_with("next")
+        assert await chat.prompt("again").text() == "next"
+
+
+@pytest.mark.requirement
+async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
+    async with connected() as (client, server), anyio.create_task_group() as group:
+        chat = client.chat("c")
+        texts: list[str] = []
+
+        async def ask(message: str) -> None:
+            texts.append(await chat.prompt(message).text())
+
+        group.start_soon(ask, "one")
+        await server.until("chat/prompt")
+        group.start_soon(ask, "two")
+        await anyio.lowlevel.checkpoint()
+        assert len(server.params_of("chat/prompt")) == 1
+        server.text("c", "first")
+        server.finish("c")
+        await server.until("chat/prompt", 2)
+        server.text("c", "second")
+        server.finish("c")
+    assert texts == ["first", "second"]
+
+
+@pytest.mark.requirement("W-60f", "W-60g", "CHAT-21")
+async def test_what_comes_behind_the_end_does_no_harm() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        server.answers_with("x")
+        assert await chat.prompt("hi").text() == "x"
+        server.content("c", m.ChatUsageContent(session_tokens=7), "system")
+        server.finish("c")
+        server.content("c", m.ChatMetadataContent(title="Late"), "system")
+        assert await chat.prompt("hi").text() == "x"
+        assert chat.usage == m.ChatUsageContent(session_tokens=7)
+        assert chat.title == "Late"
+
+
+@pytest.mark.requirement
+async def test_a_turn_is_sent_once() -> None:
+    async with connected() as (client, server):
+        server.answers_with("x")
+        turn = client.chat().prompt("hi")
+        assert await turn.text() == "x"
+        assert await turn.text() == ""
+        with pytest.raises(LocalProtocolError):
+            await turn.start()
+
+
+@pytest.mark.requirement
+async def test_a_refused_prompt_frees_the_chat() -> None:
+    async with connected() as (client, server):
+
+        def refuse(_: m.ChatPromptParams) -> m.ChatPromptResponse:
+            raise RPCError(-32602, "no")
+
+        server.on("chat/prompt", refuse)
+        chat = client.chat("c")
+        with pytest.raises(RequestFailed, match="no"):
+            await chat.prompt("hi").text()
+        server.answers_with("well")
+        assert await chat.prompt("hi").text() == "well"
+
+
+@pytest.mark.requirement("CHAT-37")
+async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        await chat.delete()
+        assert await turn.text() == ""
+        assert server.params_of("chat/delete") == [m.ChatDeleteParams(chat_id="c")]
+        again = client.chat("c")
+        assert again is not chat
+        assert again.usage is None
+
+
+@pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
+async def test_calls_are_approved_and_rejected_by_chat_and_id() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        chat.approve("t1")
+        chat.approve("t2", save="session")
+        chat.reject("t3")
+        assert await server.until("chat/toolCallApprove", 2) == [
+            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t1"),
+            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t2", save="session"),
+        ]
+        assert await server.until("chat/toolCallReject") == [
+            m.ChatToolCallRejectParams(chat_id="c", tool_call_id="t3")
+        ]
+
+
+@pytest.mark.requirement
+async def test_a_chat_asks_for_contexts_and_commands() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        assert await chat.query_context("q") == (m.FileContext(path="/a"),)
+        assert [command.name for command in await chat.query_commands("co")] == ["costs"]
+        assert server.params_of("chat/queryContext")[0].chat_id == "c"
+        assert server.params_of("chat/queryCommands")[0].query == "co"
+
+
+@pytest.mark.requirement
+async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
+    async with connected() as (client, server):
+        turn = client.chat("c").prompt("hi")
+        await turn.start()
+        server.text("c", "half")
+        server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
+        assert await anext(turn) == m.ChatTextContent(text="half")
+        await server.peer.drained()
+        await close_writing(server.peer)
+        with pytest.raises(ConnectionClosed):
+            await anext(turn)
+        assert client.closed
+
+
+async def close_writing(peer: object) -> None:
+    transport = peer._transport  # type: ignore[attr-defined]  # a test's way to hang up
+    transport.close_writing()
+
+
+@pytest.mark.requirement
+async def test_a_silent_server_is_an_exception() -> None:
+    async with connected(idle_deadline=0.02) as (client, _):
+        with pytest.raises(DeadlineExceeded):
+            await client.chat().prompt("hi").text()
+
+
+@pytest.mark.requirement
+async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_pending() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        piece = "x" * 60_000
+        count = 10 * 2**20 // len(piece)
+        server.text("c", *[piece] * count)
+        server.finish("c")
+        with anyio.move_on_after(0.05) as waited:
+            await server.peer.drained()
+        assert waited.cancelled_caught
+        assert INBOX < chat.unread < 3 * INBOX
+        await client.chat_query_commands()
+        assert len(await turn.text()) == count * len(piece)
+
+
+@pytest.mark.requirement
+async def test_chats_are_kept_by_their_id() -> None:
+    async with connected() as (client, _):
+        chat = client.chat()
+        assert client.chat(chat.id) is chat
+        assert isinstance(chat, Chat)
+        assert isinstance(client, Client)
+        assert client.chat() is not chat

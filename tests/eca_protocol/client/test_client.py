@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from fake_server import connected
+
+from eca_protocol import messages as m
+from eca_protocol.client import Client, connect
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    RequestFailed,
+    StartFailed,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.streams import memory_pair
+
+SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ECA_CONFIG": "{}"}
+
+
+def snake_case(method: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.replace("/", "_")).lower()
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("GEN-3", "GEN-4", "GEN-5")
+async def test_the_client_has_a_method_or_a_handler_for_everything_in_the_table() -> None:
+    parameters = inspect.signature(connect).parameters
+    ours, _ = memory_pair()
+    client = Client(ours, diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()))
+    for method in ECA:
+        if method.direction == "client_to_server":
+            function = getattr(Client, snake_case(method.name))
+            assert inspect.iscoroutinefunction(function) == (method.kind == "request"), method.name
+        else:
+            assert method.name in client.handled, method.name
+    assert "diagnostics" in parameters
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("LIFE-5", "LIFE-7", "LIFE-11")
+async def test_connect_introduces_itself(tmp_path: Path) -> None:
+    info = m.ClientInfo(name="me", version="1")
+    async with connected(workspace_folders=[tmp_path], client_info=info) as (client, server):
+        (hello,) = server.params_of("initialize")
+        assert hello.process_id == os.getpid()
+        assert hello.client_info == info
+        assert hello.capabilities.code_assistant.chat is True
+        assert hello.capabilities.code_assistant.editor is None
+        assert hello.workspace_folders == (
+            m.WorkspaceFolder(uri=tmp_path.as_uri(), name=tmp_path.name),
+        )
+        assert client.initialize_response.chat_welcome_message == "hello"
+        await server.until("initialized")
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("LIFE-23")
+async def test_leaving_shuts_down_then_exits() -> None:
+    async with connected() as (_, server):
+        pass
+    names = [name for name, _ in server.received]
+    assert names == ["initialize", "initialized", "shutdown", "exit"]
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_the_lifecycle_binds_the_client_too() -> None:
+    async with connected() as (client, _):
+        with pytest.raises(LocalProtocolError):
+            await client.initialize(m.InitializeParams(process_id=None))
+        await client.shutdown()
+        with pytest.raises(LocalProtocolError):
+            await client.chat_query_commands()
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("CONF-4", "CONF-5")
+async def test_configurations_are_folded_and_what_is_missing_has_not_changed() -> None:
+    async with connected() as (client, server):
+        first = m.ChatConfig(models=("a/b", "c/d"), select_model="a/b", behaviors=("agent",))
+        server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=first))
+        assert await client.configured() == first
+        second = m.ChatConfig(select_model="c/d")
+        server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=second))
+        server.peer.notify("config/updated", m.ConfigUpdatedParams())
+        await client.chat_query_commands()
+        assert client.models == ("a/b", "c/d")
+        assert client.selected_model == "c/d"
+        assert client.config.behaviors == ("agent",)
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("GEN-2", "GEN-5")
+async def test_events_come_in_order_and_end_with_the_connection() -> None:
+    async with connected() as (client, server):
+        message = m.ShowMessageParams(type="info", message="look")
+        native = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())
+        server.peer.notify("$/showMessage", message)
+        server.peer.notify("tool/serverUpdated", native)
+        server.text("unknown chat", "for nobody")
+        await client.chat_query_commands()
+        server.peer.close()
+        await server.peer._transport.aclose()
+        events = [event async for event in client.events()]
+        assert events[:2] == [message, native]
+        assert isinstance(events[2], m.ChatContentReceivedParams)
+        assert client.tool_servers == {"ECA": native}
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("CONF-14", "CONF-17", "CHAT-38")
+async def test_selections_and_mcp_servers_are_told() -> None:
+    async with connected() as (client, server):
+        client.chat_selected_behavior_changed("plan")
+        client.chat_selected_agent_changed("plan")
+        client.mcp_start_server("a")
+        client.mcp_stop_server("b")
+        await server.until("mcp/stopServer")
+        told = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
+        assert told == [
+            ("chat/selectedBehaviorChanged", m.ChatSelectedBehaviorChanged(behavior="plan")),
+            ("mcp/startServer", m.MCPStartServerParams(name="a")),
+            ("mcp/stopServer", m.MCPStopServerParams(name="b")),
+        ]
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("EDIT-3", "EDIT-4")
+async def test_diagnostics_are_answered_by_the_handler() -> None:
+    asked: list[m.EditorGetDiagnosticsParams] = []
+
+    async def diagnostics(params: m.EditorGetDiagnosticsParams) -> m.EditorGetDiagnosticsResponse:
+        asked.append(params)
+        return m.EditorGetDiagnosticsResponse(diagnostics=())
+
+    async with connected(diagnostics=diagnostics) as (_, server):
+        (hello,) = server.params_of("initialize")
+        assert hello.capabilities.code_assistant.editor.diagnostics is True
+        method = "editor/getDiagnostics"
+        result = await server.peer.call(method, m.EditorGetDiagnosticsParams())
+        assert result == m.EditorGetDiagnosticsResponse(diagnostics=())
+        await server.peer.call(method, m.EditorGetDiagnosticsParams(uri="file:///a"))
+        assert [params.uri for params in asked] == [None, "file:///a"]
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_without_a_handler_diagnostics_are_refused() -> None:
+    async with connected() as (_, server):
+        with pytest.raises(RequestFailed, match="-32601"):
+            await server.peer.call("editor/getDiagnostics", m.EditorGetDiagnosticsParams())
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
+    ours, _ = memory_pair()
+    with pytest.raises(DeadlineExceeded):
+        async with connect(transport=ours, start_deadline=0.02):
+            pytest.fail("it connected")
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["/no/such/program"], "cannot start"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
+    ],
+)
+async def test_a_server_that_does_not_start_is_told_why(command: list[str], words: str) -> None:
+    with pytest.raises(StartFailed, match=words):
+        async with connect(command=command):
+            pytest.fail("it connected")
+
+
+@pytest.mark.requirement
+def test_connect_takes_one_way_to_the_server() -> None:
+    ours, _ = memory_pair()
+    with pytest.raises(LocalProtocolError):
+        connect()
+    with pytest.raises(LocalProtocolError):
+        connect(command=["x"], transport=ours)
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_the_real_server_chats_stops_and_ends_well() -> None:
+    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+        await client.configured()
+        assert client.selected_model in client.models
+        assert await client.chat().prompt("Hello over there").text() == "Hello over there"
+        chat = client.chat(model="simulator/script")
+        async with chat.prompt("say one\nwait forever") as turn:
+            async for content in turn:
+                if isinstance(content, m.ChatTextContent):
+                    turn.stop()
+            assert turn.stopped
+        assert client.exit_code is None
+    assert client.exit_code == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
+    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+        turn = client.chat(model="simulator/script").prompt("say one\nwait forever")
+        with anyio.fail_after(10):
+            await turn.start()
+            assert client.process_id is not None
+            os.kill(client.process_id, signal.SIGKILL)
+            with pytest.raises(ConnectionClosed):
+                await turn.text()
+            with pytest.raises(ConnectionClosed):
+                await client.chat_query_commands()
+    assert client.exit_code == -signal.SIGKILL
