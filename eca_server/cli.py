@@ -1,4 +1,4 @@
-"""The command line: `serve` (also `server`), `chat`, `doctor`.
+"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
 What is unknown is refused on stderr with exit code 2.
@@ -21,7 +21,8 @@ __all__ = ["run"]
 _DESCRIPTION = """\
 ECA (Editor Code Assistant): lets an editor chat with language models.
 
-Editors start `serve` and speak the ECA protocol with it over stdin and stdout.
+Editors start `serve` (also without a command) and speak the ECA protocol with it
+over stdin and stdout.
 To try it without an editor and without a key: `eca-server chat "Hello"`.
 """
 
@@ -49,20 +50,35 @@ Say which configuration files, providers and keys (by the variable's name, never
 a value) were found, and try the embedded model.
 """
 
+_CONFIG = """\
+Print the JSON Schema of the configuration file, for an editor that checks it
+while you write.
+"""
+
+_FIRST = ("-h", "--help", "--version")
+
 _LEVELS = ("error", "warning", "info", "debug")
 _SPELLINGS = {"warn": "warning"}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
+    if not arguments and sys.stdin is not None and sys.stdin.isatty():
+        _parser().print_help(sys.stderr)  # a person, who would wait for ever
+        return 2
+    if not arguments or (arguments[0] not in _FIRST and arguments[0].startswith("-")):
+        arguments = ["serve", *arguments]
     options = _parser().parse_args(arguments)
     if options.version:
         sys.stdout.write(f"eca_server {_version()}\n")
         return 0
-    if options.command is None:
-        _parser().print_help(sys.stderr)
-        return 2
-    command = {"serve": _serve, "server": _serve, "chat": _chat, "doctor": _doctor}
+    command = {
+        "serve": _serve,
+        "server": _serve,
+        "chat": _chat,
+        "doctor": _doctor,
+        "config": _config,
+    }
     try:
         code = command[options.command](options)
     except* KeyboardInterrupt:
@@ -113,6 +129,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_common(doctor)
+    config = commands.add_parser(
+        "config",
+        help="about the configuration file",
+        description=_CONFIG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    config.add_argument("what", choices=("schema",), metavar="schema", help="what to print")
     return parser
 
 
@@ -189,6 +213,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from eca_server.terminal import doctor  # noqa: PLC0415
 
     return doctor(_options(arguments))
+
+
+def _config(_: argparse.Namespace) -> int:
+    import json  # noqa: PLC0415
+
+    from eca_server.config.schema import config_schema  # noqa: PLC0415
+
+    sys.stdout.write(json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
+    return 0
 
 
 def _refuse(why: str) -> int:

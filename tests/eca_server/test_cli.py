@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -70,7 +71,6 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nonsense"],
         ["serv"],
         ["--nonsense"],
@@ -101,7 +101,25 @@ def test_what_is_unknown_is_refused_on_stderr(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err
-    assert not arguments or arguments[-1] in said.err or "--log-level" in said.err
+    assert arguments[-1] in said.err or "--log-level" in said.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["server"], ["--log-level", "info"]])
+def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) -> None:
+    server = start_server(command=(*ECA, *arguments))
+    assert "chatWelcomeMessage" in server.initialize()
+    server.close_input()
+    assert server.exit_code() == 0
+
+
+def test_without_a_command_a_person_is_shown_the_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert run([]) == 2
+    assert "Exit codes" in capsys.readouterr().err
 
 
 def test_the_version_is_the_distribution_s(tmp_path: Path) -> None:
