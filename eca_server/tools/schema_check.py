@@ -1,0 +1,134 @@
+"""A call's arguments against the JSON Schema of its tool, before the tool sees them.
+
+The rule it keeps: everything that is wrong is told at once, in words the model can mend its call
+by, and nothing is converted (5.0 is no integer, "5" no number). Of JSON Schema the keywords
+`type`, `properties`, `required`, `enum`, `items`, `minimum` and `maximum` are read; others are
+passed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_server.tools.tool import ToolFault
+
+__all__ = ["fitting", "misfits"]
+
+_SHOWN = 60  # characters of a value in a sentence
+_MOST = 20  # so many sentences are told at once
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (Mapping,),
+    "array": (list, tuple),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def fitting(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as a tool may rely on them: they fit, and no optional one is null.
+
+    Models write null for what they leave out; where the schema knows no null it is dropped.
+
+    Raises:
+        ToolFault: they do not fit; the text lists everything that is wrong.
+    """
+    properties = _mapping(schema.get("properties"))
+    required = _names(schema.get("required"))
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in required or not any(misfits(None, properties.get(name)))
+    }
+    wrong = list(itertools.islice(misfits(given, schema), _MOST + 1))
+    if wrong:
+        wrong[_MOST:] = ["and more"] * (len(wrong) > _MOST)
+        raise ToolFault(f"The arguments do not fit the tool: {'; '.join(wrong)}.")
+    return given
+
+
+def misfits(value: object, schema: object, path: str = "") -> Iterator[str]:
+    """What is wrong with a value, a sentence each; nothing if it fits, or there is no schema."""
+    if not isinstance(schema, Mapping):
+        return
+    types = _names(schema.get("type"))
+    if types and not any(_is(value, name) for name in types):
+        yield _expected(path, " or ".join(types), value)
+        return
+    allowed = schema.get("enum")
+    if isinstance(allowed, list | tuple) and not any(_same(value, each) for each in allowed):
+        yield _expected(path, "one of " + ", ".join(_shown(each) for each in allowed), value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _range_misfits(value, schema, path)
+    elif isinstance(value, Mapping):
+        yield from _member_misfits(value, schema, path)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from misfits(item, schema.get("items"), f"{path}[{index}]")
+
+
+def _range_misfits(value: float, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int | float) and value < least:
+        yield _expected(path, f"{least} or more", value)
+    if isinstance(most, int | float) and value > most:
+        yield _expected(path, f"{most} or less", value)
+
+
+def _member_misfits(
+    value: Mapping[str, Any], schema: Mapping[str, Any], path: str
+) -> Iterator[str]:
+    properties = _mapping(schema.get("properties"))
+    for name in _names(schema.get("required")):
+        if name not in value:
+            yield f"{_below(path, name)} is missing"
+    for name, member in value.items():
+        if name in properties:
+            yield from misfits(member, properties[name], _below(path, name))
+
+
+def _is(value: object, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean" or name not in _TYPES
+    return isinstance(value, _TYPES.get(name, (object,)))
+
+
+def _same(one: object, other: object) -> bool:
+    """Equal as JSON: true is not 1."""
+    return one == other and isinstance(one, bool) is isinstance(other, bool)
+
+
+def _expected(path: str, what: str, value: object) -> str:
+    return f"{path}: expected {what}, got {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return f"a string of {len(value)} characters"
+    return json.dumps(value).decode()
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple):
+        return tuple(name for name in value if isinstance(name, str))
+    return ()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
