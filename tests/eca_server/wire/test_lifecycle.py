@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eca_server.stdio import LAST_SECONDS
 from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -398,3 +399,28 @@ def test_a_deaf_client_does_not_keep_a_server_that_was_told_to_end(server: Stran
     assert server.process.wait(3.0) == 143
     assert time.monotonic() - begun < 3.0
     server.close_output()
+
+
+HANGING = """
+import sys, time, trio
+import eca_server.stdio
+from eca_server.chat.chat import Chats
+from eca_server.cli import run
+
+async def close(self):
+    await trio.to_thread.run_sync(time.sleep, 60)
+
+Chats.close = close
+eca_server.stdio.LAST_SECONDS = 0.3
+sys.exit(run(["server"]))
+"""
+
+
+@pytest.mark.requirement("W-13k")
+def test_a_thread_that_hangs_does_not_keep_the_process(start_server: Start, tmp_path: Path) -> None:
+    assert LAST_SECONDS < 3
+    (tmp_path / "hanging.py").write_text(HANGING)
+    server = start_server(command=(sys.executable, "-P", str(tmp_path / "hanging.py")))
+    server.initialize()
+    server.close_input()
+    assert server.exit_code() == 1
