@@ -8,9 +8,14 @@ from __future__ import annotations
 from eca_server.config.loading import Loaded, load
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import Config, Limit, Model, Provider, Retry
+from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
 
 __all__ = [
+    "Approval",
+    "ApprovalRule",
+    "Behavior",
     "Config",
+    "CustomTool",
     "Limit",
     "Loaded",
     "Model",
@@ -18,5 +23,6 @@ __all__ = [
     "Provider",
     "Retry",
     "Source",
+    "ToolCall",
     "load",
 ]

@@ -7,7 +7,7 @@ Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from eca_server.config.interpolation import Surroundings
 from eca_server.config.jsonc import BadText, Places, Spot, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
+from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
+from eca_server.config.unknown import hint, unknown_keys
 
 __all__ = ["Loaded", "load"]
 
@@ -121,7 +123,9 @@ class _Loading:
             self._broken(name, fault.message, fault.spot)
             return
         place = self._add(name, value, folder=folder)
-        self._report(name, place.faults, Places(text))
+        places = Places(text)
+        self._report(name, place.faults, places)
+        self._warn(name, [*unknown_keys(value, config_schema())], places)
 
     def _add(self, name: str, value: object, *, folder: Path | None) -> Place:
         place = Place(Surroundings(environ=self.environ, home=self.home, folder=folder))
@@ -145,6 +149,19 @@ class _Loading:
         if len(faults) > _MOST_PROBLEMS:
             rest = len(faults) - _MOST_PROBLEMS
             self.problems.append(_problem(name, f"and {rest} more problems like these", None))
+
+    def _warn(
+        self, name: str, unknown: Sequence[tuple[KeyPath, Collection[str]]], places: Places
+    ) -> None:
+        """Warn of keys nobody reads. The client's options are its own, and are not warned about."""
+        for path, known in unknown[:_MOST_PROBLEMS]:
+            message = hint(str(path[-1]), known)
+            problem = _problem(name, message, places.spot(path), key=dotted(path))
+            self.problems.append(attrs.evolve(problem, level="warning"))
+        if len(unknown) > _MOST_PROBLEMS:
+            rest = len(unknown) - _MOST_PROBLEMS
+            problem = _problem(name, f"and {rest} more keys like these", None)
+            self.problems.append(attrs.evolve(problem, level="warning"))
 
 
 def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = None) -> Problem:

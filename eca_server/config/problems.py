@@ -28,6 +28,7 @@ class Problem:
         column: counted from 1, in characters.
         key: the dotted key, or the variable's name; None if the whole source is meant.
         message: what was expected and what came.
+        level: a warning costs nothing, an error costs the key.
     """
 
     source: str
@@ -35,6 +36,7 @@ class Problem:
     column: int | None = None
     key: str | None = None
     message: str
+    level: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
         """`FILE:LINE:COLUMN: KEY: MESSAGE`, without the parts that are not known."""

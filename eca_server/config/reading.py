@@ -1,7 +1,7 @@
 """From the JSON of one source to the keys we know, each of its own type.
 
 The rule it keeps: a value of a wrong type costs its own key and nothing else, so what an earlier
-source said of that key stays. Keys we do not know are passed over in silence. Null unsets.
+source said of that key stays. Keys we do not know are passed over. Null unsets.
 
 A class says beside each field where its value is written and how it is read (`setting`). The
 sources are read with `Reader.read`, merged as plain mappings, and made objects by `Reader.build`.
@@ -9,7 +9,7 @@ sources are read with `Reader.read`, merged as plain mappings, and made objects 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import attrs
@@ -31,13 +31,17 @@ __all__ = [
     "Place",
     "Reader",
     "Refused",
+    "choice",
     "deep_merge",
     "each",
+    "listing",
     "record",
     "setting",
+    "settings_of",
 ]
 
 KeyPath = tuple[str | int, ...]
+JSONSchema = Mapping[str, Any]
 _SETTING = "eca_setting"
 _MISSING = object()
 _A_DAY = 86_400
@@ -84,22 +88,45 @@ class Place:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Reader:
-    """How one kind of value is read from JSON, and made the object the server works with."""
+    """How one kind of value is read from JSON, and made the object the server works with.
+
+    Attributes:
+        read: from a source's JSON to plain data that merges; raises Refused.
+        build: from the merged data to the object.
+        schema: what JSON it reads, if it is no record.
+        record: the class whose settings are an object's keys, if it is one.
+        members: reads each value of an object or list, if they are all of one kind.
+    """
 
     read: Callable[[Any, Place], Any]
     build: Callable[[Any], Any] = lambda value: value
+    schema: JSONSchema = attrs.field(factory=dict)
+    record: type | None = None
+    members: Reader | None = None
 
     def attempt(self, value: object, place: Place, into: dict[str, Any], name: str) -> None:
-        """Put the value into the mapping, or its fault into the place's list."""
+        """Put the value into the mapping, or its fault into the place's list.
+
+        A map that is already there under another spelling is merged with.
+        """
         try:
-            into[name] = None if value is None else self.read(value, place)
+            read = None if value is None else self.read(value, place)
         except Refused as fault:
             place.faults[fault.path] = fault.message
+        else:
+            into.update(deep_merge({name: into.get(name)}, {name: read}))
 
 
 def setting(reader: Reader, *keys: str) -> dict[str, Any]:
     """Metadata for `attrs.field`: the dotted keys it is written under, the last of them first."""
     return {_SETTING: (reader, tuple(tuple(key.split(".")) for key in keys))}
+
+
+def settings_of(cls: type) -> Iterator[tuple[str, Reader, tuple[tuple[str, ...], ...]]]:
+    """The fields of a class of settings: name, reader, and the keys it is written under."""
+    for field in attrs.fields(cls):
+        reader, keys = field.metadata[_SETTING]
+        yield field.name, reader, keys
 
 
 def record(cls: type) -> Reader:
@@ -108,20 +135,19 @@ def record(cls: type) -> Reader:
     def read(value: object, place: Place) -> dict[str, Any]:
         place.expect(isinstance(value, Mapping), "an object", value)
         layer: dict[str, Any] = {}
-        for field in attrs.fields(cls):
-            reader, keys = field.metadata[_SETTING]
+        for name, reader, keys in settings_of(cls):
             for key in keys:
                 found, where = _find(value, key, place)
                 if found is not _MISSING:
-                    reader.attempt(found, where, layer, field.name)
+                    reader.attempt(found, where, layer, name)
         return layer
 
     def build(merged: Mapping[str, Any]) -> object:
-        readers = {field.name: field.metadata[_SETTING][0] for field in attrs.fields(cls)}
+        readers = {name: reader for name, reader, _ in settings_of(cls)}
         given = {name: value for name, value in merged.items() if value is not None}
         return cls(**{name: readers[name].build(value) for name, value in given.items()})
 
-    return Reader(read=read, build=build)
+    return Reader(read=read, build=build, record=cls)
 
 
 def each(reader: Reader) -> Reader:
@@ -138,7 +164,37 @@ def each(reader: Reader) -> Reader:
     def build(merged: Mapping[str, Any]) -> dict[str, Any]:
         return {name: reader.build(value) for name, value in merged.items() if value is not None}
 
-    return Reader(read=read, build=build)
+    schema = {"type": "object"}
+    return Reader(read=read, build=build, schema=schema, members=reader)
+
+
+def listing(reader: Reader) -> Reader:
+    """A list of values of one kind; a wrong one is left out. Lists replace each other."""
+
+    def read(value: object, place: Place) -> list[Any]:
+        place.expect(isinstance(value, list | tuple), "a list", value)
+        assert isinstance(value, list | tuple)
+        found: dict[str, Any] = {}
+        for index, item in enumerate(value):
+            reader.attempt(item, place.at(index), found, str(index))
+        return [item for item in found.values() if item is not None]
+
+    def build(merged: list[Any]) -> tuple[Any, ...]:
+        return tuple(reader.build(item) for item in merged)
+
+    schema = {"type": "array"}
+    return Reader(read=read, build=build, schema=schema, members=reader)
+
+
+def choice(*values: str) -> Reader:
+    """One of these words."""
+
+    def read(value: object, place: Place) -> object:
+        if not isinstance(value, str) or value not in values:
+            place.refuse(f"expected {' or '.join(values)}, got {_other_than(value)}")
+        return value
+
+    return Reader(read=read, schema={"enum": list(values)})
 
 
 def deep_merge(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,12 +272,23 @@ def _object(value: object, place: Place) -> object:
     return _data(value, place)
 
 
-TEXT = Reader(read=_text)
-NAME = Reader(read=_name)  # white space around it means nothing, a blank one unsets
-KEY = Reader(read=_key)
-FLAG = Reader(read=_flag)
-COUNT = Reader(read=_count)
-NUMBER = Reader(read=_number)
-SECONDS = Reader(read=lambda value, place: _number(value, place, most=_A_DAY, unit=" of seconds"))
+def _other_than(value: object) -> str:
+    return "another one" if isinstance(value, str) else kind_of(value)
+
+
+def _above_zero(most: float) -> JSONSchema:
+    return {"type": "number", "exclusiveMinimum": 0, "maximum": most}
+
+
+TEXT = Reader(read=_text, schema={"type": "string"})
+NAME = Reader(read=_name, schema={"type": "string"})  # blanks around it are cut, only blanks unset
+KEY = Reader(read=_key, schema={"type": "string"})
+FLAG = Reader(read=_flag, schema={"type": "boolean"})
+COUNT = Reader(read=_count, schema={"type": "integer", "minimum": 0})
+NUMBER = Reader(read=_number, schema=_above_zero(_MOST))
+SECONDS = Reader(
+    read=lambda value, place: _number(value, place, most=_A_DAY, unit=" of seconds"),
+    schema=_above_zero(_A_DAY),
+)
 _DATA = Reader(read=_data)
-OBJECT = Reader(read=_object)  # of the user's own making, its nulls included
+OBJECT = Reader(read=_object, schema={"type": "object"})  # the user's own, its nulls included

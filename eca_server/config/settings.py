@@ -21,8 +21,17 @@ from eca_server.config.reading import (
     SECONDS,
     TEXT,
     each,
+    listing,
     record,
     setting,
+)
+from eca_server.config.tool_settings import (
+    NAMES,
+    Behavior,
+    CustomTool,
+    IgnoreFile,
+    NamedFile,
+    ToolCall,
 )
 from eca_server.secret import Secret, mask
 
@@ -128,6 +137,14 @@ class Config:
         no_progress_timeout: between two events of an answer that mean something.
         rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
         retry: how a failed request is tried again.
+        behaviors: what differs in each behaviour, by its name.
+        disabled_tools: never offered to the model.
+        tool_call: which calls may run, and the limits of tools.
+        custom_tools: commands the model may call, by the name of the tool.
+        rules: files whose text every chat is given.
+        commands: files whose text is sent in place of a slash command.
+        ignore_files: which files say what is left out of trees and searches.
+        lsp_timeout: for what the editor is asked.
     """
 
     providers: Mapping[str, Provider] = attrs.field(
@@ -163,3 +180,26 @@ class Config:
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
     )
     retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
+    behaviors: Mapping[str, Behavior] = attrs.field(
+        factory=dict, metadata=setting(each(record(Behavior)), "agent", "behavior")
+    )
+    disabled_tools: tuple[str, ...] = attrs.field(
+        default=(), metadata=setting(NAMES, "disabledTools")
+    )
+    tool_call: ToolCall = attrs.field(
+        default=ToolCall(), metadata=setting(record(ToolCall), "toolCall")
+    )
+    custom_tools: Mapping[str, CustomTool] = attrs.field(
+        factory=dict, metadata=setting(each(record(CustomTool)), "customTools")
+    )
+    rules: tuple[NamedFile, ...] = attrs.field(
+        default=(), metadata=setting(listing(record(NamedFile)), "rules")
+    )
+    commands: tuple[NamedFile, ...] = attrs.field(
+        default=(), metadata=setting(listing(record(NamedFile)), "commands")
+    )
+    ignore_files: tuple[IgnoreFile, ...] = attrs.field(
+        default=(IgnoreFile(type="gitignore"),),
+        metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),
+    )
+    lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))

@@ -56,7 +56,7 @@ def _introduce(connection: Connection) -> None:
     for notice in connection.notices:
         session.show("warning", notice)
     for problem in (*connection.loaded.problems, *models.problems):
-        session.show("error", str(problem))
+        session.show(problem.level, str(problem))
 
 
 def select_behavior(connection: Connection, asked: str | None = None) -> Literal["agent", "plan"]:

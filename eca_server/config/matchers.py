@@ -1,0 +1,48 @@
+r"""The patterns of `argsMatchers`: regular expressions that cannot hold the server up.
+
+They run on text a model wrote, so each search has a time limit, which the standard library's
+`re` does not offer. What would make the compiler itself heavy is refused here,
+like `((a{999}){999}){9}`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import regex
+
+__all__ = ["BadMatcher", "compile_matcher"]
+
+_LONGEST = 1_000
+_MOST_COPIES = 1_000  # of a part, by all its counted repetitions together
+_COUNTED = re.compile(r"\{(?:\d*,)?(\d+)\}|\{(\d+),\}")
+
+
+class BadMatcher(ValueError):
+    """A pattern that cannot be used; the message shows nothing of it."""
+
+
+def compile_matcher(pattern: str) -> regex.Pattern[str]:
+    """The compiled pattern.
+
+    Raises:
+        BadMatcher: it is no regular expression, or too large.
+    """
+    # 45 ms, and most configurations have no matcher.
+    import regex  # noqa: PLC0415
+
+    if len(pattern) > _LONGEST:
+        raise BadMatcher(f"expected at most {_LONGEST} characters, got {len(pattern)}")
+    copies = 1
+    for upper, lower in _COUNTED.findall(pattern):
+        copies *= max(1, int(upper or lower))
+    if copies > _MOST_COPIES:
+        raise BadMatcher(f"expected at most {_MOST_COPIES} counted repetitions, got {copies}")
+    try:
+        return regex.compile(pattern)
+    except regex.error as fault:
+        raise BadMatcher(f"expected a regular expression, got: {fault}") from None
+    except (RecursionError, OverflowError, MemoryError):
+        raise BadMatcher("expected a regular expression, got one nested too deep") from None

@@ -1,0 +1,84 @@
+"""The JSON Schema of the configuration file, made from the classes it is read into.
+
+It lists the keys this server reads, and those the upstream server reads and this one does not:
+a file made for that server is not a wrong one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from eca_server.config.reading import Reader, settings_of
+from eca_server.config.settings import Config
+from eca_server.config.upstream import UPSTREAM_KEYS
+
+__all__ = ["config_schema"]
+
+_SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
+
+
+def config_schema() -> dict[str, Any]:
+    """The schema of the whole file (JSON Schema, edition 2020-12).
+
+    Every key may be left out, and null unsets what an earlier file said.
+    """
+    schema = _record_schema(Config)
+    for key in UPSTREAM_KEYS:
+        *way, last = key.split(".")
+        _object_at(schema, way)["properties"][last] = {
+            "description": "Read by the upstream server, not by this one."
+        }
+    return {"$schema": _SPECIFICATION, "title": "Configuration of ECA for Python", **schema}
+
+
+def _schema(reader: Reader) -> dict[str, Any]:
+    if reader.record is not None:
+        return _record_schema(reader.record)
+    schema = dict(reader.schema)
+    if reader.members is not None:
+        inside = "additionalProperties" if schema["type"] == "object" else "items"
+        schema[inside] = _schema(reader.members)
+    return _or_null(schema)
+
+
+def _record_schema(cls: type) -> dict[str, Any]:
+    schema = _empty_object()
+    notes = _attribute_notes(cls)
+    for name, reader, keys in settings_of(cls):
+        for *way, last in keys:
+            member = _schema(reader)
+            if name in notes:
+                member["description"] = notes[name]
+            _object_at(schema, way)["properties"][last] = member
+    return schema
+
+
+def _object_at(schema: dict[str, Any], way: list[str]) -> dict[str, Any]:
+    """The object schema that lies this way down; made where there is none."""
+    for step in way:
+        if step == "*":
+            schema = schema["additionalProperties"]
+        else:
+            schema = schema["properties"].setdefault(step, _empty_object())
+    return schema
+
+
+def _empty_object() -> dict[str, Any]:
+    return {"type": ["object", "null"], "properties": {}, "additionalProperties": False}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    return {**schema, "type": [*types, "null"]} if types else schema
+
+
+def _attribute_notes(cls: type) -> dict[str, str]:
+    """What the class's docstring says of each attribute; nothing under `-OO`."""
+    _, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
+    return {name: " ".join(note.split()) for name, note in _ATTRIBUTE.findall(attributes)}

@@ -1,0 +1,289 @@
+"""The part of the configuration that is about tools: which exist, which may run, their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from eca_server.config.matchers import BadMatcher, compile_matcher
+from eca_server.config.problems import kind_of
+from eca_server.config.reading import (
+    COUNT,
+    FLAG,
+    NAME,
+    OBJECT,
+    TEXT,
+    Place,
+    Reader,
+    Refused,
+    choice,
+    each,
+    listing,
+    record,
+    setting,
+)
+
+__all__ = [
+    "Approval",
+    "ApprovalRule",
+    "Behavior",
+    "CustomTool",
+    "IgnoreFile",
+    "NamedFile",
+    "OutputTruncation",
+    "ReadFile",
+    "ShellCommand",
+    "ToolCall",
+    "Verdict",
+]
+
+Verdict: TypeAlias = Literal["ask", "allow", "deny"]
+NAMES = listing(NAME)
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalRule:
+    """What stands behind a selector in `allow`, `ask` or `deny`.
+
+    Attributes:
+        args_matchers: by argument, regular expressions for its text; empty: every call.
+        is_damaged: some of it could not be read. A damaged rule must not loosen anything: as an
+            `allow` it counts for no call, as an `ask` or a `deny` for every call.
+    """
+
+    args_matchers: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    is_damaged: bool = False
+
+
+def _read_rule(value: Any, place: Place) -> dict[str, Any]:
+    layer: dict[str, Any] = {"args_matchers": {}, "is_damaged": False}
+    if not isinstance(value, Mapping):
+        _damage(place, layer, f"expected an object, got {kind_of(value)}")
+        return layer
+    given = value.get("argsMatchers")
+    unknown = next((name for name in value if name != "argsMatchers"), None)
+    if unknown is not None:
+        _damage(place.at(unknown), layer, "expected only argsMatchers, got another key")
+    elif given is not None and not isinstance(given, Mapping):
+        _damage(place.at("argsMatchers"), layer, f"expected an object, got {kind_of(given)}")
+    for argument, patterns in given.items() if isinstance(given, Mapping) else ():
+        where = place.at("argsMatchers").at(argument)
+        listed = isinstance(patterns, list | tuple)
+        if not listed:
+            _damage(where, layer, f"expected a list, got {kind_of(patterns)}")
+        layer["args_matchers"][argument] = [
+            pattern
+            for index, pattern in enumerate(patterns if listed else ())
+            if _is_matcher(pattern, where.at(index), layer)
+        ]
+    return layer
+
+
+def _is_matcher(pattern: object, place: Place, layer: dict[str, Any]) -> bool:
+    try:
+        place.expect(isinstance(pattern, str), "a string", pattern)
+        compile_matcher(str(pattern))
+    except Refused as fault:
+        _damage(place, layer, fault.message)
+    except BadMatcher as fault:
+        _damage(place, layer, str(fault))
+    return not layer["is_damaged"]
+
+
+def _damage(place: Place, layer: dict[str, Any], message: str) -> None:
+    layer["is_damaged"] = True
+    place.faults[place.path] = (
+        f"{message} (until this is mended the rule allows nothing, or asks or denies every time)"
+    )
+
+
+def _build_rule(merged: Mapping[str, Any]) -> ApprovalRule:
+    matchers = {name: tuple(patterns) for name, patterns in merged["args_matchers"].items()}
+    return ApprovalRule(args_matchers=matchers, is_damaged=merged["is_damaged"])
+
+
+_RULE = Reader(
+    read=_read_rule,
+    build=_build_rule,
+    schema={
+        "type": "object",
+        "properties": {
+            "argsMatchers": {
+                "type": "object",
+                "description": "by argument, regular expressions for its whole text",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": {"type": "string", "format": "regex"},
+                },
+            }
+        },
+        "additionalProperties": False,
+    },
+)
+
+
+@attrs.frozen(kw_only=True)
+class Approval:
+    """`toolCall.approval`: what runs, what asks first, what never runs.
+
+    The selectors are the names of tools or servers.
+
+    Attributes:
+        by_default: for what no rule covers; None: reading in the workspace runs, the rest asks.
+        allow: what runs without asking.
+        ask: what asks first.
+        deny: what never runs, whatever else is said.
+    """
+
+    by_default: Verdict | None = attrs.field(
+        default=None, metadata=setting(choice("ask", "allow", "deny"), "byDefault")
+    )
+    allow: Mapping[str, ApprovalRule] = attrs.field(
+        factory=dict, metadata=setting(each(_RULE), "allow")
+    )
+    ask: Mapping[str, ApprovalRule] = attrs.field(
+        factory=dict, metadata=setting(each(_RULE), "ask")
+    )
+    deny: Mapping[str, ApprovalRule] = attrs.field(
+        factory=dict, metadata=setting(each(_RULE), "deny")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ReadFile:
+    """`toolCall.readFile`.
+
+    Attributes:
+        max_lines: of one call's output.
+    """
+
+    max_lines: int = attrs.field(default=2_000, metadata=setting(COUNT, "maxLines"))
+
+
+@attrs.frozen(kw_only=True)
+class ShellCommand:
+    """`toolCall.shellCommand`.
+
+    Attributes:
+        summary_max_length: characters of the command in a call's summary.
+    """
+
+    summary_max_length: int = attrs.field(default=25, metadata=setting(COUNT, "summaryMaxLength"))
+
+
+@attrs.frozen(kw_only=True)
+class OutputTruncation:
+    """`toolCall.outputTruncation`: the most that a tool's output may be.
+
+    Attributes:
+        lines: of one call's output.
+        size_kb: of one call's output, in KiB.
+    """
+
+    lines: int = attrs.field(default=2_000, metadata=setting(COUNT, "lines"))
+    size_kb: int = attrs.field(default=50, metadata=setting(COUNT, "sizeKb"))
+
+
+def _read_manual_approval(value: object, place: Place) -> object:
+    return FLAG.read(value, place) if isinstance(value, bool) else NAMES.read(value, place)
+
+
+_MANUAL_APPROVAL = Reader(
+    read=_read_manual_approval,
+    build=lambda merged: merged if isinstance(merged, bool) else tuple(merged),
+    schema={"type": ["boolean", "array"], "items": {"type": "string"}},
+)
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """`toolCall`.
+
+    Attributes:
+        approval: what may run.
+        manual_approval: the older way to say it: true asks for what no rule covers, a list asks
+            for the tools it names.
+        read_file: of the tool that reads files.
+        shell_command: of the tool that runs commands.
+        output_truncation: of every tool.
+    """
+
+    approval: Approval = attrs.field(
+        default=Approval(), metadata=setting(record(Approval), "approval")
+    )
+    manual_approval: bool | tuple[str, ...] = attrs.field(
+        default=False, metadata=setting(_MANUAL_APPROVAL, "manualApproval")
+    )
+    read_file: ReadFile = attrs.field(
+        default=ReadFile(), metadata=setting(record(ReadFile), "readFile")
+    )
+    shell_command: ShellCommand = attrs.field(
+        default=ShellCommand(), metadata=setting(record(ShellCommand), "shellCommand")
+    )
+    output_truncation: OutputTruncation = attrs.field(
+        default=OutputTruncation(), metadata=setting(record(OutputTruncation), "outputTruncation")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CustomTool:
+    """`customTools.<name>`: a command the model may call as a tool.
+
+    Attributes:
+        description: what the model is told of it.
+        command: for the shell, with `{{argument}}` where one belongs; None: it is not offered.
+        parameters: the JSON Schema of its arguments: its `properties` and `required`.
+    """
+
+    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
+    command: str | None = attrs.field(default=None, metadata=setting(NAME, "command"))
+    parameters: Mapping[str, Any] = attrs.field(factory=dict, metadata=setting(OBJECT, "schema"))
+
+
+@attrs.frozen(kw_only=True)
+class Behavior:
+    """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
+
+    Attributes:
+        default_model: `provider/model`; None: as everywhere.
+        system_prompt_file: its text stands in place of our instructions.
+        disabled_tools: not offered; None: what is usual for this behaviour.
+        approval: rules beside the global ones; at the same rank these count first.
+    """
+
+    default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
+    system_prompt_file: str | None = attrs.field(
+        default=None, metadata=setting(NAME, "systemPromptFile")
+    )
+    disabled_tools: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=setting(NAMES, "disabledTools")
+    )
+    approval: Approval = attrs.field(
+        default=Approval(), metadata=setting(record(Approval), "toolCall.approval")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class NamedFile:
+    """One item of `rules` or `commands`.
+
+    Attributes:
+        path: absolute, `~/..`, or relative to a workspace root.
+    """
+
+    path: str | None = attrs.field(default=None, metadata=setting(NAME, "path"))
+
+
+@attrs.frozen(kw_only=True)
+class IgnoreFile:
+    """One item of `index.ignoreFiles`.
+
+    Attributes:
+        type: `gitignore` is the only one there is.
+    """
+
+    type: Literal["gitignore"] | None = attrs.field(
+        default=None, metadata=setting(choice("gitignore"), "type")
+    )

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from eca_server.config import Approval, ApprovalRule, Behavior, Config, CustomTool
+from eca_server.config.matchers import BadMatcher, compile_matcher
+from eca_server.config.tool_settings import IgnoreFile, NamedFile
+
+if TYPE_CHECKING:
+    from conftest import House
+
+SHELL = "eca_shell_command"
+SPOILT = ApprovalRule(is_damaged=True)
+
+
+def test_everything_about_tools_is_read(house: House) -> None:
+    house.in_root(
+        0,
+        {
+            "toolCall": {
+                "approval": {
+                    "byDefault": "allow",
+                    "allow": {"eca": {}},
+                    "ask": {"github__create_issue": {}},
+                    "deny": {SHELL: {"argsMatchers": {"command": [".*rm.*"]}}},
+                },
+                "manualApproval": ["eca_move_file"],
+                "readFile": {"maxLines": 9},
+                "shellCommand": {"summaryMaxLength": 8},
+                "outputTruncation": {"lines": 7, "sizeKb": 6},
+            },
+            "disabledTools": ["eca_grep"],
+            "customTools": {
+                "web-search": {
+                    "description": "Searches.",
+                    "command": "search '{{query}}' ${HOME}",
+                    "schema": {"properties": {"query": {"type": "string"}}, "required": ["query"]},
+                }
+            },
+            "rules": [{"path": "RULES.md"}],
+            "commands": [{"path": "~/commands/fix.md"}],
+            "index": {"ignoreFiles": [{"type": "gitignore"}, {"type": "gitignore"}]},
+            "lspTimeoutSeconds": 5,
+        },
+    )
+    config = house.config()
+    assert config.tool_call.approval == Approval(
+        by_default="allow",
+        allow={"eca": ApprovalRule()},
+        ask={"github__create_issue": ApprovalRule()},
+        deny={SHELL: ApprovalRule(args_matchers={"command": (".*rm.*",)})},
+    )
+    assert config.tool_call.manual_approval == ("eca_move_file",)
+    assert config.tool_call.read_file.max_lines == 9
+    assert config.tool_call.shell_command.summary_max_length == 8
+    truncation = config.tool_call.output_truncation
+    assert (truncation.lines, truncation.size_kb) == (7, 6)
+    assert config.disabled_tools == ("eca_grep",)
+    assert config.custom_tools["web-search"] == CustomTool(
+        description="Searches.",
+        command="search '{{query}}' ${HOME}",
+        parameters={"properties": {"query": {"type": "string"}}, "required": ["query"]},
+    )
+    assert config.rules == (NamedFile(path="RULES.md"),)
+    assert config.commands == (NamedFile(path="~/commands/fix.md"),)
+    assert config.ignore_files == (IgnoreFile(type="gitignore"),) * 2
+    assert config.lsp_timeout == 5
+
+
+def test_the_defaults_of_tools_are_upstreams() -> None:
+    config = Config()
+    assert config.tool_call.approval == Approval()
+    assert config.tool_call.manual_approval is False
+    assert config.tool_call.read_file.max_lines == 2_000
+    assert config.tool_call.shell_command.summary_max_length == 25
+    truncation = config.tool_call.output_truncation
+    assert (truncation.lines, truncation.size_kb) == (2_000, 50)
+    assert config.ignore_files == (IgnoreFile(type="gitignore"),)
+    assert config.lsp_timeout == 30
+
+
+def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: House) -> None:
+    house.in_root(
+        0,
+        {
+            "behavior": {
+                "plan": {"disabledTools": ["eca_grep"], "systemPromptFile": "plan.md"},
+                "agent": {"disabledTools": []},
+            },
+            "agent": {
+                "plan": {
+                    "defaultModel": "a/b",
+                    "toolCall": {"approval": {"byDefault": "ask", "deny": {"eca": {}}}},
+                }
+            },
+        },
+    )
+    behaviors = house.config().behaviors
+    assert behaviors["plan"] == Behavior(
+        default_model="a/b",
+        system_prompt_file="plan.md",
+        disabled_tools=("eca_grep",),
+        approval=Approval(by_default="ask", deny={"eca": ApprovalRule()}),
+    )
+    assert behaviors["agent"].disabled_tools == ()
+
+
+def test_manual_approval_is_a_flag_or_a_list_of_names(house: House) -> None:
+    house.options = {"toolCall": {"manualApproval": True}}
+    assert house.config().tool_call.manual_approval is True
+    house.in_root(0, {"toolCall": {"manualApproval": ["eca_grep"]}})
+    assert house.config().tool_call.manual_approval == ("eca_grep",)
+    house.in_root(1, {"toolCall": {"manualApproval": False}})
+    assert house.config().tool_call.manual_approval is False
+
+
+def test_a_list_is_read_without_its_wrong_items(house: House) -> None:
+    house.options = {"disabledTools": ["a", 3, None, "b"], "rules": [{"path": "x"}, "y"]}
+    loaded = house.load()
+    assert loaded.config.disabled_tools == ("a", "b")
+    assert loaded.config.rules == (NamedFile(path="x"),)
+    assert [problem.key for problem in loaded.problems] == ["disabledTools[1]", "rules[1]"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "key"),
+    [
+        (True, ""),
+        ({"argsMatcher": {"command": ["x"]}}, ".argsMatcher"),
+        ({"argsMatchers": ["x"]}, ".argsMatchers"),
+        ({"argsMatchers": {"command": "x"}}, ".argsMatchers.command"),
+        ({"argsMatchers": {"command": [3]}}, ".argsMatchers.command[0]"),
+        ({"argsMatchers": {"command": ["("]}}, ".argsMatchers.command[0]"),
+        ({"argsMatchers": {"command": ["((a{99}){99}){99}"]}}, ".argsMatchers.command[0]"),
+        ({"argsMatchers": {"command": ["a" * 1001]}}, ".argsMatchers.command[0]"),
+    ],
+)
+@pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
+def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
+    house: House, rule: object, key: str, verdict: str
+) -> None:
+    house.in_root(0, {"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}})
+    loaded = house.load()
+    rules = getattr(loaded.config.tool_call.approval, verdict)
+    assert rules[SHELL].is_damaged
+    assert rules["eca_grep"] == ApprovalRule()
+    errors = [problem for problem in loaded.problems if problem.level == "error"]
+    assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
+
+
+def test_what_a_later_source_mends_is_whole_again(house: House) -> None:
+    house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
+    house.in_root(0, {"toolCall": {"approval": {"deny": {SHELL: {}}}}})
+    assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}
+
+
+@pytest.mark.parametrize("pattern", [".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"])
+def test_ordinary_patterns_are_taken(pattern: str) -> None:
+    assert compile_matcher(pattern).pattern == pattern
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "*", "a{1001}", "a{1,1001}", "(x{50,}){50}"])
+def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern: str) -> None:
+    with pytest.raises(BadMatcher) as caught:
+        compile_matcher(pattern)
+    assert "expected" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("toolCall.approval.byDefault", "never"),
+        ("toolCall.approval.deny", [SHELL]),
+        ("toolCall.manualApproval", "yes"),
+        ("toolCall.readFile.maxLines", -1),
+        ("disabledTools", "eca_grep"),
+        ("customTools.x.command", 3),
+        ("behavior.plan.disabledTools", {}),
+        ("index.ignoreFiles", {}),
+        ("lspTimeoutSeconds", 0),
+    ],
+)
+def test_a_wrong_value_about_tools_costs_its_own_key(house: House, key: str, value: object) -> None:
+    nested: Any = value
+    for step in reversed(key.split(".")):
+        nested = {step: nested}
+    house.in_root(0, json.dumps(nested))
+    assert house.problem().key == key
+    assert house.load().config == Config(
+        behaviors=house.load().config.behaviors, custom_tools=house.load().config.custom_tools
+    )
