@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import trio
 
@@ -117,6 +116,8 @@ async def _run(turn: Turn, situation: Situation) -> None:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
     try:
         return version("eca-protocol")
     except PackageNotFoundError:

@@ -7,7 +7,7 @@ What was stopped or broke in the middle is made sendable by `repair`, each time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -175,7 +175,7 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     seen: set[str] = set()
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            answers = _until_next_answer(messages[position + 1 :])
+            answers = _until_next_answer(messages, position + 1)
             repaired += _answer_with_results(message, answers, seen)
         elif message.role == "user":
             parts = tuple(part for part in message.parts if isinstance(part, _Said))
@@ -193,12 +193,12 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(merged)
 
 
-def _until_next_answer(messages: Iterable[Message]) -> list[ToolResultPart]:
+def _until_next_answer(messages: Sequence[Message], start: int) -> list[ToolResultPart]:
     results: list[ToolResultPart] = []
-    for message in messages:
-        if message.role == "assistant":
+    for position in range(start, len(messages)):
+        if messages[position].role == "assistant":
             break
-        results += [part for part in message.parts if isinstance(part, ToolResultPart)]
+        results += [part for part in messages[position].parts if isinstance(part, ToolResultPart)]
     return results
 
 
