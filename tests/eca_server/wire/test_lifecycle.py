@@ -422,5 +422,6 @@ def test_a_thread_that_hangs_does_not_keep_the_process(start_server: Start, tmp_
     (tmp_path / "hanging.py").write_text(HANGING)
     server = start_server(command=(sys.executable, "-P", str(tmp_path / "hanging.py")))
     server.initialize()
+    server.start_endless_turn()
     server.close_input()
     assert server.exit_code() == 1
