@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pygls.io_
-from report import compare, machine
+from report import Row, compare, machine, print_rows
 
 from eca_protocol import json
 from eca_protocol.framing import ContentLengthDecoder, encode_frame
@@ -72,7 +72,7 @@ def pygls_reader() -> None:
     pygls.io_.run(threading.Event(), io.BytesIO(b"".join(frames)), protocol)
 
 
-def main() -> None:
+def main() -> list[Row]:
     print(machine("orjson", "pygls"))
     size = len(json.dumps(DELTA))
     contenders: dict[str, Callable[[], None]] = {
@@ -83,13 +83,19 @@ def main() -> None:
     for name, engine in (("stdlib json", json._Stdlib), ("orjson", json._Orjson)):
         for piece in (65536, 1460, 1):
             contenders[f"ours, {name}, pieces of {piece}"] = ours(engine, piece)
-    compare(
+    ratios = compare(
         f"One delta of {size} bytes, encoded, framed, read and decoded",
         contenders,
         baseline="bare stdlib json",
         number=COUNT,
     )
+    rows = []
+    for name, bound in (("stdlib json", 1.25), ("orjson", 0.75)):
+        ratio = ratios[f"ours, {name}, pieces of 65536"]
+        what = f"framing and JSON beside bare stdlib json, {name}"
+        rows.append(Row(what, f"<= {bound}x", f"{ratio:.2f}x", ratio <= bound))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    print_rows(main())

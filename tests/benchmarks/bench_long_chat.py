@@ -28,6 +28,7 @@ def turn(client: BareClient, message: str, chat: str = "long") -> float:
 
 
 def main() -> list[Row]:
+    print(machine("trio", "httpx"))
     by_length: dict[int, float] = {}
     by_deltas: dict[int, float] = {}
     with rig() as here, here.provider() as provider, here.server(provider=provider.url) as client:
@@ -75,5 +76,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    print(machine("trio", "httpx"))
     print_rows(main())

@@ -184,7 +184,7 @@ def show(title: str, best: Mapping[str, float], baselines: Sequence[str]) -> Non
     print_table(title, ("contender", "a second", *(f"x {name}" for name in present)), rows)
 
 
-def main() -> None:
+def main() -> list[Row]:
     python = [sys.executable, str(PAIRS)]
     print(machine("anyio", "trio", "orjson", "agent-client-protocol"))
     with tempfile.TemporaryDirectory() as name:
@@ -221,11 +221,11 @@ def main() -> None:
         (what, other, bound, best["ours, trio, orjson"] / best[other])
         for what, best, other, bound in bounds
     ]
-    print_rows(
+    return [
         Row(f"{what} against {other}", f">= {bound}x", f"{ratio:.2f}x", ratio >= bound)
         for what, other, bound, ratio in ratios
-    )
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    print_rows(main())

@@ -54,6 +54,7 @@ def wall(here: Rig, *command: str) -> float:
 
 
 def main() -> list[Row]:
+    print(machine("trio", "attrs", "cattrs", "anyio"))
     contenders: dict[str, Callable[[Rig], float]] = {
         'python -c "import trio, attrs, cattrs"': lambda here: run_to_the_end(here, *FLOOR),
         "server, to the answer of initialize": start_to_the_answer,
@@ -109,5 +110,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    print(machine("trio", "attrs", "cattrs", "anyio"))
     print_rows(main())

@@ -45,6 +45,7 @@ def stops(
 
 
 def main() -> list[Row]:
+    print(machine("trio", "httpx"))
     closed: list[bool] = []
 
     def look_at(provider: ScriptedProvider) -> None:
@@ -83,5 +84,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    print(machine("trio", "httpx"))
     print_rows(main())

@@ -90,6 +90,7 @@ def first_token_of_provider(url: str) -> float:
 
 
 def main() -> list[Row]:
+    print(machine("trio", "httpx", "orjson"))
     figures = []
     rates: dict[str, float] = {}
     growth = 0.0
@@ -135,5 +136,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    print(machine("trio", "httpx", "orjson"))
     print_rows(main())

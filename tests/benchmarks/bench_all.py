@@ -1,0 +1,42 @@
+"""Every benchmark, then one table of what is promised and what was measured.
+
+Run it from the repository: `python tests/benchmarks/bench_all.py`; it takes some minutes. The load
+is printed with it: on a busy machine ratios hold and latencies do not.
+"""
+
+from __future__ import annotations
+
+import os
+
+import bench_codec
+import bench_framing
+import bench_long_chat
+import bench_peer
+import bench_start
+import bench_stop
+import bench_stream
+from report import Row, print_rows
+
+BENCHMARKS = (
+    bench_framing,
+    bench_codec,
+    bench_peer,
+    bench_start,
+    bench_stop,
+    bench_stream,
+    bench_long_chat,
+)
+
+
+def main() -> None:
+    rows: list[Row] = []
+    for benchmark in BENCHMARKS:
+        print(f"\n== {benchmark.__name__}")
+        rows += benchmark.main()
+    print("\n== all")
+    print_rows(rows)
+    print(f"\n  load: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+
+
+if __name__ == "__main__":
+    main()
