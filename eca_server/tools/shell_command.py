@@ -1,0 +1,125 @@
+"""`shell_command`: runs what the model wrote in a shell, in the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from eca_server.tools.output import Cap
+from eca_server.tools.script import Script, run_script, shell_in
+from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.workspace import BadPath, Workspace
+
+__all__ = ["ShellCommand", "command_directory"]
+
+_TIMEOUT = 60_000
+_LONGEST = 600_000
+
+
+@attrs.frozen(kw_only=True)
+class ShellCommand:
+    """The tool `shell_command`.
+
+    Attributes:
+        workspace: its first root is where commands run if the call names no directory.
+        environment: of the commands, all of it; without our keys.
+        summary_max_length: characters of a command in a summary.
+        cap: how much of a command's output is kept.
+    """
+
+    workspace: Workspace
+    environment: Mapping[str, str] = attrs.field(repr=False)
+    summary_max_length: int = 25
+    cap: Cap = attrs.field(factory=Cap)
+
+    name: ClassVar = "shell_command"
+    effect: ClassVar[Effect] = "run"
+    description: ClassVar = (
+        "Run a command with `bash -c`. There is no terminal and no input: commands that ask for "
+        "something fail or see the end of input. When the command ends, whatever it left in the "
+        "background is ended too. Standard output and standard error come back apart; long ones "
+        "lose their middle."
+    )
+
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The command, or a whole script."},
+            "working_directory": {
+                "type": "string",
+                "description": "Where it runs. Default: the first workspace root.",
+            },
+            "timeout": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _LONGEST,
+                "description": f"In milliseconds. Default: {_TIMEOUT}.",
+            },
+        },
+        "required": ["command"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """`Running 'cmd'`, the command cut to one short line."""
+        command = arguments.get("command")
+        words = " ".join(command.split()) if isinstance(command, str) else ""
+        if len(words) > self.summary_max_length:
+            words = f"{words[: self.summary_max_length]}..."
+        return f"Running '{words}'" if words else "Running a command"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Look whether it can be started, and where.
+
+        Raises:
+            ToolFault: the command is blank, or the directory is none.
+        """
+        command: str = arguments["command"]
+        if not command.strip():
+            raise ToolFault("command: expected a command, got a blank text.")
+        where: str | None = arguments.get("working_directory")
+        directory = await trio.to_thread.run_sync(command_directory, self.workspace, where)
+        script = Script(
+            shell=await trio.to_thread.run_sync(shell_in, self.environment),
+            text=command,
+            directory=directory,
+            environment=self.environment,
+            timeout=arguments.get("timeout", _TIMEOUT) / 1000,
+            cap=self.cap,
+        )
+
+        async def run() -> ToolOutput:
+            return await run_script(script)
+
+        return PreparedCall(
+            run=run,
+            summary=self.summary(arguments),
+            paths=() if where is None else (where,),
+            command=command,
+        )
+
+
+def command_directory(workspace: Workspace, text: str | None) -> Path:
+    """Where a command runs: the directory named by the call, else the first root, else home.
+
+    Looks at the disk.
+
+    Raises:
+        ToolFault: what the text names is no directory.
+    """
+    if text is None:
+        return workspace.roots[0].path if workspace.roots else Path.home()
+    try:
+        directory = workspace.locate(text).real_path
+    except BadPath as fault:
+        raise ToolFault(f"working_directory: {fault}") from fault
+    try:
+        is_directory = directory.is_dir()
+    except OSError as fault:
+        raise ToolFault(f"working_directory: {text!r}: {fault.strerror}.") from fault
+    if not is_directory:
+        raise ToolFault(f"working_directory: expected a directory, got {text!r}.")
+    return directory
