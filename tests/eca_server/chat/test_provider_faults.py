@@ -18,6 +18,7 @@ from eca_protocol.testing.provider import (
     ReceivedRequest,
     Reply,
     ThreadedProvider,
+    burst,
     close,
     hang,
     provider_in_thread,
@@ -28,6 +29,7 @@ from eca_protocol.testing.provider import (
     text,
 )
 from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,
     content_of,
@@ -47,6 +49,7 @@ REPLIES: dict[str, list[Reply]] = {
     "hang": [Reply(before_headers=[hang()], steps=[text("never")])],
     "stall": [reply("some", hang())],
     "stall while thinking": [reply(reasoning("hm"), hang())],
+    "flood": [reply(burst(200_000, "x"))],
     "half": [reply(HALF, close())],
     "some and half": [reply("some", HALF, close())],
     "reset": [Reply(before_headers=[reset()], steps=[text("never")])],
@@ -222,6 +225,34 @@ def test_a_stop_ends_the_turn_and_closes_the_connection(
     else:
         setting.provider.until(lambda: setting.requests(words)[0].closed_by_client)
     setting.assert_goes_on(words)
+
+
+@pytest.mark.requirement("W-23a", "W-23d", "W-23f", "CHAT-32", "CHAT-33")
+def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read(
+    setting: Setting,
+) -> None:
+    server = setting.server
+    server.ask("chat/prompt", {"chatId": "flood", "message": "flood"})
+    server.until(lambda m: content_of(m).get("text") == "x")
+    stop = message("chat/promptStop", {"chatId": "flood"})
+    server.send(stop, message("chat/queryContext", {"query": ""}, request_id="behind the stop"))
+    server.answer("behind the stop")
+    assert [content_of(each)["type"] for each in setting.finished("flood")] == ["progress"]
+    setting.provider.until(lambda: setting.requests("flood")[0].closed_by_client)
+    setting.assert_goes_on("flood")
+
+
+@pytest.mark.requirement("W-13e", "W-23f")
+def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_server: Start) -> None:
+    with provider_in_thread([reply("some", hang())]) as provider:
+        config = json.dumps(provider_config(provider.url, chat={"title": False})).decode()
+        server = start_server(env={"ECA_CONFIG": config})
+        server.introduced()
+        server.ask("chat/prompt", {"chatId": "c", "message": "hi"})
+        server.until(lambda m: content_of(m).get("text") == "some")
+        server.close_input()
+        provider.until(lambda: provider.requests[0].closed_by_client)
+        assert server.exit_code() == 0
 
 
 @pytest.mark.requirement("W-23e", "W-23f", "W-22e", "W-23a")
