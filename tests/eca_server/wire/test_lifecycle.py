@@ -138,7 +138,8 @@ def test_the_first_behaviour_is_the_one_the_client_asked_for(server: Stranger) -
 
 
 @pytest.mark.requirement("W-15a", "W-15b", "W-15c", "W-15d", "LIFE-10", "GEN-1")
-def test_folders_that_give_no_root_are_named(server: Stranger, tmp_path: Path) -> None:
+def test_folders_that_give_no_root_are_named(start_server: Start, tmp_path: Path) -> None:
+    server = start_server()
     good = tmp_path / "with space"
     (good / ".eca").mkdir(parents=True)
     (good / ".eca" / "config.json").write_text('{"welcomeMessage": "from the root"}')
@@ -159,7 +160,8 @@ def test_folders_that_give_no_root_are_named(server: Stranger, tmp_path: Path) -
 
 
 @pytest.mark.requirement("W-15c")
-def test_the_current_folder_is_no_root(server: Stranger, tmp_path: Path) -> None:
+def test_the_current_folder_is_no_root(start_server: Start, tmp_path: Path) -> None:
+    server = start_server()
     (tmp_path / "project" / ".eca").mkdir()
     (tmp_path / "project" / ".eca" / "config.json").write_text('{"welcomeMessage": "from the cwd"}')
     assert server.initialize(workspaceFolders=None)["chatWelcomeMessage"] != "from the cwd"
