@@ -269,11 +269,7 @@ def _duplicate(fd: int) -> int:
 
 def _point_away() -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:
-            os.dup2(null, 1)
-    finally:
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    if null > 2:  # else stderr was closed: it stays the null device, lest a socket becomes it
         os.close(null)

@@ -114,6 +114,8 @@ def test_a_closed_stderr_is_no_fault(start_server: Start) -> None:
     server.introduced()
     server.prompt("crash")
     server.until(is_finished)
+    for number in (0, 1, 2):
+        assert Path(f"/proc/{server.pid}/fd/{number}").readlink() == Path("/dev/null")
     server.answer(server.ask("shutdown"))
     server.tell("exit")
     assert server.exit_code() == 0
