@@ -76,12 +76,13 @@ class Workspace:
         Raises:
             BadPath: it is empty or too long, holds a NUL, goes in circles, or is relative with
                 nothing to start from.
+            Moved: it changed at this moment.
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
         real_path = _resolved(absolute, shown)
         lexical = _normalised(absolute)
-        path = lexical if Path(os.path.realpath(lexical)) == real_path else real_path
+        path = lexical if _real(lexical) == real_path else real_path
         root = self._root_of(real_path)
         written_inside = any(
             lexical.is_relative_to(each.path) or lexical.is_relative_to(each.real_path)
@@ -127,7 +128,14 @@ def _resolved(absolute: str, shown: str) -> Path:
             raise BadPath(f"the symbolic links of {shown} lead in a circle") from None
         if fault.errno == errno.ENAMETOOLONG:
             raise BadPath(f"a name in {shown} is too long for its file system") from None
-    return Path(os.path.realpath(absolute))
+    return _real(absolute)
+
+
+def _real(path: str | Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:  # it reads what was a link a moment ago
+        raise Moved(_moved(Path(path))) from None
 
 
 def _normalised(absolute: str) -> Path:
@@ -201,8 +209,11 @@ class Directory:
         try:
             return os.open(self.at(name), flags, mode, dir_fd=self.fd)
         except OSError as fault:
-            if fault.errno in {errno.ELOOP, errno.ENOTDIR}:
-                self.stat(name)
+            if fault.errno not in {errno.ELOOP, errno.ENOTDIR}:
+                raise
+            found = self.stat(name)
+            if found is None or stat.S_ISDIR(found.st_mode):  # it was a link a moment ago
+                raise Moved(_moved(self.path / name)) from None
             raise
 
 
@@ -259,7 +270,7 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
 
 def _unwalked(real_path: Path, *, create: bool) -> Directory:
     """The best a platform without `dir_fd` can do: look once more, then go by the path."""
-    if Path(os.path.realpath(real_path)) != real_path:
+    if _real(real_path) != real_path:
         raise Moved(_moved(real_path))
     if create:
         real_path.mkdir(parents=True, exist_ok=True)
@@ -272,10 +283,10 @@ def naming(place: Place) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        if fault.errno is None:
+        if fault.errno is None or Path(fault.filename or "").is_absolute():
             raise
         raise OSError(fault.errno, fault.strerror, str(place.path)) from fault
 
 
 def _moved(path: Path) -> str:
-    return f"the path changed while it was used: {str(path)!r} is a symbolic link now"
+    return f"the path changed while it was used: {str(path)!r} is or was a symbolic link"

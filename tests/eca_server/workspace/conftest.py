@@ -1,0 +1,61 @@
+"""A workspace of one root, and a folder beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eca_server.workspace import Root, Workspace
+
+
+def root_of(path: Path) -> Root:
+    return Root(name=path.name, uri=path.as_uri(), path=path, real_path=path.resolve())
+
+
+@contextmanager
+def swapped_all_the_time(folder: Path, outside: Path) -> Iterator[None]:
+    """While the block runs, a thread replaces a folder by a link to another one, and back."""
+    link, away = folder.with_name("link"), folder.with_name("away")
+    link.symlink_to(outside)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            folder.rename(away)
+            link.rename(folder)
+            folder.rename(link)
+            away.rename(folder)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        swapper.join()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The only root of `workspace`."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the root, with a file `secret` in it."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text("secret\n")
+    return folder
+
+
+@pytest.fixture
+def workspace(project: Path) -> Workspace:
+    return Workspace([root_of(project)])

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.workspace import BadPath, Moved, Workspace, boundary, open_checked
+from eca_server.workspace.boundary import open_directory
+from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
+
+
+def test_an_absolute_path_in_the_root_is_inside(workspace: Workspace, project: Path) -> None:
+    place = workspace.locate(str(project / "a" / "b"))
+    assert place.inside
+    assert place.path == place.real_path == project / "a" / "b"
+    assert place.root is workspace.roots[0]
+
+
+def test_the_root_itself_is_inside(workspace: Workspace, project: Path) -> None:
+    assert workspace.locate(str(project)).inside
+    assert workspace.locate(".").inside
+
+
+def test_a_folder_whose_name_begins_like_the_root_is_outside(
+    workspace: Workspace, project: Path
+) -> None:
+    assert not workspace.locate(f"{project}-other/file").inside
+
+
+def test_a_relative_path_starts_in_the_first_root(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    workspace = Workspace([root_of(first), root_of(second)])
+    assert workspace.locate("a").path == first / "a"
+    place = workspace.locate("../second/a")
+    assert place.path == second / "a"
+    assert place.root is workspace.roots[1]
+    assert workspace.locate("b", base=second).path == second / "b"
+
+
+def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    workspace = Workspace([root_of(tmp_path / "outer"), root_of(inner)])
+    assert workspace.locate(str(inner / "a")).root is workspace.roots[1]
+    assert workspace.locate("inner2").root is workspace.roots[0]
+
+
+def test_a_tilde_is_the_home(
+    workspace: Workspace, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(outside))
+    assert workspace.locate("~").path == outside
+    assert workspace.locate("~/secret").path == outside / "secret"
+    assert not workspace.locate("~/secret").inside
+    assert not workspace.locate("~root/x").inside
+    assert workspace.locate("~nobody-has-this-name").inside
+
+
+def test_dots_are_resolved_after_links(workspace: Workspace, project: Path, outside: Path) -> None:
+    (outside / "deep").mkdir()
+    (project / "link").symlink_to(outside / "deep")
+    place = workspace.locate("link/../secret")
+    assert place.path == place.real_path == outside / "secret"
+    assert not place.inside
+    assert workspace.locate("link/../../project/a").inside
+
+
+def test_dots_that_leave_the_root_are_outside(workspace: Workspace) -> None:
+    assert not workspace.locate("../outside").inside
+    assert not workspace.locate("missing/../../outside").inside
+    assert workspace.locate("../project/a").inside
+
+
+def test_a_link_that_leads_out_is_outside(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    (project / "link").symlink_to(outside)
+    for text in ("link", "link/secret", "link/new/file"):
+        place = workspace.locate(text)
+        assert not place.inside
+        assert place.leads_out
+        assert place.path == project / text
+    assert not workspace.locate(str(outside)).leads_out
+
+
+def test_a_link_to_nothing_is_judged_by_where_it_leads(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    (project / "out").symlink_to(outside / "missing")
+    (project / "in").symlink_to(project / "missing")
+    assert not workspace.locate("out").inside
+    assert workspace.locate("in").real_path == project / "missing"
+
+
+def test_a_root_that_is_a_link_is_its_target(tmp_path: Path, project: Path) -> None:
+    (tmp_path / "alias").symlink_to(project)
+    workspace = Workspace([root_of(tmp_path / "alias")])
+    assert workspace.locate("a").path == tmp_path / "alias" / "a"
+    assert workspace.locate("a").real_path == project / "a"
+    assert workspace.locate(str(project / "a")).inside
+    assert not workspace.locate("../alias-not").inside
+
+
+def test_a_root_whose_link_is_turned_elsewhere_does_not_take_the_boundary_along(
+    tmp_path: Path, project: Path, outside: Path
+) -> None:
+    alias = tmp_path / "alias"
+    alias.symlink_to(project)
+    workspace = Workspace([root_of(alias)])
+    alias.unlink()
+    alias.symlink_to(outside)
+    assert not workspace.locate("secret").inside
+
+
+def test_two_slashes_at_the_front_mean_nothing(workspace: Workspace, project: Path) -> None:
+    assert workspace.locate(f"/{project}/a").path == project / "a"
+    assert workspace.locate(f"/{project}/a").inside
+
+
+def test_without_roots_nothing_is_inside(project: Path) -> None:
+    workspace = Workspace([])
+    assert not workspace.locate(str(project)).inside
+    with pytest.raises(BadPath, match="no folder is open"):
+        workspace.locate("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("a\0b", "NUL"),
+        ("a/" * 4000, "at most 4096 bytes"),
+        ("a" * 300, "too long for its file system"),
+        ("\ud800", "no file can be named"),
+    ],
+)
+def test_a_text_that_is_no_path_is_refused(workspace: Workspace, text: str, words: str) -> None:
+    with pytest.raises(BadPath, match=words) as caught:
+        workspace.locate(text)
+    assert isinstance(caught.value, ValueError)
+    assert len(str(caught.value)) < 400
+
+
+def test_links_in_a_circle_are_refused(workspace: Workspace, project: Path) -> None:
+    (project / "a").symlink_to("b")
+    (project / "b").symlink_to("a")
+    with pytest.raises(BadPath, match="circle"):
+        workspace.locate("a/x")
+
+
+def test_a_name_that_is_no_utf8_is_found(workspace: Workspace, project: Path) -> None:
+    name = os.fsdecode(b"\xff")
+    (project / name).write_text("x")
+    assert workspace.locate(name).inside
+
+
+def test_another_spelling_of_the_same_folder_is_inside(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = project.with_name("PROJECT")
+    assert not workspace.locate(str(other / "a")).inside
+    real = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda self: real(project if self == other else self))
+    assert workspace.locate(str(other / "a")).inside
+    assert not workspace.locate(str(other.with_name("PROJECTS") / "a")).inside
+
+
+def test_a_folder_that_differs_in_case_only_is_outside(workspace: Workspace, project: Path) -> None:
+    other = project.with_name("Project")
+    other.mkdir()
+    assert not workspace.locate(str(other)).inside
+
+
+names = st.sampled_from(["a", "b", "c", "..", "."])
+paths = st.lists(names, min_size=1, max_size=5).map("/".join)
+targets = st.builds(str.__add__, st.sampled_from(["", "@/root/", "@/"]), paths)
+steps = st.lists(st.tuples(st.sampled_from(["folder", "link"]), paths, targets), max_size=12)
+
+
+@given(steps=steps, asked=st.lists(targets, min_size=1, max_size=8))
+def test_nothing_is_inside_whose_real_path_is_not(
+    steps: list[tuple[str, str, str]], asked: list[str]
+) -> None:
+    top = Path(tempfile.mkdtemp()).resolve()
+    try:
+        root = top / "root"
+        root.mkdir()
+        for kind, path, target in steps:
+            try:
+                if kind == "folder":
+                    (root / path).mkdir()
+                else:
+                    (root / path).symlink_to(target.replace("@", str(top)))
+            except OSError:
+                continue
+        workspace = Workspace([root_of(root)])
+        for text in asked:
+            try:
+                place = workspace.locate(text.replace("@", str(top)))
+            except BadPath:
+                continue
+            assert ".." not in place.path.parts
+            assert Path(os.path.realpath(place.path)) == place.real_path
+            assert place.inside == (place.real_path == root or root in place.real_path.parents)
+            if place.inside and place.real_path.exists():
+                with open_directory(place.real_path) as directory:
+                    assert os.path.samestat(os.fstat(directory.fd or 0), place.path.stat())
+    finally:
+        shutil.rmtree(top)
+
+
+def test_what_was_checked_is_opened(workspace: Workspace, project: Path) -> None:
+    (project / "a").mkdir()
+    (project / "a" / "file").write_text("x")
+    (project / "link").symlink_to("a/file")
+    descriptor = open_checked(workspace.locate("link"), os.O_RDONLY)
+    assert os.read(descriptor, 10) == b"x"
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/file"])
+def test_a_link_swapped_in_after_the_check_is_not_followed(
+    workspace: Workspace, project: Path, outside: Path, swapped: str
+) -> None:
+    (project / "a" / "b").mkdir(parents=True)
+    (project / "a" / "b" / "file").write_text("x")
+    place = workspace.locate("a/b/file")
+    shutil.move(project / swapped, project / "away")
+    (project / swapped).symlink_to(outside / "secret" if swapped.endswith("file") else outside)
+    with pytest.raises(Moved, match="is or was a symbolic link"):
+        open_checked(place, os.O_RDONLY)
+
+
+def test_the_root_swapped_for_a_link_is_not_followed(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    place = workspace.locate("secret")
+    project.rmdir()
+    project.symlink_to(outside)
+    with pytest.raises(Moved):
+        open_checked(place, os.O_RDONLY)
+
+
+def test_a_platform_that_cannot_walk_looks_once_more(
+    workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boundary, "_STEPS", False)
+    (project / "a").mkdir()
+    (project / "a" / "secret").write_text("x")
+    place = workspace.locate("a/secret")
+    os.close(open_checked(place, os.O_RDONLY))
+    shutil.rmtree(project / "a")
+    (project / "a").symlink_to(outside)
+    with pytest.raises(Moved):
+        open_checked(place, os.O_RDONLY)
+
+
+def test_a_missing_file_is_named_as_the_user_knows_it(workspace: Workspace, project: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        open_checked(workspace.locate("a/b/c"), os.O_RDONLY)
+    assert caught.value.filename == str(project / "a" / "b" / "c")
+
+
+def test_a_file_in_the_place_of_a_folder_is_no_link(workspace: Workspace, project: Path) -> None:
+    (project / "a").write_text("x")
+    with pytest.raises(NotADirectoryError):
+        open_checked(workspace.locate("a/b"), os.O_RDONLY)
+
+
+def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_opened(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    (project / "a").mkdir()
+    (project / "a" / "secret").write_text("harmless\n")
+    read: set[bytes] = set()
+    refused = 0
+    with swapped_all_the_time(project / "a", outside):
+        for _ in range(600):
+            try:
+                place = workspace.locate("a/secret")
+                if not place.inside:
+                    refused += 1
+                    continue
+                descriptor = open_checked(place, os.O_RDONLY)
+            except (Moved, FileNotFoundError):
+                refused += 1
+                continue
+            read.add(os.read(descriptor, 100))
+            os.close(descriptor)
+    assert read <= {b"harmless\n"}
+    assert refused

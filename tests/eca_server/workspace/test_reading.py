@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import codecs
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.workspace import (
+    Fingerprint,
+    NotAFile,
+    NotText,
+    TooLarge,
+    Workspace,
+    decode,
+    open_file,
+    read_file,
+)
+
+
+def test_a_file_is_read_whole_with_its_mode(workspace: Workspace, project: Path) -> None:
+    (project / "a").write_bytes(b"text\n")
+    (project / "a").chmod(0o640)
+    snapshot = read_file(workspace.locate("a"), limit=5)
+    assert snapshot.data == b"text\n"
+    assert snapshot.mode == 0o640
+    assert snapshot.fingerprint == Fingerprint.of(b"text\n")
+
+
+def test_a_fingerprint_is_of_the_content_alone(workspace: Workspace, project: Path) -> None:
+    file = project / "a"
+    file.write_bytes(b"one")
+    place = workspace.locate("a")
+    first = read_file(place, limit=10).fingerprint
+    os.utime(file, (1, 1))
+    assert read_file(place, limit=10).fingerprint == first
+    times = file.stat()
+    file.write_bytes(b"two")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert read_file(place, limit=10).fingerprint != first
+
+
+def test_a_file_larger_than_the_limit_is_refused(workspace: Workspace, project: Path) -> None:
+    (project / "a").write_bytes(b"123456")
+    with pytest.raises(TooLarge, match="at most 5 bytes, got 6 bytes"):
+        read_file(workspace.locate("a"), limit=5)
+
+
+def test_of_a_sparse_gigabyte_nothing_is_read(workspace: Workspace, project: Path) -> None:
+    with (project / "huge").open("wb") as file:
+        file.truncate(1 << 30)
+    pieces: list[None] = []
+    with pytest.raises(TooLarge, match="1,073,741,824 bytes"):
+        read_file(workspace.locate("huge"), limit=1 << 20, checkpoint=lambda: pieces.append(None))
+    assert not pieces
+
+
+def test_a_file_that_says_it_is_empty_and_is_not_is_bounded() -> None:
+    workspace = Workspace([])
+    with pytest.raises(TooLarge):
+        read_file(workspace.locate("/proc/self/smaps"), limit=100)
+
+
+def test_reading_ends_at_a_checkpoint_that_raises(workspace: Workspace, project: Path) -> None:
+    (project / "a").write_bytes(bytes(3 << 20))
+
+    def stop() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        read_file(workspace.locate("a"), limit=4 << 20, checkpoint=stop)
+
+
+def test_a_directory_is_no_file(workspace: Workspace) -> None:
+    with pytest.raises(NotAFile, match="got a directory"):
+        read_file(workspace.locate("."), limit=5)
+
+
+def test_the_top_of_the_file_system_is_no_file(workspace: Workspace) -> None:
+    with pytest.raises(NotAFile, match="got a directory"):
+        read_file(workspace.locate("/"), limit=5)
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(workspace: Workspace, project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    with pytest.raises(NotAFile, match="got a named pipe"):
+        read_file(workspace.locate("pipe"), limit=5)
+
+
+def test_a_socket_is_refused(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        with pytest.raises(NotAFile, match="got a socket"):
+            read_file(workspace.locate("socket"), limit=5)
+
+
+def test_a_link_to_a_device_is_refused_unopened(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "zero").symlink_to("/dev/zero")
+    place = workspace.locate("zero")
+    opened = []
+    real = os.open
+
+    def spy(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        opened.append(path)
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", spy)
+    with pytest.raises(NotAFile, match="got a device"):
+        read_file(place, limit=5)
+    assert "zero" not in opened
+
+
+def test_a_file_that_vanishes_is_missing(workspace: Workspace, project: Path) -> None:
+    (project / "a").touch()
+    place = workspace.locate("a")
+    (project / "a").unlink()
+    with pytest.raises(FileNotFoundError, match="project/a"):
+        read_file(place, limit=5)
+
+
+def test_a_file_that_may_not_be_read_says_so(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "a").touch()
+    place = workspace.locate("a")
+    real = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "a":  # a mode would not do: root may read everything
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError, match="project/a"):
+        read_file(place, limit=5)
+
+
+def test_an_open_file_is_closed_behind_the_block(workspace: Workspace, project: Path) -> None:
+    (project / "a").write_bytes(b"12345")
+    with open_file(workspace.locate("a")) as file:
+        assert stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        assert file.read(3) == b"123"
+    assert file.closed
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "encoding", "newline", "final_newline"),
+    [
+        (b"", "", "utf-8", "\n", False),
+        (b"a\nb\n", "a\nb\n", "utf-8", "\n", True),
+        (b"a\r\nb", "a\r\nb", "utf-8", "\r\n", False),
+        (b"a\rb\r", "a\rb\r", "utf-8", "\r", True),
+        (b"a\r\nb\r\nc\n", "a\r\nb\r\nc\n", "utf-8", "\r\n", True),
+        ("ü€\n".encode(), "ü€\n", "utf-8", "\n", True),
+        (codecs.BOM_UTF8 + b"a\n", "a\n", "utf-8", "\n", True),
+        (codecs.BOM_UTF16_LE + "aü\r\n".encode("utf-16-le"), "aü\r\n", "utf-16-le", "\r\n", True),
+        (codecs.BOM_UTF16_BE + "aü".encode("utf-16-be"), "aü", "utf-16-be", "\n", False),
+        (b"na\xefve caf\xe9\n", "naïve café\n", "latin-1", "\n", True),
+    ],
+)
+def test_bytes_are_read_as_text(
+    data: bytes, text: str, encoding: str, newline: str, final_newline: bool
+) -> None:
+    found = decode(data)
+    assert (found.text, found.encoding) == (text, encoding)
+    assert (found.newline, found.final_newline) == (newline, final_newline)
+    assert found.encode() == data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a\0b", "character 1 is a NUL"),
+        (b"\x89PNG\r\n\x1a\n", "unknown encoding: byte 0"),
+        ("日本語のテキスト".encode("shift-jis"), "unknown encoding"),
+        (b"\xe9\xe8\xea", "unknown encoding"),
+        (codecs.BOM_UTF16_LE + b"a", "begins as utf-16-le and is not, at byte 2"),
+        (codecs.BOM_UTF8 + b"\xff", "begins as utf-8 and is not, at byte 3"),
+        (codecs.BOM_UTF32_LE + "a".encode("utf-32-le"), "NUL"),
+    ],
+)
+def test_what_is_no_text_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(NotText, match=words):
+        decode(data)
+
+
+def test_another_text_is_written_as_the_first_one_was() -> None:
+    found = decode(codecs.BOM_UTF16_BE + "a\r\n".encode("utf-16-be"))
+    assert found.encode("é") == codecs.BOM_UTF16_BE + "é".encode("utf-16-be")
+
+
+def test_a_character_the_encoding_lacks_is_named() -> None:
+    with pytest.raises(NotText, match="the file is latin-1, which has no '€'"):
+        decode(b"a caf\xe9").encode("5 €")
+
+
+@given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
+def test_what_is_decoded_is_encoded_back_unchanged(data: bytes) -> None:
+    try:
+        found = decode(data)
+    except NotText:
+        return
+    assert found.encode() == data
+    assert "\0" not in found.text
+
+
+@given(st.text(max_size=30), st.sampled_from(["utf-16-le", "utf-16-be", "utf-8"]))
+def test_text_with_a_mark_is_always_read(text: str, encoding: str) -> None:
+    data = "\ufeff".encode(encoding) + text.encode(encoding)
+    try:
+        assert decode(data).text == text
+    except NotText:
+        assert "\0" in text

@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eca_server.workspace import (
+    AlreadyThere,
+    Changed,
+    FileFault,
+    Fingerprint,
+    LeadsOut,
+    Moved,
+    NotAFile,
+    Workspace,
+    boundary,
+    move_file,
+    read_file,
+    replace_file,
+)
+from tests.eca_server.workspace.conftest import swapped_all_the_time
+
+OLD = Fingerprint.of(b"old")
+
+
+@pytest.fixture
+def file(project: Path) -> Path:
+    path = project / "file"
+    path.write_bytes(b"old")
+    return path
+
+
+@pytest.fixture(params=["walked", "by path"], autouse=True)
+def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test once as on a platform that cannot open relative to a directory."""
+    if request.param == "by path":
+        monkeypatch.setattr(boundary, "_STEPS", False)
+    return str(request.param)
+
+
+def entries(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_a_file_gets_a_new_content_at_once(workspace: Workspace, file: Path) -> None:
+    with file.open("rb") as reader:
+        written = replace_file(workspace.locate("file"), b"new content", expected=OLD)
+        assert reader.read() == b"old"
+    assert file.read_bytes() == b"new content"
+    assert written == Fingerprint.of(b"new content")
+    assert entries(file.parent) == ["file"]
+
+
+def test_the_mode_of_a_file_is_kept(workspace: Workspace, file: Path) -> None:
+    file.chmod(0o751)
+    replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o751
+
+
+def test_a_new_file_gets_its_mode_by_the_umask(workspace: Workspace, project: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(workspace.locate("new"), b"new", expected=None)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((project / "new").stat().st_mode) == 0o640
+
+
+def test_missing_parents_are_made(workspace: Workspace, project: Path) -> None:
+    replace_file(workspace.locate("a/b/new"), b"new", expected=None)
+    assert (project / "a" / "b" / "new").read_bytes() == b"new"
+
+
+def test_a_large_content_is_written_in_pieces(workspace: Workspace, file: Path) -> None:
+    pieces: list[None] = []
+    data = os.urandom(3 << 20)
+    place = workspace.locate("file")
+    replace_file(place, data, expected=OLD, checkpoint=lambda: pieces.append(None))
+    assert file.read_bytes() == data
+    assert len(pieces) >= 3
+
+
+def test_a_file_that_has_changed_is_left_alone(workspace: Workspace, file: Path) -> None:
+    file.write_bytes(b"mine")
+    with pytest.raises(Changed, match=r"project/file' has changed since it was read"):
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert file.read_bytes() == b"mine"
+    assert entries(file.parent) == ["file"]
+
+
+def test_a_file_that_has_grown_is_not_read_to_its_end(workspace: Workspace, file: Path) -> None:
+    with file.open("ab") as growing:
+        growing.truncate(1 << 40)
+    with pytest.raises(Changed):
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+
+
+def test_a_file_touched_and_not_changed_is_written(workspace: Workspace, file: Path) -> None:
+    os.utime(file, (1, 1))
+    replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert file.read_bytes() == b"new"
+
+
+def test_a_file_that_is_gone_does_not_come_back(workspace: Workspace, file: Path) -> None:
+    place = workspace.locate("file")
+    file.unlink()
+    with pytest.raises(Changed, match="gone"):
+        replace_file(place, b"new", expected=OLD)
+    assert not file.exists()
+
+
+def test_a_file_nobody_expected_is_left_alone(workspace: Workspace, file: Path) -> None:
+    with pytest.raises(AlreadyThere, match="already exists"):
+        replace_file(workspace.locate("file"), b"new", expected=None)
+    assert file.read_bytes() == b"old"
+
+
+def test_a_file_changed_while_its_successor_is_written_is_left_alone(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfere(monkeypatch, lambda: file.write_bytes(b"mine"))
+    with pytest.raises(Changed):
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert file.read_bytes() == b"mine"
+    assert entries(file.parent) == ["file"]
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_a_file_that_appears_while_a_new_one_is_written_is_left_alone(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, hard_links: bool
+) -> None:
+    if not hard_links:
+        without_hard_links(monkeypatch)
+    interfere(monkeypatch, lambda: (project / "new").write_bytes(b"mine"))
+    with pytest.raises(AlreadyThere):
+        replace_file(workspace.locate("new"), b"new", expected=None)
+    assert (project / "new").read_bytes() == b"mine"
+    assert entries(project) == ["new"]
+
+
+def test_without_hard_links_a_new_file_is_made_all_the_same(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_hard_links(monkeypatch)
+    replace_file(workspace.locate("a/new"), b"new", expected=None)
+    assert (project / "a" / "new").read_bytes() == b"new"
+    assert entries(project) == ["a", "a/new"]
+
+
+def test_without_hard_links_a_failure_leaves_no_empty_file(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_hard_links(monkeypatch)
+    monkeypatch.setattr(os, "replace", fails_with(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        replace_file(workspace.locate("new"), b"new", expected=None)
+    assert entries(project) == []
+
+
+def interfere(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Do something just when the temporary file is on the disk."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            action()
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def without_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", fails_with(errno.EPERM))
+
+
+def fails_with(number: int) -> Callable[..., None]:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("call", ["fsync", "fchmod", "replace"])
+def test_whatever_fails_nothing_is_left_behind(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))
+    with pytest.raises(OSError, match=r"No space left on device: '.*project/file'"):
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert file.read_bytes() == b"old"
+    assert entries(file.parent) == ["file"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "link"])
+def test_the_parents_of_a_file_that_could_not_be_made_go_away(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, call: str, platform: str
+) -> None:
+    (project / "a").mkdir()
+    monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(workspace.locate("a/b/c/new"), b"new", expected=None)
+    assert entries(project) == ["a"] if platform == "walked" else ["a", "a/b", "a/b/c"]
+
+
+def test_a_cancelled_write_leaves_nothing_behind(workspace: Workspace, file: Path) -> None:
+    calls: list[None] = []
+
+    def stop() -> None:
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(workspace.locate("file"), bytes(8 << 20), expected=OLD, checkpoint=stop)
+    assert file.read_bytes() == b"old"
+    assert entries(file.parent) == ["file"]
+
+
+def test_a_link_is_written_through(workspace: Workspace, file: Path, project: Path) -> None:
+    (project / "link").symlink_to("file")
+    replace_file(workspace.locate("link"), b"new", expected=OLD)
+    assert (project / "link").is_symlink()
+    assert file.read_bytes() == b"new"
+
+
+def test_a_link_is_not_written_through_to_the_outside(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    (project / "link").symlink_to(outside)
+    with pytest.raises(LeadsOut, match=r"leads out of the workspace .*outside/secret"):
+        replace_file(workspace.locate("link/secret"), b"new", expected=Fingerprint.of(b"secret\n"))
+    with pytest.raises(LeadsOut):
+        replace_file(workspace.locate("link/new"), b"new", expected=None)
+    assert entries(outside) == ["secret"]
+
+
+def test_a_file_outside_is_written_under_its_own_name(workspace: Workspace, outside: Path) -> None:
+    place = workspace.locate(str(outside / "secret"))
+    replace_file(place, b"new", expected=read_file(place, limit=100).fingerprint)
+    assert (outside / "secret").read_bytes() == b"new"
+
+
+def test_a_link_swapped_in_is_not_written_through(
+    workspace: Workspace, project: Path, outside: Path
+) -> None:
+    (project / "a").mkdir()
+    (project / "a" / "secret").write_bytes(b"old")
+    existing, new = workspace.locate("a/secret"), workspace.locate("a/new")
+    shutil.rmtree(project / "a")
+    (project / "a").symlink_to(outside)
+    with pytest.raises(Moved):
+        replace_file(existing, b"new", expected=OLD)
+    with pytest.raises(Moved):
+        replace_file(new, b"new", expected=None)
+    assert entries(outside) == ["secret"]
+    assert (outside / "secret").read_bytes() == b"secret\n"
+
+
+def test_what_is_no_file_is_not_replaced(workspace: Workspace, project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    (project / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(NotAFile):
+            replace_file(workspace.locate(name), b"new", expected=OLD)
+        with pytest.raises(AlreadyThere):
+            replace_file(workspace.locate(name), b"new", expected=None)
+
+
+def test_a_file_that_may_not_be_written_is_left_alone(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.chmod(0o444)
+    monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)  # as for anybody but root
+    with pytest.raises(PermissionError, match="project/file"):
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert file.read_bytes() == b"old"
+
+
+def test_a_file_moves_with_its_content_and_mode(
+    workspace: Workspace, file: Path, project: Path
+) -> None:
+    file.chmod(0o751)
+    move_file(workspace.locate("file"), workspace.locate("a/b/moved"))
+    assert entries(project) == ["a", "a/b", "a/b/moved"]
+    assert (project / "a" / "b" / "moved").read_bytes() == b"old"
+    assert stat.S_IMODE((project / "a" / "b" / "moved").stat().st_mode) == 0o751
+
+
+def test_a_directory_moves_whole(workspace: Workspace, project: Path) -> None:
+    (project / "a" / "b").mkdir(parents=True)
+    (project / "a" / "b" / "file").touch()
+    move_file(workspace.locate("a"), workspace.locate("c/d"))
+    assert entries(project) == ["c", "c/d", "c/d/b", "c/d/b/file"]
+
+
+@pytest.mark.parametrize("taken", ["file", "folder", "link"])
+def test_nothing_is_moved_over_what_exists(
+    workspace: Workspace, file: Path, project: Path, taken: str
+) -> None:
+    destination = project / "taken"
+    match taken:
+        case "file":
+            destination.write_bytes(b"mine")
+        case "folder":
+            destination.mkdir()
+        case "link":
+            (project / "other").touch()
+            destination.symlink_to("other")
+    (project / "tree").mkdir()
+    before = entries(project)
+    for source in ("file", "tree"):
+        with pytest.raises(AlreadyThere):
+            move_file(workspace.locate(source), workspace.locate("taken"))
+    assert entries(project) == before
+
+
+def test_a_file_that_takes_the_name_at_the_last_moment_is_left_alone(
+    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+
+    def link(*args: str, **kwargs: int) -> None:
+        (project / "taken").write_bytes(b"mine")
+        real(*args, **kwargs)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(AlreadyThere):
+        move_file(workspace.locate("file"), workspace.locate("taken"))
+    assert (project / "taken").read_bytes() == b"mine"
+    assert file.read_bytes() == b"old"
+
+
+def test_a_file_moves_to_another_file_system(
+    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.chmod(0o640)
+    os.utime(file, ns=(10**9, 2 * 10**9))
+    real = os.link
+
+    def link(old: str, new: str, **kwargs: int) -> None:
+        if Path(old).name == "file":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real(old, new, **kwargs)
+
+    monkeypatch.setattr(os, "link", link)
+    move_file(workspace.locate("file"), workspace.locate("a/moved"))
+    moved = (project / "a" / "moved").stat()
+    assert (stat.S_IMODE(moved.st_mode), moved.st_mtime_ns) == (0o640, 2 * 10**9)
+    assert entries(project) == ["a", "a/moved"]
+
+
+def test_a_failed_move_leaves_everything_as_it_was(
+    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    monkeypatch.setattr(os, "link", fails_with(errno.EXDEV))
+    with pytest.raises(OSError, match="a/moved"):
+        move_file(workspace.locate("file"), workspace.locate("a/moved"))
+    assert file.read_bytes() == b"old"
+    assert entries(project) == (["file"] if platform == "walked" else ["a", "file"])
+
+
+def test_a_directory_does_not_move_into_itself(workspace: Workspace, project: Path) -> None:
+    (project / "a").mkdir()
+    for destination in ("a", "a/b", "a/b/c"):
+        with pytest.raises(FileFault, match="into itself"):
+            move_file(workspace.locate("a"), workspace.locate(destination))
+    assert entries(project) == ["a"]
+
+
+def test_a_link_is_not_moved(workspace: Workspace, file: Path, project: Path) -> None:
+    (project / "link").symlink_to("file")
+    with pytest.raises(FileFault, match=r"is a symbolic link to '.*project/file'"):
+        move_file(workspace.locate("link"), workspace.locate("moved"))
+    assert entries(project) == ["file", "link"]
+
+
+def test_nothing_moves_through_a_link_to_the_outside(
+    workspace: Workspace, file: Path, project: Path, outside: Path
+) -> None:
+    (project / "link").symlink_to(outside)
+    with pytest.raises(LeadsOut):
+        move_file(workspace.locate("file"), workspace.locate("link/moved"))
+    with pytest.raises(LeadsOut):
+        move_file(workspace.locate("link/secret"), workspace.locate("taken"))
+    assert entries(outside) == ["secret"]
+
+
+def test_a_missing_file_does_not_move(workspace: Workspace, project: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="project/missing"):
+        move_file(workspace.locate("missing"), workspace.locate("a/b"))
+    assert entries(project) == []
+
+
+def test_a_pipe_is_not_moved(workspace: Workspace, project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    with pytest.raises(NotAFile):
+        move_file(workspace.locate("pipe"), workspace.locate("b"))
+
+
+def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: Path) -> None:
+    contents = [bytes([65 + n]) * (1 << 16) for n in range(8)]
+    file.write_bytes(contents[0])
+    seen: set[bytes] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add(file.read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        place = workspace.locate("file")
+        before = Fingerprint.of(contents[0])
+        for data in contents[1:]:
+            before = replace_file(place, data, expected=before)
+    finally:
+        done.set()
+        reader.join()
+    assert seen <= set(contents)
+
+
+def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_written(
+    workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # only where a platform can walk is there no gap at all
+    (project / "a").mkdir()
+    for folder in (project / "a", outside):
+        (folder / "secret").write_bytes(b"old")
+    inode = (outside / "secret").stat().st_ino
+    written = 0
+    with swapped_all_the_time(project / "a", outside):
+        for _ in range(200):
+            try:
+                replace_file(workspace.locate("a/secret"), b"old", expected=OLD)
+            except (Moved, LeadsOut, FileNotFoundError, Changed):
+                continue
+            written += 1
+    assert written
+    assert (outside / "secret").stat().st_ino == inode
+    assert entries(outside) == ["secret"]
