@@ -24,8 +24,12 @@ class BadMatcher(ValueError):
     """A pattern that cannot be used; the message shows nothing of it."""
 
 
-def compile_matcher(pattern: str) -> regex.Pattern[str]:
+def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[str]:
     """The compiled pattern.
+
+    Args:
+        pattern: as configured.
+        dot_is_all: a dot matches line breaks as well.
 
     Raises:
         BadMatcher: it is no regular expression, or too large.
@@ -41,7 +45,7 @@ def compile_matcher(pattern: str) -> regex.Pattern[str]:
     if copies > _MOST_COPIES:
         raise BadMatcher(f"expected at most {_MOST_COPIES} counted repetitions, got {copies}")
     try:
-        return regex.compile(pattern)
+        return regex.compile(pattern, regex.DOTALL if dot_is_all else 0)
     except regex.error as fault:
         raise BadMatcher(f"expected a regular expression, got: {fault}") from None
     except (RecursionError, OverflowError, MemoryError):

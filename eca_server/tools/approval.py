@@ -1,0 +1,324 @@
+"""Whether a tool call runs, asks first, or is refused, and which rule says so. Pure.
+
+The rules it keeps: a configured `deny` beats everything, else the most specific rule counts; a path
+outside the workspace asks whatever was allowed or remembered; what cannot be judged (a damaged
+rule, a pattern that takes too long) never loosens anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol import json
+from eca_server.config import Approval, ApprovalRule, Behavior, Config
+from eca_server.config.matchers import compile_matcher
+from eca_server.tools.read_only_commands import why_not_read_only
+from eca_server.tools.tool import Effect
+
+if TYPE_CHECKING:
+    import regex
+
+__all__ = ["NATIVE", "Call", "Decision", "Memo", "Policy", "Verdict", "policy_of", "spellings"]
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+NATIVE = "eca"
+"""The server of the native tools, as a call's contents and the configuration name it."""
+
+_PLAN = "plan"
+_ONLY_READS = "the plan behaviour only reads"
+_USUALLY_DISABLED = {"agent": ("preview_file_change",)}
+_MATCHING_SECONDS = 0.25  # for all patterns of one decision together
+_NO_RULES = Approval()
+_SHOWN_PATHS = 3
+_SHOWN_CHARACTERS = 200
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """What the policy knows of a call.
+
+    Attributes:
+        server: `eca` for a native tool, else the MCP server's name.
+        tool: without the server's prefix.
+        arguments: as the model gave them.
+        effect: what the tool may do at most.
+        command: the text of the command, if it runs one.
+        outside: the paths it touches, or may touch, outside the workspace.
+    """
+
+    server: str = NATIVE
+    tool: str
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)
+    effect: Effect
+    command: str | None = None
+    outside: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Memo:
+    """What "for this session" remembers: these calls need not ask again.
+
+    Attributes:
+        server: of the tool.
+        tool: any call of it, or
+        command: only this very command
+        folder: in this very folder;
+        rule: the rule that asked, if it looks at arguments: no other rule's question is answered.
+    """
+
+    server: str
+    tool: str
+    command: str | None = None
+    folder: str | None = None
+    rule: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """What becomes of a call.
+
+    Attributes:
+        verdict: run it, ask first, refuse it.
+        rule: what decided, for people: a key of the configuration, or words.
+        memo: what to remember if the user approves for the session; None: nothing may be.
+    """
+
+    verdict: Verdict
+    rule: str
+    memo: Memo | None = None
+
+
+def policy_of(config: Config, behavior: str) -> Policy:
+    """The policy of a behaviour: its own rules beside the global ones."""
+    own = config.behaviors.get(behavior, Behavior())
+    disabled = own.disabled_tools
+    if disabled is None:
+        disabled = _USUALLY_DISABLED.get(behavior, ())
+    return Policy(
+        own=own.approval,
+        common=config.tool_call.approval,
+        behavior=behavior,
+        manual=config.tool_call.manual_approval,
+        disabled={
+            f"behavior.{behavior}.disabledTools": disabled,
+            "disabledTools": config.disabled_tools,
+        },
+    )
+
+
+def spellings(server: str, tool: str) -> frozenset[str]:
+    """Every selector that means this tool alone (ruling W-33)."""
+    if server != NATIVE:
+        return frozenset({f"{server}__{tool}"})
+    return frozenset({tool, f"eca_{tool}", f"eca__{tool}", f"ECA__{tool}"})
+
+
+class Policy:
+    """Decides on calls; a value, as long as the configuration and the behaviour stay.
+
+    Args:
+        own: the behaviour's rules; of the same rank, they count before the common ones.
+        common: the global rules.
+        behavior: its name; `plan` may only read.
+        manual: `toolCall.manualApproval`.
+        disabled: selectors of tools that are not offered, by the key they stand under.
+    """
+
+    def __init__(
+        self,
+        *,
+        own: Approval = _NO_RULES,
+        common: Approval = _NO_RULES,
+        behavior: str = "agent",
+        manual: bool | Collection[str] = False,
+        disabled: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        prefix = f"behavior.{behavior}.toolCall.approval"
+        self._rules = [*_rules(own, prefix), *_rules(common, "toolCall.approval")]
+        if not isinstance(manual, bool):
+            self._rules += [_Rule("ask", name, "toolCall.manualApproval") for name in manual]
+        self._asks_always = manual is True
+        defaults = [(own.by_default, prefix), (common.by_default, "toolCall.approval")]
+        self._default = next(
+            ((verdict, f"{key}.byDefault") for verdict, key in defaults if verdict), None
+        )
+        self._reads_only = behavior == _PLAN
+        self._disabled = disabled or {}
+
+    def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
+        """The rule by which a tool is not offered to the model at all; None: it is offered."""
+        selectors = spellings(server, tool) | _server_names(server)
+        for key, names in self._disabled.items():
+            if not selectors.isdisjoint(names):
+                return key
+        for rule in self._rules:
+            if rule.verdict == "deny" and not rule.matchers and rule.rank(server, tool):
+                return rule.name
+        if self._reads_only and effect == "write":
+            return _ONLY_READS
+        return None
+
+    def decide(self, call: Call, remembered: Collection[Memo] = ()) -> Decision:
+        """What becomes of a call, given what the user approved for the session.
+
+        The patterns of `argsMatchers` get a quarter of a second together; one that needs longer
+        counts as a match for `ask` and `deny`, and as none for `allow`.
+        """
+        rule = self._rule_for(call)
+        refused = self._refusal(call, rule)
+        if refused is not None:
+            return Decision(verdict="deny", rule=refused)
+        verdict, name = self._judge(call, rule)
+        if verdict == "allow":
+            return Decision(verdict="allow", rule=name)
+        if call.outside:
+            return Decision(verdict="ask", rule=name)
+        memo = Memo(
+            server=call.server,
+            tool=call.tool,
+            command=call.command,
+            folder=_folder(call),
+            rule=name if rule is not None and rule.matchers else None,
+        )
+        if memo in remembered:
+            return Decision(verdict="allow", rule="approved for this session")
+        return Decision(verdict="ask", rule=name, memo=memo)
+
+    def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
+        """What refuses the call, if something does."""
+        withheld = self.withheld(server=call.server, tool=call.tool, effect=call.effect)
+        if withheld is not None:
+            return withheld
+        if rule is not None and rule.verdict == "deny":
+            return rule.name
+        if self._reads_only and call.command is not None:
+            why = why_not_read_only(call.command)
+            if why is not None:
+                return f"{_ONLY_READS}: {why}"
+        verdict, name = self._by_default(call)
+        return name if rule is None and verdict == "deny" else None
+
+    def _judge(self, call: Call, rule: _Rule | None) -> tuple[Verdict, str]:
+        """Whether a call that is not refused asks."""
+        if call.outside:
+            return "ask", f"outside the workspace: {_shown(call.outside)}"
+        if self._reads_only and call.effect == "run" and call.command is None:
+            return "ask", f"{_ONLY_READS}, and this tool may do anything"
+        return (rule.verdict, rule.name) if rule else self._by_default(call)
+
+    def _rule_for(self, call: Call) -> _Rule | None:
+        """A deny if there is one, else the most specific; of equals the behaviour's, then ask."""
+        deadline = time.monotonic() + _MATCHING_SECONDS
+        found = [
+            (rule.verdict == "deny", rank, -order, rule)
+            for order, rule in enumerate(self._rules)
+            if (rank := rule.rank(call.server, call.tool)) and rule.covers(call, deadline)
+        ]
+        return max(found, key=lambda each: each[:3])[3] if found else None
+
+    def _by_default(self, call: Call) -> tuple[Verdict, str]:
+        if self._asks_always:
+            return "ask", "toolCall.manualApproval"
+        # What an MCP server says of its own tools is not taken for granted.
+        if call.server == NATIVE and call.effect == "read" and not call.outside:
+            return "allow", "reading in the workspace is allowed"
+        if self._default is not None:
+            return self._default
+        return "ask", "everything but reading in the workspace asks"
+
+
+@attrs.frozen
+class _Rule:
+    """One selector of `allow`, `ask` or `deny`."""
+
+    verdict: Verdict
+    selector: str
+    name: str
+    matchers: Mapping[str, Sequence[regex.Pattern[str]]] = attrs.field(factory=dict)
+
+    def rank(self, server: str, tool: str) -> int:
+        """How specific it is for this tool; 0: it is about another one."""
+        if self.selector in spellings(server, tool):
+            return 4 if self.matchers else 3
+        if self.selector in _server_names(server):
+            return 2 if self.matchers else 1
+        return 0
+
+    def covers(self, call: Call, deadline: float) -> bool:
+        """Whether the arguments are what it is about.
+
+        An `allow` must fit every argument it names, and a dot in it ends with the line. For `ask`
+        and `deny` one argument is enough, and in it one line, or the whole text.
+        """
+        is_allow = self.verdict == "allow"
+        results = (
+            _fits(_text(call.arguments.get(argument)), patterns, is_allow, deadline)
+            for argument, patterns in self.matchers.items()
+        )
+        return not self.matchers or (all(results) if is_allow else any(results))
+
+
+def _rules(approval: Approval, key: str) -> Iterator[_Rule]:
+    """The rules, the stricter first; what is damaged allows nothing and covers every call."""
+    given: tuple[tuple[Verdict, Mapping[str, ApprovalRule]], ...] = (
+        ("deny", approval.deny),
+        ("ask", approval.ask),
+        ("allow", approval.allow),
+    )
+    for verdict, by_selector in given:
+        for selector, rule in by_selector.items():
+            name = f"{key}.{verdict}.{selector}"
+            if not rule.is_damaged:
+                matchers = {
+                    argument: [
+                        compile_matcher(pattern, dot_is_all=verdict != "allow")
+                        for pattern in patterns
+                    ]
+                    for argument, patterns in rule.args_matchers.items()
+                }
+                yield _Rule(verdict, selector, name, matchers)
+            elif verdict != "allow":
+                yield _Rule(verdict, selector, f"{name}, which cannot be read")
+
+
+def _fits(
+    text: str | None, patterns: Sequence[regex.Pattern[str]], is_allow: bool, deadline: float
+) -> bool:
+    if text is None:
+        return False
+    texts = [text] if is_allow else [text, *text.splitlines()]
+    for pattern in patterns:
+        for part in texts:
+            left = deadline - time.monotonic()
+            try:
+                if left <= 0 or pattern.fullmatch(part, timeout=left):
+                    return left > 0 or not is_allow
+            except TimeoutError:
+                return not is_allow
+    return False
+
+
+def _text(argument: object) -> str | None:
+    if argument is None or isinstance(argument, str):
+        return argument
+    return json.dumps(argument).decode()
+
+
+def _server_names(server: str) -> frozenset[str]:
+    return frozenset({NATIVE, "ECA"}) if server == NATIVE else frozenset({server})
+
+
+def _folder(call: Call) -> str | None:
+    folder = call.arguments.get("working_directory")
+    return folder if call.command is not None and isinstance(folder, str) else None
+
+
+def _shown(paths: Sequence[str]) -> str:
+    shown = ", ".join(path[:_SHOWN_CHARACTERS] for path in paths[:_SHOWN_PATHS])
+    more = len(paths) - _SHOWN_PATHS
+    return f"{shown} and {more} more" if more > 0 else shown
