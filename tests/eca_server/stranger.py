@@ -215,6 +215,10 @@ class Stranger:
         assert "result" in answer, answer
         return answer["result"]
 
+    def settle(self) -> None:
+        """Wait until all that was sent has been looked at: a request behind it has its answer."""
+        self.answer(self.ask("chat/queryCommands"))
+
     def initialize(self, **params: Any) -> Any:
         """Both halves of the handshake; the result. What follows `initialized` is not awaited."""
         given = {"processId": None, "workspaceFolders": [], "capabilities": {}, **params}
@@ -288,6 +292,11 @@ class Stranger:
         self.process.wait(SECONDS)
         self.close_output()
         assert self._may_log_tracebacks or "Traceback" not in self.errors, self.errors
+
+
+def code_of(answer: Mapping[str, Any]) -> int:
+    """The code of an error."""
+    return int(answer["error"]["code"])
 
 
 def content_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
