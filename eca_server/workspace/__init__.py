@@ -14,6 +14,7 @@ from eca_server.workspace.faults import (
     NotText,
     TooLarge,
 )
+from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import (
     Checkpoint,
     FileSnapshot,
@@ -44,6 +45,7 @@ __all__ = [
     "TooLarge",
     "Workspace",
     "decode",
+    "list_files",
     "move_file",
     "open_checked",
     "open_file",

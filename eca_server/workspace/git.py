@@ -37,12 +37,13 @@ class GitUnusable(FileFault):
     """Git is not there, does not trust the repository, or takes too long."""
 
 
-def names(folder: Path, kind: str, *, checkpoint: Checkpoint) -> Iterator[str]:
+def names(folder: Path, kind: str, *, top: Path, checkpoint: Checkpoint) -> Iterator[str]:
     """What `git ls-files` prints in a folder, as it comes: relative to it, some of it gone.
 
     Args:
         folder: in a work tree.
         kind: `--cached` (tracked) or `--others` (untracked, not ignored).
+        top: the work tree's, whatever the repository says of it.
         checkpoint: called while it waits; what it raises ends Git, too.
 
     Raises:
@@ -56,7 +57,7 @@ def names(folder: Path, kind: str, *, checkpoint: Checkpoint) -> Iterator[str]:
     with subprocess.Popen(
         command,
         cwd=folder,
-        env=kept | _SET,
+        env=kept | _SET | {"GIT_WORK_TREE": str(top)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -64,7 +64,8 @@ def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
         printed = False
         try:
             for kind in ("--cached", "--others"):
-                for path in _each_once(git.names(tree.folder, kind, checkpoint=tree.checkpoint)):
+                names = git.names(tree.folder, kind, top=top, checkpoint=tree.checkpoint)
+                for path in _each_once(names):
                     printed = True
                     yield from _at(tree, path)
         except (git.GitUnusable, OSError):

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.workspace import git, list_files
+
+
+@pytest.fixture(autouse=True)
+def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def write(folder: Path, files: Mapping[str, str] | Iterable[str]) -> None:
+    """Make files: with contents, or empty ones."""
+    contents = files if isinstance(files, Mapping) else dict.fromkeys(files, "")
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def listed(folder: Path, *, gitignore: bool = True, links: bool = True) -> list[str]:
+    return list(list_files(folder, limit=10_000, gitignore=gitignore, links=links))
+
+
+@pytest.fixture(params=["with git", "without git"])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test that asks for it: once with Git, once on a machine without it."""
+    if request.param == "without git":
+        without_git(monkeypatch)
+    return str(request.param)
+
+
+def without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+
+
+def no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> Iterator[str]:
+        raise AssertionError("Git should have been enough")
+
+    monkeypatch.setattr("eca_server.workspace.ignore._rules_above", fail)
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    run_git(project, "init", "-q")
+    return project
+
+
+def test_ignored_files_are_left_out(repository: Path, tool: str) -> None:
+    write(
+        repository,
+        {".gitignore": "*.log\n/build/\n", "a": "", "b/c": "", "b/d_log": "", "build/x": ""},
+    )
+    write(repository, {"x.log": "", "b/.gitignore": "d_log\n"})
+    assert sorted(listed(repository)) == [".gitignore", "a", "b/.gitignore", "b/c"]
+
+
+def test_everything_is_listed_where_rules_are_turned_off(repository: Path) -> None:
+    write(repository, {".gitignore": "a\n", "a": "", "b/c": ""})
+    assert listed(repository, gitignore=False) == [".gitignore", "a", "b/c"]
+
+
+def test_rules_hold_where_there_is_no_repository(project: Path) -> None:
+    write(project, {".gitignore": "a\n", "a": "", "b/a": "", "b/c": ""})
+    assert listed(project) == [".gitignore", "b/c"]
+
+
+def test_the_rules_of_the_repository_hold_in_its_folders(repository: Path, tool: str) -> None:
+    write(repository, {".gitignore": "*.log\n/b/c/x\n", "b/.gitignore": "y\n"})
+    write(repository, ["b/c/x", "b/c/y", "b/c/z", "b/c/a.log"])
+    (repository / ".git" / "info" / "exclude").write_text("/b/c/w\n")
+    write(repository, ["b/c/w"])
+    assert listed(repository / "b" / "c") == ["z"]
+
+
+def test_in_an_ignored_folder_nothing_is_listed(repository: Path, tool: str) -> None:
+    write(repository, {".gitignore": "build\n", "build/a/b": ""})
+    assert listed(repository / "build" / "a") == []
+
+
+def test_a_tracked_file_is_listed_though_it_is_ignored(repository: Path) -> None:
+    write(repository, {".gitignore": "a\n", "a": "", "b": ""})
+    run_git(repository, "add", "-f", "a")
+    assert sorted(listed(repository)) == [".gitignore", "a", "b"]
+
+
+def test_a_tracked_file_that_is_gone_is_not_listed(repository: Path) -> None:
+    write(repository, ["a", "b/c", "d/e"])
+    run_git(repository, "add", ".")
+    (repository / "a").unlink()
+    shutil.rmtree(repository / "b")
+    (repository / "d" / "e").unlink()
+    os.mkfifo(repository / "d" / "e")
+    assert listed(repository) == []
+
+
+def test_a_file_in_conflict_is_listed_once(repository: Path) -> None:
+    write(repository, {"a": "0"})
+    run_git(repository, "add", ".")
+    run_git(repository, "commit", "-qm", "0")
+    run_git(repository, "switch", "-qc", "other")
+    write(repository, {"a": "1"})
+    run_git(repository, "commit", "-qam", "1")
+    run_git(repository, "switch", "-q", "-")
+    write(repository, {"a": "2"})
+    run_git(repository, "commit", "-qam", "2")
+    with pytest.raises(subprocess.CalledProcessError):
+        run_git(repository, "merge", "-q", "other")
+    assert listed(repository) == ["a"]
+
+
+def test_files_of_a_repository_in_a_repository_are_listed_by_its_own_rules(
+    repository: Path, tool: str
+) -> None:
+    write(repository, {".gitignore": "x\n", "a": "", "x": ""})
+    write(repository, {"inner/.gitignore": "y\n", "inner/x": "", "inner/y": ""})
+    run_git(repository / "inner", "init", "-q")
+    assert sorted(listed(repository)) == [".gitignore", "a", "inner/.gitignore", "inner/x"]
+
+
+def test_a_submodule_is_listed(repository: Path, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    write(library, ["b"])
+    run_git(library, "init", "-q")
+    run_git(library, "add", ".")
+    run_git(library, "commit", "-qm", "b")
+    run_git(repository, "submodule", "--quiet", "add", str(library), "library")
+    assert sorted(listed(repository)) == [".gitmodules", "library/b"]
+
+
+def test_what_version_control_keeps_is_never_listed(project: Path) -> None:
+    write(project, {".hg/a": "", ".svn/b": "", ".git/c": "", "d": "", "e/.git": "gitdir: x"})
+    assert listed(project, gitignore=False) == ["d"]
+
+
+def test_links_are_listed_if_they_lead_to_a_file(
+    repository: Path, outside: Path, tool: str
+) -> None:
+    write(repository, ["a", "b/c"])
+    for name, target in {
+        "file": "a", "folder": "b", "loop": "loop", "gone": "missing", "up": "..", "b/self": ".",
+        "out": str(outside / "secret"), "zero": "/dev/zero",
+    }.items():  # fmt: skip
+        (repository / name).symlink_to(target)
+    assert sorted(listed(repository)) == ["a", "b/c", "file", "out"]
+    assert sorted(listed(repository, links=False)) == ["a", "b/c"]
+
+
+def test_a_folder_replaced_by_a_link_is_not_entered(repository: Path, outside: Path) -> None:
+    write(repository, ["a/secret"])
+    run_git(repository, "add", ".")
+    shutil.rmtree(repository / "a")
+    (repository / "a").symlink_to(outside)
+    assert listed(repository) == []
+
+
+def test_pipes_are_not_listed_and_not_waited_for(
+    repository: Path, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "_SECONDS", 0.3)  # Git itself would wait for ever
+    os.mkfifo(repository / "pipe")
+    os.mkfifo(repository / ".gitignore")
+    (repository / "a").touch()
+    assert listed(repository) == ["a"]
+
+
+def test_odd_names_survive(repository: Path, tool: str) -> None:
+    names = [b"new\nline", b"\xff\xfe", "ü€".encode(), b" ", b'"', b"-x", b"a\tb", b"\\"]
+    for name in names:
+        (repository / os.fsdecode(name)).touch()
+    assert sorted(map(os.fsencode, listed(repository))) == sorted(names)
+
+
+def test_no_more_is_listed_than_the_limit(repository: Path, tool: str) -> None:
+    write(repository, ["a", "b", "c"])
+    assert list(list_files(repository, limit=2)) == ["a", "b"]
+    assert list(list_files(repository, limit=0)) == []
+
+
+def test_a_tree_without_a_bottom_is_left_in_time(project: Path, tool: str) -> None:
+    before = Path.cwd()
+    os.chdir(project)
+    try:
+        for _ in range(250):
+            Path("deep-enough").mkdir()
+            os.chdir("deep-enough")
+            Path("file").touch()
+        os.chdir(project)
+        assert 0 < len(listed(project)) <= 100
+    finally:
+        os.chdir(before)
+        subprocess.run(["rm", "-rf", project / "deep-enough"], check=True)
+
+
+def test_a_missing_folder_has_no_files(project: Path) -> None:
+    assert listed(project / "missing") == []
+
+
+def test_a_checkpoint_that_raises_ends_the_listing(repository: Path, tool: str) -> None:
+    def stop() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        list(list_files(repository, limit=10, checkpoint=stop))
+
+
+def test_a_hostile_configuration_runs_nothing(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\necho $0 >> '{ran}'\n")
+    hook.chmod(0o755)
+    write(repository, ["a", "b"])
+    run_git(repository, "add", "a")
+    for key in ("fsmonitor", "sshCommand", "pager", "editor", "gitProxy"):
+        run_git(repository, "config", f"core.{key}", str(hook))
+    run_git(repository, "config", "core.hooksPath", str(tmp_path))
+    subprocess.run(["git", "status", "-s"], cwd=repository, check=True, capture_output=True)
+    assert ran.exists(), "without care Git does run the hook"
+    ran.unlink()
+    no_walk(monkeypatch)
+    assert sorted(listed(repository)) == ["a", "b"]
+    assert not ran.exists()
+
+
+def test_a_work_tree_that_is_said_to_be_elsewhere_is_not_listed(
+    repository: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, ["a"])
+    run_git(repository, "config", "core.worktree", str(outside))
+    no_walk(monkeypatch)
+    assert listed(repository) == ["a"]
+
+
+def test_variables_of_git_do_not_lead_it_astray(
+    repository: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, ["a"])
+    run_git(outside, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(outside / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(outside))
+    no_walk(monkeypatch)
+    assert listed(repository) == ["a"]
+
+
+def test_a_program_of_that_name_in_the_project_is_not_run(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write(repository, {"git": f"#!/bin/sh\necho >> '{tmp_path}/ran'\n"})
+    (repository / "git").chmod(0o755)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", ".")
+    assert listed(repository) == ["git"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_repository_git_cannot_read_is_walked(repository: Path) -> None:
+    write(repository, {".gitignore": "a\n", "a": "", "b": ""})
+    (repository / ".git" / "index").write_bytes(b"nonsense")
+    assert listed(repository) == [".gitignore", "b"]
+
+
+def test_git_that_takes_too_long_is_ended(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, ["a"])
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nexec sleep 1000\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
+    assert listed(repository) == ["a"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_listing_nobody_reads_on_ends_git(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, ["a"])
+    endless = tmp_path / "bin" / "git"
+    endless.parent.mkdir()
+    endless.write_text(
+        f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nprintf 'a\\0b\\0'\nexec sleep 1000\n"
+    )
+    endless.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{endless.parent}:{os.environ['PATH']}")
+    assert list(list_files(repository, limit=1)) == ["a"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+names = st.sampled_from(["a", "b", "c.x", "d"])
+paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+patterns = st.builds(
+    "".join,
+    st.tuples(
+        st.sampled_from(["", "!", "/"]),
+        st.sampled_from(["*", "a", "b", "*.x", "a/b", "**/b", "a/**", "?", "[!a]", "a/*"]),
+        st.sampled_from(["", "/"]),
+    ),
+)
+ignore_files = st.dictionaries(
+    st.sampled_from(["", "a/", "b/", "a/b/"]), st.lists(patterns, max_size=4), max_size=3
+)
+
+
+@given(
+    files=st.sets(paths, max_size=10), rules=ignore_files, inside=st.sampled_from(["", "a", "a/b"])
+)
+def test_without_git_the_same_files_are_listed(
+    files: set[str], rules: dict[str, list[str]], inside: str
+) -> None:
+    top = Path(tempfile.mkdtemp()).resolve()
+    try:
+        run_git(top, "init", "-q")
+        contents = {f"{folder}.gitignore": "\n".join(lines) for folder, lines in rules.items()}
+        for path, content in (dict.fromkeys(files, "") | contents).items():
+            try:
+                (top / path).parent.mkdir(parents=True, exist_ok=True)
+                (top / path).write_text(content)
+            except OSError:
+                continue
+        folder = top / inside
+        if not folder.is_dir():
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            no_walk(patch)
+            expected = set(listed(folder))
+        with pytest.MonkeyPatch.context() as patch:
+            without_git(patch)
+            assert set(listed(folder)) == expected
+    finally:
+        shutil.rmtree(top)
