@@ -1,0 +1,116 @@
+"""Custom tools: the commands of the configuration's `customTools`, with the model's arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from eca_server.config import CustomTool
+from eca_server.config.problems import kind_of
+from eca_server.tools.command_template import CommandTemplate, TemplateFault
+from eca_server.tools.output import Cap
+from eca_server.tools.script import Script, run_script, shell_in
+from eca_server.tools.shell_command import command_directory
+from eca_server.tools.tool import Effect, PreparedCall, ToolOutput
+from eca_server.workspace import Workspace
+
+__all__ = ["CustomCommand", "custom_commands"]
+
+_TIMEOUT = 600.0  # seconds
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # what every provider takes, our prefix included
+
+
+class _LeftOut(Exception):
+    """A configured tool that cannot be offered; the text says why."""
+
+
+@attrs.frozen(kw_only=True)
+class CustomCommand:
+    """A command of the configuration as a tool.
+
+    Attributes:
+        name: its key in the configuration.
+        description: for the model.
+        parameters: the JSON Schema of its arguments.
+        template: the command.
+        workspace: its first root is where the command runs.
+        environment: of the command, all of it; without our keys.
+        cap: how much of its output is kept.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    template: CommandTemplate
+    workspace: Workspace
+    environment: Mapping[str, str] = attrs.field(repr=False)
+    cap: Cap = attrs.field(factory=Cap)
+
+    effect: ClassVar[Effect] = "run"
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """`Running name`."""
+        return f"Running {self.name}"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Put the arguments where they belong; nothing of them becomes a part of the script."""
+        script = Script(
+            shell=await trio.to_thread.run_sync(shell_in, self.environment),
+            text=self.template.script,
+            directory=command_directory(self.workspace, None),
+            environment={**self.environment, **self.template.variables(arguments)},
+            timeout=_TIMEOUT,
+            cap=self.cap,
+        )
+
+        async def run() -> ToolOutput:
+            return await run_script(script)
+
+        return PreparedCall(
+            run=run,
+            summary=self.summary(arguments),
+            command=self.template.command(arguments),
+        )
+
+
+def custom_commands(
+    configured: Mapping[str, CustomTool],
+    *,
+    workspace: Workspace,
+    environment: Mapping[str, str],
+    cap: Cap,
+) -> tuple[tuple[CustomCommand, ...], tuple[str, ...]]:
+    """The configured tools that can be offered, and a sentence for each that cannot."""
+    tools: list[CustomCommand] = []
+    problems: list[str] = []
+    for name, tool in configured.items():
+        try:
+            tools.append(_custom_command(name, tool, workspace, environment, cap))
+        except (_LeftOut, TemplateFault) as fault:
+            problems.append(f"The custom tool {name!r} is left out: {fault}.")
+    return tuple(tools), tuple(problems)
+
+
+def _custom_command(
+    name: str, tool: CustomTool, workspace: Workspace, environment: Mapping[str, str], cap: Cap
+) -> CustomCommand:
+    if not _NAME.fullmatch(name):
+        raise _LeftOut("expected a name of up to 60 letters, digits, `_` and `-`")
+    if tool.command is None:
+        raise _LeftOut("it has no command")
+    properties = tool.parameters.get("properties") or {}
+    if not isinstance(properties, Mapping):
+        raise _LeftOut(f"expected an object as its schema's properties, got {kind_of(properties)}")
+    return CustomCommand(
+        name=name,
+        description=tool.description or f"Run: {tool.command}",
+        parameters={**tool.parameters, "type": "object", "properties": properties},
+        template=CommandTemplate(tool.command, properties),
+        workspace=workspace,
+        environment=environment,
+        cap=cap,
+    )
