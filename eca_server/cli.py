@@ -7,9 +7,11 @@ What is unknown is refused on stderr with exit code 2.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -186,11 +188,13 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    import attrs  # noqa: PLC0415
+    with _garbage_left_alone():
+        import attrs  # noqa: PLC0415
 
-    from eca_protocol.revisions import Revision, parse_revision  # noqa: PLC0415
+        from eca_protocol.revisions import Revision, parse_revision  # noqa: PLC0415
+        from eca_server.stdio import serve_stdio  # noqa: PLC0415
 
-    revision = None
+        options = _options(arguments)
     if arguments.protocol_revision is not None:
         try:
             revision = parse_revision(arguments.protocol_revision)
@@ -198,9 +202,19 @@ def _serve(arguments: argparse.Namespace) -> int:
             return _refuse(f"--protocol-revision: {error}")
         if revision is not Revision.R2025_10:
             return _refuse(f"--protocol-revision: {revision.value} is not served yet, only 2025-10")
-    from eca_server.stdio import serve_stdio  # noqa: PLC0415
+        options = attrs.evolve(options, revision=revision)
+    return serve_stdio(options)
 
-    return serve_stdio(attrs.evolve(_options(arguments), revision=revision))
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """What is imported stays: looking for garbage among it would only slow the start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _chat(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,37 @@
+"""What a start imports: only what the answer to `initialize` needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from eca_server.features import Handlers
+
+IMPORT_AND_LIST = "import eca_server.stdio, sys; print(*sys.modules)"
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    command = [sys.executable, "-c", IMPORT_AND_LIST]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["eca_server.chat", "eca_server.commands", "eca_server.llm", "eca_server.features.chat"],
+)
+def test_what_only_chats_need_is_not_imported_at_the_start(imported: set[str], module: str) -> None:
+    assert module not in imported
+
+
+@pytest.mark.parametrize(
+    "module", ["asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata"]
+)
+def test_slow_libraries_are_not_imported_at_the_start(imported: set[str], module: str) -> None:
+    assert module not in imported
+
+
+def test_a_method_of_no_chapter_has_no_handler() -> None:
+    assert Handlers().get("weather/forecast") is None
