@@ -312,7 +312,7 @@ class Terminal:
 
     def exit_code(self) -> int:
         """Read on to the end."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.shown[-500:]
             if select.select([self._near], [], [], 0.02)[0]:
