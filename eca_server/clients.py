@@ -1,7 +1,7 @@
 """What a client needs that others do not: the only place where a client's name stands.
 
-Every row rests on an observation of a real client that loses or misreads something otherwise;
-rulings W-6 and W-24.
+Every row rests on an observation of a real client that loses, misreads or miswrites something
+otherwise; rulings W-6, W-24 and W-42.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ class ClientProfile:
         text_limit: UTF-8 bytes of one text content; longer ones are split.
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
+        diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
     text_limit: int = 4096
     splits_echo: bool = False
     finishes_deleted: bool = False
+    diagnostics_are_zero_based: bool = False
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -48,7 +50,13 @@ _OLD_EMACS = ClientProfile(
 )
 
 # It parses each read (64 KiB at most) by itself.
-_NEOVIM = ClientProfile(shape=WriteShape(size=32_768, pause_between=0.004))
+_NEOVIM = ClientProfile(
+    shape=WriteShape(size=32_768, pause_between=0.004), diagnostics_are_zero_based=True
+)
+
+_ZERO_BASED = ClientProfile(diagnostics_are_zero_based=True)
+
+_BY_NAME = {"Neovim": _NEOVIM, "VsCode": _ZERO_BASED, "IntelliJ": _ZERO_BASED}
 
 
 def profile_for(initialize_params: Any) -> ClientProfile:
@@ -58,9 +66,7 @@ def profile_for(initialize_params: Any) -> ClientProfile:
     if name == "emacs":
         assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))
         return _EMACS if "chatCapabilities" in assistant else _OLD_EMACS
-    if name == "Neovim":
-        return _NEOVIM
-    return DEFAULT_PROFILE
+    return _BY_NAME.get(name, DEFAULT_PROFILE) if isinstance(name, str) else DEFAULT_PROFILE
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

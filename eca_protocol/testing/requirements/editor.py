@@ -9,15 +9,12 @@ from eca_protocol.testing.requirements.row import row
 _diagnostics = partial(row, section="Editor diagnostics")
 
 ROWS = (
-    _diagnostics(
-        "EDIT-1", "server", "`editor/getDiagnostics` asks for one uri's faults.", later="tools"
-    ),
+    _diagnostics("EDIT-1", "server", "`editor/getDiagnostics` asks for one uri's faults."),
     _diagnostics(
         "EDIT-2",
         "server",
         "Without uri it asks for those of all workspaces.",
         ruling="W-42",
-        later="tools",
     ),
     _diagnostics("EDIT-3", "client", "`editor/getDiagnostics` is answered by a handler."),
     _diagnostics("EDIT-4", "client", "A uri that is missing reaches the handler as none."),

@@ -74,15 +74,11 @@ ROWS = (
     _query("W-41c", "server", "The cursor is passed on as it came.", later="tools"),
     _query("W-41d", "server", "`linesRange` counts from 1 and includes its end.", later="tools"),
     _query("W-41e", "server", "An unknown type is skipped with a note.", later="tools"),
-    _query(
-        "W-42a", "server", "Zero-based ranges are read as such from who sends them.", later="tools"
-    ),
+    _query("W-42a", "server", "Zero-based ranges are read as such from who sends them."),
     _query("W-42b", "server", "Severities and codes beyond the text are read."),
-    _query("W-42c", "server", "The model sees positions from 1.", later="tools"),
-    _query(
-        "W-42d", "server", "The editor is asked only what it can, with a deadline.", later="tools"
-    ),
-    _query("W-42e", "server", "An answer that makes no sense is a no.", later="tools"),
+    _query("W-42c", "server", "The model sees positions from 1."),
+    _query("W-42d", "server", "The editor is asked only what it can, with a deadline."),
+    _query("W-42e", "server", "An answer that makes no sense is a no."),
     _draft("W-50a", "server", "Frames and lifecycle are October's; `initialize` answers `{}`."),
     _draft("W-50b", "server", "Only the draft's messages are written, prompts answered at once."),
     _draft("W-50c", "server", "Texts are deltas; a last one closes the turn, however it ended."),

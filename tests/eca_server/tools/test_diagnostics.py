@@ -1,0 +1,226 @@
+"""What the editor finds wrong, as the model sees it; and editors that do not say (W-42)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.messages import WorkspaceFolder
+from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
+from eca_server.tools.output import Cap
+from eca_server.tools.tool import ToolFault
+from eca_server.workspace import Workspace, parse_roots, uri_of
+from tests.eca_server.chat.editor import Editor, editor
+
+pytestmark = pytest.mark.trio
+
+CAN = {"codeAssistant": {"chat": True, "editor": {"diagnostics": True}}}
+
+
+def finding(**members: Any) -> dict[str, Any]:
+    position = {"line": 3, "character": 7}
+    return {
+        "uri": "file:///project/src/a%20b.py",
+        "severity": "error",
+        "source": "linter",
+        "range": {"start": position, "end": position},
+        "code": "E1",
+        "message": "It is wrong.",
+        **members,
+    }
+
+
+@contextlib.asynccontextmanager
+async def asked(
+    root: Path,
+    *,
+    client: str = "emacs",
+    capabilities: Mapping[str, Any] = CAN,
+    **options: Any,
+) -> AsyncIterator[tuple[Editor, EditorDiagnostics]]:
+    """An editor of that name, and the tool that asks it."""
+    roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])
+    async with editor(started=False) as ours:
+        await ours.start(clientInfo={"name": client}, capabilities=capabilities)
+        session = ours.connection.session
+        yield ours, EditorDiagnostics(session=session, workspace=Workspace(roots), **options)
+
+
+async def result(
+    ours: Editor, tool: EditorDiagnostics, reply: Mapping[str, Any], **arguments: Any
+) -> tuple[str, Any]:
+    """What the tool says when the editor replies so, and the params it was asked with."""
+    call = await tool.prepare(arguments)
+    said: list[str] = []
+
+    async def run() -> None:
+        try:
+            said.extend(part.text for part in (await call.run()).parts)
+        except ToolFault as fault:
+            said.append(f"fault: {fault}")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        request = await ours.until(lambda each: each.get("method") == "editor/getDiagnostics")
+        await ours.send({"jsonrpc": "2.0", "id": request["id"], **reply})
+    [text] = said
+    return text, request.get("params")
+
+
+async def shown(tool_and: tuple[Editor, EditorDiagnostics], *findings: Any) -> str:
+    text, _ = await result(*tool_and, {"result": {"diagnostics": list(findings)}})
+    return text
+
+
+@pytest.mark.requirement("EDIT-2")
+async def test_a_finding_is_a_line(tmp_path: Path) -> None:
+    async with asked(tmp_path) as both:
+        text, params = await result(
+            *both,
+            {"result": {"diagnostics": [finding(), finding(message="two\n  lines", code="")]}},
+        )
+    assert text == (
+        "/project/src/a b.py:3:7: error: [E1] It is wrong.\n"
+        "/project/src/a b.py:3:7: error: two lines"
+    )
+    assert not params
+
+
+@pytest.mark.requirement("EDIT-1")
+@pytest.mark.parametrize("path", ["src/a b.py", "./src/../src/a b.py"])
+async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> None:
+    async with asked(tmp_path) as (ours, tool):
+        assert (await tool.prepare({"path": path})).paths == (path,)
+        text, params = await result(ours, tool, {"result": {"diagnostics": []}}, path=path)
+    assert params == {"uri": f"{uri_of(tmp_path)}/src/a%20b.py"}
+    assert text == "No diagnostics."
+
+
+@pytest.mark.requirement("W-42a", "W-42c")
+@pytest.mark.parametrize(
+    ("client", "place"),
+    [
+        ("emacs", "3:7"),
+        ("VsCode", "4:8"),
+        ("IntelliJ", "4:8"),
+        ("Neovim", "4:8"),
+        ("somebody", "3:7"),
+    ],
+)
+async def test_positions_count_from_one_whatever_the_editor_counts_from(
+    tmp_path: Path, client: str, place: str
+) -> None:
+    async with asked(tmp_path, client=client) as both:
+        assert f".py:{place}: error" in await shown(both, finding())
+
+
+@pytest.mark.requirement("W-42b")
+@pytest.mark.parametrize(
+    ("members", "line"),
+    [
+        ({"severity": "information"}, "information: [E1] It is wrong."),
+        ({"severity": "unknown"}, "unknown: [E1] It is wrong."),
+        ({"severity": "hint", "source": None}, "hint: [E1] It is wrong."),
+        ({"code": None}, "error: It is wrong."),
+        ({"code": 0}, "error: [0] It is wrong."),
+        ({"uri": "untitled:Untitled-1"}, "untitled:Untitled-1:3:7: error: [E1] It is wrong."),
+    ],
+)
+async def test_what_editors_really_send_is_read(
+    tmp_path: Path, members: dict[str, Any], line: str
+) -> None:
+    async with asked(tmp_path) as both:
+        assert (await shown(both, finding(**members))).endswith(line)
+
+
+@pytest.mark.requirement("W-42e")
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ({"result": None}, "result.diagnostics"),
+        ({"result": "Unknown method editor/getDiagnostics"}, "expected an object"),
+        ({"result": {"diagnostics": [finding(), 7]}}, "diagnostics[1]"),
+        ({"result": {"diagnostics": [finding(range=None)]}}, "diagnostics[0].range"),
+        ({"error": {"code": -32601, "message": "no such method"}}, "no such method"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_a_no(
+    tmp_path: Path, reply: dict[str, Any], why: str
+) -> None:
+    async with asked(tmp_path) as (ours, tool):
+        text, _ = await result(ours, tool, reply)
+        assert text.startswith("fault: The editor gave no diagnostics: ")
+        assert why in text
+        assert (await ours.turn("still there?"))[-1]["state"] == "finished"
+
+
+@pytest.mark.requirement("W-42d")
+async def test_an_editor_that_never_answers_is_not_waited_for(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with asked(tmp_path, timeout=30) as (_, tool):
+        call = await tool.prepare({})
+        begun = trio.current_time()
+        with pytest.raises(ToolFault, match="nothing within 30 s"):
+            await call.run()
+        assert trio.current_time() - begun == pytest.approx(30)
+
+
+async def test_an_editor_that_goes_away_ends_the_wait(tmp_path: Path) -> None:
+    async with asked(tmp_path) as (ours, tool):
+        call = await tool.prepare({})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_expect_fault, call.run)
+            await ours.until(lambda each: each.get("method") == "editor/getDiagnostics")
+            await ours.tell("exit")
+
+
+async def _expect_fault(run: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(ToolFault, match="The editor gave no diagnostics"):
+        await run()
+
+
+@pytest.mark.requirement("W-42d", "LIFE-9")
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        {},
+        {"codeAssistant": {"chat": True}},
+        {"codeAssistant": {"editor": {}}},
+        {"codeAssistant": {"editor": {"diagnostics": False}}},
+    ],
+)
+async def test_an_editor_that_did_not_say_it_can_is_not_asked(
+    tmp_path: Path, capabilities: dict[str, Any]
+) -> None:
+    async with asked(tmp_path, capabilities=capabilities) as (ours, tool):
+        assert not editor_has_diagnostics(tool.session)
+        with pytest.raises(ToolFault, match="no diagnostics to give"):
+            await tool.prepare({})
+        assert not any(each.get("method") == "editor/getDiagnostics" for each in ours.seen)
+    async with asked(tmp_path) as (_, tool):
+        assert editor_has_diagnostics(tool.session)
+
+
+async def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
+    async with asked(tmp_path) as (_, tool):
+        with pytest.raises(ToolFault, match="NUL"):
+            await tool.prepare({"path": "a\0b"})
+
+
+async def test_thousands_of_findings_are_cut(tmp_path: Path) -> None:
+    async with asked(tmp_path, cap=Cap(lines=2)) as both:
+        lines = (await shown(both, *[finding()] * 5)).splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("... cut, ")
+
+
+async def test_a_summary_says_what_is_asked_about(tmp_path: Path) -> None:
+    async with asked(tmp_path) as (_, tool):
+        assert tool.summary({}) == "Checking diagnostics"
+        assert tool.summary({"path": "a.py"}) == "Checking diagnostics of a.py"
