@@ -147,7 +147,7 @@ class _Walk:
 
     def _change(self, target: str, is_certain: bool) -> None:
         if UNKNOWN in target or target == "-" or len(self.here) > _MOST_FOLDERS:
-            self.untold.append(f"cd {target.replace(UNKNOWN, '..')}")
+            self.untold.append("cd to an unknown folder")
             return
         absolute = target.startswith(("/", "~"))
         moved = [target] if absolute else [f"{folder}/{target}" for folder in self.here]
