@@ -30,7 +30,6 @@ ROWS = (
         "server",
         "Only what the client's capabilities announce is asked of it.",
         ruling="W-42",
-        later="tools",
     ),
     _initialize("LIFE-10", "server", "`workspaceFolders` are the roots.", ruling="W-15"),
     _initialize("LIFE-11", "client", "A client with one project sends its root as one folder."),
