@@ -22,6 +22,10 @@ __all__ = ["CustomCommand", "custom_commands"]
 
 _TIMEOUT = 600.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # what every provider takes, our prefix included
+_NATIVE = re.compile(
+    r"eca_.*|directory_tree|read_file|write_file|edit_file|preview_file_change|move_file|grep"
+    r"|shell_command|editor_diagnostics|compact_chat|task"
+)
 
 
 class _LeftOut(Exception):
@@ -100,6 +104,9 @@ def _custom_command(
 ) -> CustomCommand:
     if not _NAME.fullmatch(name):
         raise _LeftOut("expected a name of up to 60 letters, digits, `_` and `-`")
+    if _NATIVE.fullmatch(name):
+        # A rule that allows the native tool would allow the command.
+        raise _LeftOut("the name is that of a native tool")
     if tool.command is None:
         raise _LeftOut("it has no command")
     properties = tool.parameters.get("properties") or {}

@@ -101,6 +101,9 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
     [
         ("two words", GREET, "expected a name of up to 60 letters"),
         ("x" * 61, GREET, "expected a name of up to 60 letters"),
+        ("read_file", GREET, "the name is that of a native tool"),
+        ("eca_read_file", GREET, "the name is that of a native tool"),
+        ("eca__greet", GREET, "the name is that of a native tool"),
         ("greet", CustomTool(), "it has no command"),
         (
             "greet",
