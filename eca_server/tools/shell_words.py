@@ -115,7 +115,6 @@ class _Walk:
         self.untold: list[str] = []
         self.here = [folder]
         self.if_it_failed: list[str] = []  # where it stands if a `cd` before this `&&` failed
-        self.is_sure = True  # no `||` before this command in its list
         self.before = ""  # the operator before this command
 
     def pass_by(self, words: Sequence[Word], operator: str) -> None:
@@ -130,10 +129,6 @@ class _Walk:
         if operator not in {"&&", "|", "|&"}:
             self.here = _unique(self.here, self.if_it_failed)
             self.if_it_failed = []
-        if operator in {";", "\n"}:
-            self.is_sure = True
-        elif operator == "||":
-            self.is_sure = False
         self.before = operator
 
     def _name(self, word: Word) -> None:
@@ -152,7 +147,7 @@ class _Walk:
         absolute = target.startswith(("/", "~"))
         moved = [target] if absolute else [f"{folder}/{target}" for folder in self.here]
         self.paths.update(dict.fromkeys(moved))
-        if is_certain and self.is_sure:
+        if is_certain:
             self.if_it_failed = _unique(self.if_it_failed, self.here)
             self.here = moved
         else:

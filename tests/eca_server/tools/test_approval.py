@@ -102,9 +102,10 @@ def test_a_tool_of_another_server_never_passes_for_a_native_one() -> None:
         (Approval(deny=rules(eca={}), allow=rules(write_file={"path": [".*"]})), "deny"),
         (Approval(deny=rules(write_file={"path": [".*py"]}), allow=rules(write_file={})), "deny"),
         (Approval(deny=rules(write_file={"path": [".*c"]}), allow=rules(write_file={})), "allow"),
+        (Approval(deny=rules(eca={"path": [".*py"]}), allow=rules(write_file={})), "deny"),
         (Approval(deny=rules(grep={}), allow=rules(write_file={})), "allow"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_the_most_specific_rule_counts_and_deny_beats_all(
     approval: Approval, expected: str

@@ -88,6 +88,18 @@ def test_a_deny_of_the_tool_always_wins(
     assert policy.withheld(server=call.server, tool=call.tool, effect=call.effect)
 
 
+@given(approvals, approvals, behaviors, calls, st.booleans())
+def test_a_deny_of_these_arguments_wins_whatever_is_more_specific(
+    own: Approval, common: Approval, behavior: str, call: Call, by_server: bool
+) -> None:
+    selector = call.server if by_server else f"{call.server}__{call.tool}"
+    rule = ApprovalRule(args_matchers={"p": (".*",)})
+    common = attrs.evolve(common, deny={**common.deny, selector: rule})
+    policy = Policy(own=own, common=common, behavior=behavior)
+    named = attrs.evolve(call, arguments={**call.arguments, "p": "x"})
+    assert policy.decide(named, everything(named)).verdict == "deny"
+
+
 @given(approvals, approvals, calls)
 def test_plan_never_runs_what_writes(own: Approval, common: Approval, call: Call) -> None:
     policy = Policy(own=own, common=common, behavior="plan")
