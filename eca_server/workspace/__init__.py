@@ -15,6 +15,7 @@ from eca_server.workspace.faults import (
     TooLarge,
 )
 from eca_server.workspace.ignore import list_files
+from eca_server.workspace.index import FileIndex, Found
 from eca_server.workspace.reading import (
     Checkpoint,
     FileSnapshot,
@@ -33,8 +34,10 @@ __all__ = [
     "Changed",
     "Checkpoint",
     "FileFault",
+    "FileIndex",
     "FileSnapshot",
     "Fingerprint",
+    "Found",
     "LeadsOut",
     "Moved",
     "NotAFile",

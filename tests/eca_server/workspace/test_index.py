@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eca_server.workspace import FileIndex, Found, list_files
+from eca_server.workspace import index as room
+from eca_server.workspace.index import Catalogue
+from tests.eca_server.workspace.conftest import root_of
+
+
+def catalogue(paths: Sequence[str]) -> Catalogue:
+    return Catalogue([room._Entry(path, 0, False) for path in paths])
+
+
+def found(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
+    return [entry.path for entry in catalogue(paths).search(query, limit)]
+
+
+def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
+    paths = [
+        "m/a/i/n",
+        "src/xmxaxixn",
+        "main/other/file",
+        "lib/domain",
+        "src/mainly",
+        "src/a/b/c/main",
+        "unrelated",
+    ]
+    assert found(paths, "main") == [
+        "src/a/b/c/main",
+        "src/mainly",
+        "lib/domain",
+        "main/other/file",
+        "src/xmxaxixn",
+        "m/a/i/n",
+    ]
+
+
+def test_among_equals_the_shorter_path_comes_first_then_the_alphabet() -> None:
+    assert found(["b/x", "a/x", "x", "aaa/x"], "x") == ["x", "a/x", "b/x", "aaa/x"]
+
+
+def test_a_query_with_a_slash_is_looked_for_in_paths() -> None:
+    paths = ["src/foo/b", "src/foo", "a/src/foo/c", "s/r/c/f/oo", "foo"]
+    assert found(paths, "src/foo") == ["src/foo", "src/foo/b", "a/src/foo/c", "s/r/c/f/oo"]
+    assert found(paths, "src/foo/") == ["src/foo/b", "a/src/foo/c"]
+
+
+def test_case_does_not_matter() -> None:
+    assert found(["README.md", "Straße"], "readme") == ["README.md"]
+    assert found(["README.md", "Straße"], "STRASSE") == ["Straße"]
+
+
+def test_blanks_between_words_are_no_letters() -> None:
+    assert found(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
+
+
+def test_digits_are_letters_like_others() -> None:
+    assert found(["pkg4999", "p/k/g/4/9/9/9", "pkg499"], "pkg4999") == ["pkg4999", "p/k/g/4/9/9/9"]
+
+
+def test_no_more_is_found_than_the_limit() -> None:
+    assert found([f"a{n}" for n in range(10)], "a", limit=3) == ["a0", "a1", "a2"]
+    assert found(["a"], "a", limit=0) == []
+
+
+def test_nothing_fits_a_nul() -> None:
+    assert found(["a", "b"], "\0") == []
+    assert found(["a", "b"], "a\0b") == []
+
+
+def rank(path: str, query: str) -> int | None:
+    """The place of a path among all that fit, in the plainest words."""
+
+    def has_letters(text: str) -> bool:
+        rest = iter(text)
+        return all(letter in rest for letter in "".join(query.split()))
+
+    path, query = path.casefold(), query.strip().casefold()
+    if not query:
+        return 0
+    name = path if "/" in query else path.rpartition("/")[2]
+    tests = [
+        name == query,
+        name.startswith(query),
+        query in name,
+        query in path,
+        has_letters(name),
+        has_letters(path),
+    ]
+    return next((number for number, fits in enumerate(tests) if fits), None)
+
+
+letters = st.text("abA/1ß. \n\udcff", max_size=6)
+
+
+@given(
+    paths=st.lists(st.text("abA/1ß. \n\udcff", min_size=1, max_size=8), max_size=30, unique=True),
+    query=letters,
+    limit=st.integers(0, 10),
+    chunk=st.integers(1, 5),
+)
+@example(paths=["b", "a"], query="", limit=5, chunk=1)
+def test_the_search_is_the_plain_one_only_quicker(
+    paths: list[str], query: str, limit: int, chunk: int
+) -> None:
+    fitting = [(rank(path, query), len(path), path) for path in paths]
+    expected = [path for number, _, path in sorted(each for each in fitting if each[0] is not None)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_CHUNK", chunk)
+        assert found(paths, query, limit) == expected[:limit]
+
+
+@pytest.fixture
+def project(project: Path) -> Path:
+    for name in ("src/main.py", "src/util/text.py", "README.md", "build/out.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    (project / ".gitignore").write_text("build\n")
+    return project
+
+
+@pytest.fixture
+async def index(
+    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> AsyncIterator[FileIndex]:
+    """An index that runs; the clock stands still, so that nothing is ever late."""
+    index = FileIndex([root_of(project)])
+    nursery.start_soon(index.run)
+    yield index
+    nursery.cancel_scope.cancel()
+
+
+def names(found: Sequence[Found], folder: Path) -> list[str]:
+    return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in found]
+
+
+@pytest.mark.trio
+async def test_files_and_folders_are_found(index: FileIndex, project: Path) -> None:
+    assert names(await index.search("main", limit=10), project) == ["src/main.py"]
+    assert names(await index.search("util", limit=10), project) == [
+        "src/util/",
+        "src/util/text.py",
+    ]
+    assert await index.search("out.py", limit=10) == []
+
+
+@pytest.mark.trio
+async def test_a_blank_query_gives_the_roots_then_all(index: FileIndex, project: Path) -> None:
+    assert names(await index.search("", limit=10), project) == [
+        "./",
+        "src/",
+        "src/util/",
+        "README.md",
+        ".gitignore",
+        "src/main.py",
+        "src/util/text.py",
+    ]
+    assert names(await index.search(" ", limit=2), project) == ["./", "src/"]
+
+
+@pytest.mark.trio
+async def test_ignored_files_are_found_where_the_rules_are_off(
+    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    index = FileIndex([root_of(project)], gitignore=False)
+    nursery.start_soon(index.run)
+    assert names(await index.search("out.py", limit=10), project) == ["build/out.py"]
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_of_roots_in_each_other_each_file_is_found_once(
+    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    index = FileIndex([root_of(project), root_of(project / "src")])
+    nursery.start_soon(index.run)
+    assert names(await index.search("py", limit=10), project) == ["src/main.py", "src/util/text.py"]
+    assert names(await index.search("", limit=2), project) == ["./", "src/"]
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
+    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    (tmp_path / "alias").symlink_to(project)
+    index = FileIndex([root_of(tmp_path / "alias")])
+    nursery.start_soon(index.run)
+    paths = [each.path for each in await index.search("main", limit=10)]
+    assert paths == [tmp_path / "alias" / "src" / "main.py"]
+    nursery.cancel_scope.cancel()
+
+
+class Listings:
+    """Counts listings, and holds each before a chosen file until it is let go."""
+
+    def __init__(self, hold_before: int = 0) -> None:
+        self.begun = 0
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._hold_before = hold_before
+
+    def __call__(self, folder: Path, **arguments: Any) -> Iterator[str]:
+        self.begun += 1
+        for number, path in enumerate(list_files(folder, **arguments)):
+            if number == self._hold_before:
+                while not self.go_on.wait(0.01):
+                    arguments["checkpoint"]()
+            yield path
+
+
+@pytest.mark.trio
+async def test_what_is_known_is_answered_and_renewed_behind_it(
+    index: FileIndex,
+    project: Path,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listings = Listings()
+    monkeypatch.setattr(room, "list_files", listings)
+    await index.search("new", limit=10)
+    (project / "new").touch()
+    mock_clock.jump(4.9)
+    assert await index.search("new", limit=10) == []
+    assert listings.begun == 1
+    listings.go_on.clear()
+    mock_clock.jump(0.2)
+    assert await index.search("new", limit=10) == []
+    assert names(await index.search("main", limit=10), project) == ["src/main.py"]
+    listings.go_on.set()
+    while not await index.search("new", limit=10):
+        await trio.lowlevel.checkpoint()
+    assert listings.begun == 2
+
+
+@pytest.mark.trio
+async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
+    project: Path,
+    nursery: trio.Nursery,
+    autojump_clock: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listings = Listings(hold_before=2)
+    listings.go_on.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    monkeypatch.setattr(room, "_FIRST_PART", 2)
+    index = FileIndex([root_of(project)])
+    nursery.start_soon(index.run)
+    while not (found := (await index.search("", limit=10))[1:]):
+        await trio.lowlevel.checkpoint()
+    assert names(found, project) == ["README.md", ".gitignore"]
+    listings.go_on.set()
+    while not await index.search("main", limit=10):
+        await trio.lowlevel.checkpoint()
+    assert listings.begun == 1
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_the_index_ends_though_a_listing_hangs(
+    project: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
+
+    def hanging(folder: Path, **arguments: Any) -> Iterator[str]:
+        try:
+            entered.set()
+            go_on.wait()
+            arguments["checkpoint"]()
+            yield "never"
+        finally:
+            left.set()
+
+    monkeypatch.setattr(room, "list_files", hanging)
+    index = FileIndex([root_of(project)])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.run)
+        nursery.start_soon(partial(index.search, "a", limit=1))
+        await trio.to_thread.run_sync(entered.wait)
+        nursery.cancel_scope.cancel()
+    assert not left.is_set()
+    go_on.set()
+    await trio.to_thread.run_sync(left.wait)
+
+
+@pytest.mark.trio
+async def test_an_index_without_roots_finds_nothing(
+    nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    index = FileIndex([])
+    nursery.start_soon(index.run)
+    assert await index.search("", limit=10) == []
+    assert await index.search("./", limit=10) == []
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("./", ["build/", "README.md", "src/", ".gitignore"]),
+        ("./src", ["src/main.py", "src/util/"]),
+        ("./src/", ["src/main.py", "src/util/"]),
+        ("./src/U", ["src/util/"]),
+        ("./src/main.py", ["src/main.py"]),
+        ("./.", ["build/", "README.md", "src/", ".gitignore"]),
+        ("./nothing/", []),
+        ("./nothing", []),
+        ("./\0", []),
+    ],
+)
+async def test_a_typed_directory_is_listed(
+    index: FileIndex, project: Path, query: str, expected: list[str]
+) -> None:
+    assert names(await index.search(query, limit=10), project) == expected
+
+
+@pytest.mark.trio
+async def test_a_directory_outside_is_listed(
+    index: FileIndex, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(outside))
+    secret = [Found(path=outside / "secret", is_directory=False)]
+    for query in ("~", "~/", "~/sec", "../outside/", f"{outside}/", f"{outside}/se"):
+        assert await index.search(query, limit=10) == secret
+
+
+@pytest.mark.trio
+async def test_of_a_directory_only_files_and_folders_are_listed(
+    index: FileIndex, outside: Path
+) -> None:
+    os.mkfifo(outside / "pipe")
+    (outside / "zero").symlink_to("/dev/zero")
+    (outside / "loop").symlink_to("loop")
+    (outside / "folder").symlink_to(".")
+    assert names(await index.search("../outside/", limit=10), outside) == ["folder/", "secret"]
+    assert names(await index.search("../outside/", limit=1), outside) == ["folder/"]
