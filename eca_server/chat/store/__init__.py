@@ -1,0 +1,24 @@
+"""Chats that survive: kept in SQLite in the user's data directory (design decision 18)."""
+
+from __future__ import annotations
+
+from eca_server.chat.store.place import store_path, workspace_key
+from eca_server.chat.store.rows import (
+    BeforeImage,
+    ChatSummary,
+    StoredChat,
+    StoredMessage,
+    TurnUsage,
+)
+from eca_server.chat.store.store import Store
+
+__all__ = [
+    "BeforeImage",
+    "ChatSummary",
+    "Store",
+    "StoredChat",
+    "StoredMessage",
+    "TurnUsage",
+    "store_path",
+    "workspace_key",
+]

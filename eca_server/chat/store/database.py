@@ -1,0 +1,320 @@
+"""The file of chats, opened: its schema, and what is written in it and read from it.
+
+The rules it keeps: a row is added or deleted, never edited (but for a chat's title and the time
+it was last added to); what belongs together is written in one transaction; deleted text is
+overwritten, and the file rewritten once there is time, for SQLite leaves copies where it moved
+rows about. After any exception the database must be closed and opened anew.
+
+Everything here waits for the disk, and for other processes: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from eca_server.chat.store.place import Presence, StoreFault, make_private_file, set_aside
+from eca_server.chat.store.rows import ChatRow
+
+__all__ = ["MIGRATIONS", "Database", "is_damage", "set_damaged_aside"]
+
+BUSY_SECONDS = 5.0
+"""How long another process is waited for that writes at the same time."""
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE chat (
+            id TEXT NOT NULL PRIMARY KEY,
+            workspace TEXT NOT NULL,
+            title TEXT,
+            created REAL NOT NULL,
+            updated REAL NOT NULL
+        )""",
+        "CREATE INDEX chat_by_workspace ON chat (workspace, updated)",
+        """CREATE TABLE message (
+            chat TEXT NOT NULL,
+            sequence INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (chat, sequence),
+            UNIQUE (chat, id)
+        )""",
+        """CREATE TABLE usage (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            turn TEXT NOT NULL,
+            tokens INTEGER NOT NULL,
+            cost TEXT,
+            UNIQUE (chat, turn)
+        )""",
+        """CREATE TABLE before_image (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            content_id TEXT NOT NULL,
+            path BLOB NOT NULL,
+            existed INTEGER NOT NULL,
+            data BLOB,
+            UNIQUE (chat, content_id, path)
+        )""",
+        "CREATE TABLE rewrite_due (since REAL NOT NULL)",
+    ),
+)
+"""The steps from each version of the schema to the next; the file's version is their number."""
+
+_DELETE: Final = (
+    "DELETE FROM message WHERE chat = ?",
+    "DELETE FROM usage WHERE chat = ?",
+    "DELETE FROM before_image WHERE chat = ?",
+    "DELETE FROM chat WHERE id = ?",
+)
+_LARGEST = 2**63 - 1
+_RETRY_SECONDS = 0.005
+_PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
+
+
+class Database:
+    """A connection to the file; its errors are `sqlite3.Error`.
+
+    Attributes:
+        rewrite_is_due: something was deleted since the file was last rewritten.
+    """
+
+    def __init__(self, path: Path, *, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+        """Open the file, made if there is none, and bring its schema up to date.
+
+        Raises:
+            OSError: it cannot be made or opened.
+            StoreFault: it is of a newer version, or no file.
+            sqlite3.Error: it is damaged, locked, or its disk refuses.
+        """
+        make_private_file(path)
+        self._presence = Presence(path)
+        try:
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                _set_up(self._connection, migrations)
+                due = self._connection.execute("SELECT count(*) FROM rewrite_due").fetchone()
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException:
+            self._presence.leave()
+            raise
+        self.rewrite_is_due = bool(due[0])
+
+    def append(
+        self,
+        row: ChatRow,
+        messages: Sequence[tuple[str, bytes]],
+        *,
+        turn: str,
+        usage: tuple[int, str | None] | None,
+    ) -> tuple[int, int]:
+        """Add messages to a chat, which is made if there is none.
+
+        Args:
+            row: the chat; of one that is there only a title that is given and `updated` count.
+            messages: id and body of each; one whose id is there already is left out.
+            turn: a name for what is appended, under which its usage is counted once.
+            usage: tokens, and dollars as text.
+
+        Returns:
+            The number of the chat's last message before and after.
+        """
+        with self._writing() as execute:
+            before = self._last(row.id)
+            updated = execute(
+                "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
+                (row.updated, row.title, row.id),
+            )
+            if not updated.rowcount:
+                execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?)", attrs.astuple(row))
+            for sequence, (message_id, body) in enumerate(messages, before + 1):
+                execute(
+                    "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)",
+                    (row.id, sequence, message_id, body),
+                )
+            if usage is not None:
+                tokens, cost = usage
+                execute(
+                    "INSERT OR IGNORE INTO usage (chat, turn, tokens, cost) VALUES (?, ?, ?, ?)",
+                    (row.id, turn, min(tokens, _LARGEST), cost),
+                )
+            return before, self._last(row.id)
+
+    def load(
+        self, chat: str
+    ) -> tuple[ChatRow, list[tuple[str, bytes]], list[tuple[int, str | None]], int] | None:
+        """A chat, its messages, its turns' usage, its last message's number; if there is one."""
+        execute = self._connection.execute
+        execute("BEGIN")
+        found = execute("SELECT * FROM chat WHERE id = ?", (chat,)).fetchone()
+        messages = execute(
+            "SELECT id, body FROM message WHERE chat = ? ORDER BY sequence", (chat,)
+        ).fetchall()
+        usages = execute(
+            "SELECT tokens, cost FROM usage WHERE chat = ? ORDER BY number", (chat,)
+        ).fetchall()
+        last = self._last(chat)
+        execute("COMMIT")
+        return (ChatRow(*found), messages, usages, last) if found else None
+
+    def latest(self, workspace: str, limit: int) -> Sequence[tuple[ChatRow, bytes]]:
+        """The chats of a workspace with the body of their first message, the latest first."""
+        found = self._connection.execute(
+            "SELECT chat.*, body FROM chat"
+            " JOIN message ON message.chat = chat.id AND message.sequence = 1"
+            " WHERE workspace = ? ORDER BY updated DESC LIMIT ?",
+            (workspace, limit),
+        )
+        return [(ChatRow(*columns[:5]), columns[5]) for columns in found.fetchall()]
+
+    def delete(self, chat: str) -> None:
+        """Delete everything of a chat."""
+        with self._writing() as execute:
+            deleted = sum(execute(statement, (chat,)).rowcount for statement in _DELETE)
+            if deleted:
+                execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
+        if deleted:
+            self.rewrite_is_due = True
+            self._empty_log()
+
+    def add_before_image(
+        self, chat: str, content_id: str, path: str, *, existed: bool, data: bytes | None
+    ) -> None:
+        """Keep what a file was before a turn changed it; of several in a turn the first counts."""
+        with self._writing() as execute:
+            execute(
+                "INSERT OR IGNORE INTO before_image (chat, content_id, path, existed, data)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (chat, content_id, os.fsencode(path), existed, data),
+            )
+
+    def before_images(self, chat: str) -> Sequence[tuple[str, str, bool, bytes | None]]:
+        """Content id, path, whether the file existed, and data; in the order they were kept."""
+        found = self._connection.execute(
+            "SELECT content_id, path, existed, data FROM before_image"
+            " WHERE chat = ? ORDER BY number",
+            (chat,),
+        )
+        return [
+            (content_id, os.fsdecode(path), bool(existed), data)
+            for content_id, path, existed, data in found.fetchall()
+        ]
+
+    def rewrite(self, should_end: Callable[[], bool]) -> None:
+        """Rewrite the file, so that nothing is left of what was deleted; or leave it for later."""
+        self._connection.set_progress_handler(should_end, _PACE)
+        try:
+            self._connection.execute("VACUUM")
+        except sqlite3.OperationalError as fault:
+            if _code(fault) == sqlite3.SQLITE_INTERRUPT:
+                return
+            raise
+        finally:
+            self._connection.set_progress_handler(None, _PACE)
+        self._empty_log()
+        self._connection.execute("DELETE FROM rewrite_due")
+        self.rewrite_is_due = False
+
+    def close(self) -> None:
+        """Give the file free."""
+        try:
+            self._connection.close()
+        finally:
+            self._presence.leave()
+
+    def _last(self, chat: str) -> int:
+        found = self._connection.execute(
+            "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ?", (chat,)
+        )
+        return int(found.fetchone()[0])
+
+    def _empty_log(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        yield self._connection.execute
+        self._connection.execute("COMMIT")
+
+
+def is_damage(fault: BaseException) -> bool:
+    """Whether an error says that the file itself is damaged, or is no database."""
+    return _code(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def set_damaged_aside(path: Path) -> Path | None:
+    """Give the file another name, if it is damaged indeed; the new name.
+
+    Raises:
+        OSError: it cannot be renamed.
+        StoreFault: it is damaged, and another process has it open.
+        sqlite3.Error: it cannot be looked at.
+    """
+    presence = Presence(path)
+    try:
+        if not presence.is_alone():
+            raise StoreFault("it is damaged, and another server still has it open")
+        return None if _is_sound(path) else set_aside(path)
+    finally:
+        presence.leave()
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+    except sqlite3.DatabaseError as fault:
+        if is_damage(fault):
+            return False
+        raise
+
+
+def _set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> None:
+    version = _version(connection)
+    if version > len(migrations):
+        raise StoreFault(
+            f"expected version {len(migrations)} or older, got {version}: "
+            "a newer server has written it"
+        )
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA secure_delete = ON").fetchone()
+    if version < len(migrations):
+        connection.execute("BEGIN IMMEDIATE")
+        for step in migrations[_version(connection) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Use a write-ahead log; SQLite itself waits for nobody when it changes to one."""
+    ending = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as fault:
+            if _code(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > ending:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+def _code(fault: BaseException) -> int:
+    return int(getattr(fault, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])

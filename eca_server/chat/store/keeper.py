@@ -1,0 +1,278 @@
+"""Keeps chats, whatever the disk does: what could not be written stays here and is tried again.
+
+The rules it keeps: writes take effect in the order they were asked for, so that a chat has no
+gap; of what is deleted nothing stays, written or not; a fault is told once and never raised.
+
+Everything here waits for the disk: one thread of its own calls it (see `store`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from eca_server.chat.store.database import Database, is_damage, set_damaged_aside
+from eca_server.chat.store.place import StoreFault
+from eca_server.chat.store.rows import (
+    BeforeImage,
+    ChatRow,
+    ChatSummary,
+    StoredChat,
+    StoredMessage,
+    TurnUsage,
+    UnreadableRow,
+    decode_message,
+    encode_message,
+)
+from eca_server.llm.history import TextPart
+
+__all__ = ["Keeper"]
+
+_log = logging.getLogger("eca_server.chat.store")
+
+_BEGINNING = 100  # characters
+
+Result = TypeVar("Result")
+
+
+@attrs.frozen
+class _Write:
+    """Something to be written of a chat."""
+
+    chat: str
+    run: Callable[[Database], None]
+
+
+class Keeper:
+    """The chats of one user, on disk as far as the disk allows."""
+
+    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
+        """Nothing is opened yet; `tell` is called with a sentence for the user."""
+        self._path = path
+        self._tell = tell
+        self._told: set[str] = set()
+        self._database: Database | None = None
+        self._unwritten: deque[_Write] = deque()
+        self._last: dict[str, int] = {}
+
+    @property
+    def rewrite_is_due(self) -> bool:
+        """Whether something was deleted since the open file was last rewritten."""
+        return self._database is not None and self._database.rewrite_is_due
+
+    def append(
+        self,
+        chat: ChatRow,
+        messages: Sequence[StoredMessage],
+        *,
+        turn: str,
+        usage: TurnUsage | None,
+    ) -> bool:
+        """Add a turn to a chat; whether everything is on disk now."""
+
+        def run(database: Database) -> None:
+            rows = [(each.id, encode_message(each.message)) for each in messages]
+            taken = None if usage is None else (usage.tokens, _text(usage.cost))
+            before, after = database.append(chat, rows, turn=turn, usage=taken)
+            self._compare(chat, before)
+            self._last[chat.id] = after
+
+        return self._write(_Write(chat.id, run))
+
+    def load(self, chat_id: str) -> StoredChat | None:
+        """A chat, if there is one; messages that cannot be read are left out, and told."""
+        self._flush()
+        found = self._read(lambda database: database.load(chat_id))
+        if found is None:
+            self._last.setdefault(chat_id, 0)
+            return None
+        row, bodies, usages, self._last[chat_id] = found
+        messages: list[StoredMessage] = []
+        for message_id, body in bodies:
+            try:
+                messages.append(StoredMessage(id=message_id, message=decode_message(body)))
+            except UnreadableRow as fault:
+                self._tell_once(f"A message of chat {chat_id} cannot be read: {fault}.")
+        return StoredChat(
+            id=row.id,
+            title=row.title,
+            messages=tuple(messages),
+            usages=tuple(
+                TurnUsage(tokens=tokens, cost=None if cost is None else Decimal(cost))
+                for tokens, cost in usages
+            ),
+            created=row.created,
+            updated=row.updated,
+        )
+
+    def latest(self, workspace: str, limit: int) -> tuple[ChatSummary, ...]:
+        """The chats of a workspace, the latest first."""
+        self._flush()
+        found = self._read(lambda database: database.latest(workspace, limit))
+        return tuple(
+            ChatSummary(
+                id=row.id,
+                title=row.title,
+                beginning=_beginning(body),
+                created=row.created,
+                updated=row.updated,
+            )
+            for row, body in found or ()
+        )
+
+    def delete(self, chat_id: str) -> bool:
+        """Delete everything of a chat, also what was not written yet."""
+
+        def run(database: Database) -> None:
+            database.delete(chat_id)
+            self._last.pop(chat_id, None)
+
+        self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)
+        return self._write(_Write(chat_id, run))
+
+    def add_before_image(self, chat_id: str, image: BeforeImage) -> bool:
+        """Keep what a file was; it is not tried again later, for its bytes may be many."""
+
+        def run(database: Database) -> bool:
+            database.add_before_image(
+                chat_id, image.content_id, image.path, existed=image.existed, data=image.data
+            )
+            return True
+
+        return self._flush() and self._read(run) is True
+
+    def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
+        """What the files were that a chat changed, in the order they were kept."""
+        found = self._read(lambda database: database.before_images(chat_id))
+        return tuple(
+            BeforeImage(content_id=content_id, path=path, existed=existed, data=data)
+            for content_id, path, existed, data in found or ()
+        )
+
+    def tidy(self, should_end: Callable[[], bool]) -> None:
+        """Rewrite the file if that is due; `should_end` is asked often whether to give up."""
+        if self._database is None or not self._database.rewrite_is_due:
+            return
+        try:
+            self._database.rewrite(should_end)
+        except sqlite3.Error as fault:
+            self._drop()
+            _log.warning("%s cannot be rewritten: %s", self._path, fault)
+
+    def close(self, should_end: Callable[[], bool]) -> bool:
+        """Write what is not written, tidy, and close; whether everything is on disk."""
+        self._flush()
+        self.tidy(should_end)
+        self._drop()
+        return not self._unwritten
+
+    def _write(self, write: _Write) -> bool:
+        self._unwritten.append(write)
+        return self._flush()
+
+    def _flush(self) -> bool:
+        while self._unwritten:
+            try:
+                self._attempt(self._unwritten[0].run)
+            except Exception as fault:  # noqa: BLE001 - one bad write must not hold up the others
+                if _is_of_the_disk(fault):
+                    self._report(fault)
+                    return False
+                chat = self._unwritten.popleft().chat
+                _log.error("chat %s cannot be kept", chat, exc_info=fault)
+                self._tell_once(f"Chat {chat} is not kept whole: {type(fault).__name__}.")
+            else:
+                self._unwritten.popleft()
+        return True
+
+    def _read(self, action: Callable[[Database], Result]) -> Result | None:
+        try:
+            return self._attempt(action)
+        except (OSError, StoreFault, sqlite3.Error) as fault:
+            self._report(fault)
+            return None
+
+    def _attempt(self, action: Callable[[Database], Result]) -> Result:
+        """Do it on the open file; a damaged one is set aside, and a new one begun."""
+        try:
+            return self._on_open_file(action)
+        except sqlite3.DatabaseError as fault:
+            if not is_damage(fault):
+                raise
+        aside = set_damaged_aside(self._path)
+        if aside is not None:
+            self._last.clear()
+            self._tell_once(
+                f"The file of chats was damaged: {self._path} is kept as {aside.name}, "
+                "and a new one begun."
+            )
+        return self._on_open_file(action)
+
+    def _on_open_file(self, action: Callable[[Database], Result]) -> Result:
+        try:
+            if self._database is None:
+                self._database = Database(self._path)
+            return action(self._database)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            with suppress(sqlite3.Error):
+                database.close()
+
+    def _compare(self, chat: ChatRow, before: int) -> None:
+        """Tell the user if somebody else wrote to a chat since we last did."""
+        expected = self._last.get(chat.id, before)
+        name = chat.title or chat.id
+        if before > expected:
+            self._tell_once(
+                f"Another server added to the chat {name} meanwhile: both are kept, in the order "
+                "of time."
+            )
+        elif before < expected:
+            self._tell_once(
+                f"Another server deleted the chat {name} meanwhile: what is said from now on is "
+                "kept."
+            )
+
+    def _report(self, fault: BaseException) -> None:
+        words = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        self._tell_once(f"Chats are not kept, they go on in memory: {self._path}: {words}.")
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+def _is_of_the_disk(fault: Exception) -> bool:
+    """Whether the same write may well succeed later, or elsewhere."""
+    return (
+        isinstance(fault, OSError | StoreFault | sqlite3.OperationalError)
+        or type(fault) is sqlite3.DatabaseError
+    )
+
+
+def _text(cost: Decimal | None) -> str | None:
+    return None if cost is None else str(cost)
+
+
+def _beginning(body: bytes) -> str:
+    """The user's own words stand last in a message, after what was put before them."""
+    try:
+        parts = decode_message(body).parts
+    except UnreadableRow:
+        return ""
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    return " ".join(texts[-1][: 4 * _BEGINNING].split())[:_BEGINNING] if texts else ""

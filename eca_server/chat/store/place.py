@@ -1,0 +1,131 @@
+"""Where the chats lie on disk: a private directory, the file, and who uses it.
+
+The rules it keeps: nobody but the user reads what is there; a damaged file is never thrown away;
+and none is set aside while another process still has it open, for that one would go on writing
+to the names of the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from eca_protocol.errors import ECAError
+
+__all__ = [
+    "Presence",
+    "StoreFault",
+    "make_private_file",
+    "set_aside",
+    "store_path",
+    "workspace_key",
+]
+
+_CREATE: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+
+class StoreFault(ECAError):
+    """The file of chats cannot be used, and why."""
+
+
+def store_path(environ: Mapping[str, str]) -> Path:
+    """The user's file of chats by the XDG rules: a relative `XDG_DATA_HOME` does not count."""
+    configured = Path(environ.get("XDG_DATA_HOME", ""))
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    folder = configured if configured.is_absolute() else home / ".local" / "share"
+    return folder / "eca-python" / "chats.sqlite"
+
+
+def workspace_key(roots: Iterable[Path]) -> str:
+    """A name for a set of workspace roots, the same in whatever order and by whatever link."""
+    paths = sorted({os.fsencode(os.path.realpath(root)) for root in roots})
+    return hashlib.sha256(b"\0".join(paths)).hexdigest()
+
+
+def make_private_file(path: Path) -> None:
+    """Make the directory and the empty file, if they are missing, for the user's eyes only.
+
+    Raises:
+        OSError: they cannot be made.
+        StoreFault: something that is no file has its name.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, _CREATE | os.O_EXCL, 0o600))
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StoreFault("expected a regular file, got something else")
+    for place, mode in ((path.parent, 0o700), (path, 0o600)):
+        if stat.S_IMODE(place.stat().st_mode) & 0o077:
+            with suppress(OSError):  # some file systems have no modes
+                place.chmod(mode)
+
+
+class Presence:
+    """Tells other processes that the file is in use, by a shared lock on a file beside it."""
+
+    def __init__(self, path: Path) -> None:
+        """The file is in use from now on.
+
+        Raises:
+            OSError: the file beside it cannot be made or locked.
+            StoreFault: another process is setting the file aside.
+        """
+        self._descriptor = os.open(path.with_name(f"{path.name}.lock"), _CREATE, 0o600)
+        try:
+            self._share()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def leave(self) -> None:
+        """The file is not in use any more."""
+        os.close(self._descriptor)
+
+    def is_alone(self) -> bool:
+        """Whether no other process has the file open; if so, none opens it before `leave`."""
+        if sys.platform == "win32":
+            return True
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _share(self) -> None:
+        if sys.platform == "win32":
+            return
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreFault("it is damaged, and another server is just replacing it") from None
+
+
+def set_aside(path: Path) -> Path:
+    """Give a damaged file another name, its log with it; the new name.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    with suppress(FileNotFoundError):  # first: a log beside a new file would be played into it
+        Path(f"{path}-wal").rename(f"{aside}-wal")
+    with suppress(FileNotFoundError):
+        Path(f"{path}-shm").unlink()
+    path.rename(aside)
+    return aside

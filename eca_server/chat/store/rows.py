@@ -1,0 +1,217 @@
+"""What is kept of a chat, and how one message is written into a row and read from it.
+
+The rule it keeps: a message comes back as it was. JSON that is not ours (what a provider wants
+back, a call's arguments) stands in the row as a text of its own, so that it may nest as deep as
+any JSON text. A field that has its default is left out; a field added to `Message` or to a part
+with a default is therefore carried without a word here, and its absence in an old row read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.errors import ECAError, InvalidJSON
+from eca_server.llm.history import (
+    BlockPart,
+    CitationPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = [
+    "BeforeImage",
+    "ChatRow",
+    "ChatSummary",
+    "StoredChat",
+    "StoredMessage",
+    "TurnUsage",
+    "UnreadableRow",
+    "decode_message",
+    "encode_message",
+]
+
+Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+
+@attrs.frozen(kw_only=True)
+class StoredMessage:
+    """A message of a history under its stable id: for a user's message the wire's contentId."""
+
+    id: str
+    message: Message
+
+
+@attrs.frozen(kw_only=True)
+class TurnUsage:
+    """What one turn took: its tokens, and its cost in US dollars; None is unknown."""
+
+    tokens: int
+    cost: Decimal | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StoredChat:
+    """A chat as it is kept.
+
+    Attributes:
+        id: the chat's id.
+        title: what it is called, once it has a name.
+        messages: its whole history, oldest first.
+        usages: what each of its turns took, oldest first.
+        created: when it was first kept, in seconds since the epoch.
+        updated: when it was last added to.
+    """
+
+    id: str
+    title: str | None
+    messages: tuple[StoredMessage, ...]
+    usages: tuple[TurnUsage, ...]
+    created: float
+    updated: float
+
+
+@attrs.frozen(kw_only=True)
+class ChatSummary:
+    """A line of the list of chats; `beginning` is how the user's first message begins."""
+
+    id: str
+    title: str | None
+    beginning: str
+    created: float
+    updated: float
+
+
+@attrs.frozen(kw_only=True)
+class BeforeImage:
+    """What a file was before a turn changed it.
+
+    Attributes:
+        content_id: the id of the user's message whose turn changed it.
+        path: the file.
+        existed: whether there was a file.
+        data: its bytes; None if there was none, or it was larger than what is kept.
+    """
+
+    content_id: str
+    path: str
+    existed: bool
+    data: bytes | None = attrs.field(repr=False)
+
+
+@attrs.frozen
+class ChatRow:
+    """What is kept of a chat itself; times are in seconds since the epoch."""
+
+    id: str
+    workspace: str
+    title: str | None
+    created: float
+    updated: float
+
+
+class UnreadableRow(ECAError):
+    """A row that holds no message."""
+
+
+def encode_message(message: Message) -> bytes:
+    """One message as the body of a row.
+
+    Raises:
+        LocalProtocolError: something in it is not JSON.
+    """
+    return json.dumps(_write(message))
+
+
+def decode_message(body: bytes) -> Message:
+    """The message that `encode_message` was given.
+
+    Raises:
+        UnreadableRow: it was written by nothing like `encode_message`.
+    """
+    try:
+        return Message(**_read(Message, json.loads(body)))
+    except (InvalidJSON, AttributeError, KeyError, TypeError, binascii.Error) as fault:
+        raise UnreadableRow(f"expected a kept message, got {type(fault).__name__}") from fault
+
+
+def _write(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    codings = _CODINGS.get(kind, {})
+    written: dict[str, Any] = {"type": _TAGS[kind]} if kind in _TAGS else {}
+    for field in attrs.fields(kind):
+        held = getattr(value, field.name)
+        if held != field.default:
+            write, _ = codings.get(field.name, _PLAIN)
+            written[field.name] = write(held)
+    return written
+
+
+def _read(kind: type[Any], written: dict[str, Any]) -> dict[str, Any]:
+    codings = _CODINGS.get(kind, {})
+    return {
+        name: codings.get(name, _PLAIN)[1](held) for name, held in written.items() if name != "type"
+    }
+
+
+def _read_part(written: dict[str, Any]) -> Any:
+    kind = _PARTS[written["type"]]
+    return kind(**_read(kind, written))
+
+
+_PLAIN: Final[Coding] = (lambda held: held, lambda held: held)
+_BYTES: Final[Coding] = (lambda data: base64.b64encode(data).decode(), base64.b64decode)
+_JSON: Final[Coding] = (lambda value: json.dumps(value).decode(), json.loads)
+_NESTED: Final[Coding] = (
+    lambda parts: [_write(part) for part in parts],
+    lambda parts: tuple(map(_read_part, parts)),
+)
+
+_PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
+    {
+        "text": TextPart,
+        "image": ImagePart,
+        "file": FilePart,
+        "reasoning": ReasoningPart,
+        "tool_call": ToolCallPart,
+        "tool_result": ToolResultPart,
+        "server_tool": ServerToolPart,
+        "refusal": RefusalPart,
+        "citation": CitationPart,
+        "block": BlockPart,
+    }
+)
+_TAGS: Final[Mapping[type[Any], str]] = MappingProxyType(
+    {kind: tag for tag, kind in _PARTS.items()}
+)
+_CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
+    {
+        Message: {
+            "parts": _NESTED,
+            "origin": (attrs.asdict, lambda held: Origin(**held)),
+        },
+        ImagePart: {"data": _BYTES},
+        FilePart: {"data": _BYTES},
+        ReasoningPart: {"opaque": _JSON},
+        ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
+        ToolResultPart: {"parts": _NESTED},
+        ServerToolPart: {"raw": _JSON},
+        BlockPart: {"raw": _JSON},
+    }
+)

@@ -1,0 +1,231 @@
+"""The chats on disk, for the server's tasks: nothing here waits long, and nothing raises.
+
+The rule it keeps: a disk that is full, damaged, forbidden, slow or dead costs the user a message
+and, later, the history; never the turn. All work is done, in the order it was asked for, by one
+thread, which is started at the first call; SQLite is imported there.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+
+from eca_server.chat.store.rows import (
+    BeforeImage,
+    ChatRow,
+    ChatSummary,
+    StoredChat,
+    StoredMessage,
+    TurnUsage,
+)
+
+if TYPE_CHECKING:
+    from eca_server.chat.store.keeper import Keeper
+
+__all__ = ["Store"]
+
+_log = logging.getLogger("eca_server.chat.store")
+
+WRITE_SECONDS = 1.0
+"""How long a write is waited for before the chat goes on without it."""
+
+READ_SECONDS = 3.0
+"""How long a stored chat is waited for."""
+
+CLOSE_SECONDS = 1.0
+"""How long the last writes are waited for."""
+
+_REWRITE_SECONDS = 0.7  # of them
+_IDLE_SECONDS = 2.0
+
+Result = TypeVar("Result")
+
+
+class _Call(Generic[Result]):
+    """Work for the thread, and what came of it."""
+
+    def __init__(self, work: Callable[[Keeper], Result]) -> None:
+        self.work = work
+        self.done = trio.Event()
+        self.result: Result | None = None
+
+
+class Store:
+    """The chats of one user.
+
+    A call that is cancelled stops waiting; what it asked for is done all the same.
+    """
+
+    def __init__(self, path: Path, *, on_problem: Callable[[str], None]) -> None:
+        """Nothing is opened before the first call.
+
+        Args:
+            path: the file; see `store_path`.
+            on_problem: called with a sentence for the user, once for each kind of trouble.
+        """
+        self._path = path
+        self._on_problem = on_problem
+        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._is_late = False
+        self._told_of_lateness = False
+        self._closed = False
+
+    async def append(
+        self,
+        chat_id: str,
+        workspace: str,
+        messages: Sequence[StoredMessage] = (),
+        *,
+        title: str | None = None,
+        usage: TurnUsage | None = None,
+    ) -> bool:
+        """Add what a turn brought to a chat, which is made if there is none; all of it or nothing.
+
+        Args:
+            chat_id: any text.
+            workspace: where the chat is listed, if it is new; see `workspace_key`.
+            messages: the turn's, in order.
+            title: the chat's name from now on; None: as it was.
+            usage: what the turn took; None: it asked no model.
+
+        Returns:
+            Whether it is on disk. If not, it is tried again with the next call.
+        """
+        now = time.time()
+        chat = ChatRow(chat_id, workspace, title, now, now)
+        turn = messages[0].id if messages else str(uuid.uuid4())
+        return await self._write(
+            lambda keeper: keeper.append(chat, tuple(messages), turn=turn, usage=usage)
+        )
+
+    async def load(self, chat_id: str) -> StoredChat | None:
+        """A chat with its whole history; None if it is not kept, or cannot be read in time."""
+        return await self._read(lambda keeper: keeper.load(chat_id))
+
+    async def list(self, workspace: str, limit: int) -> Sequence[ChatSummary]:
+        """At most `limit` chats of a workspace that have messages, the latest first."""
+        return await self._read(lambda keeper: keeper.latest(workspace, limit)) or ()
+
+    async def delete(self, chat_id: str) -> bool:
+        """Forget a chat; whether nothing of it can be loaded any more.
+
+        Copies that SQLite may have left in the file are overwritten while the store is idle, at
+        the latest when it is closed.
+        """
+        return await self._write(lambda keeper: keeper.delete(chat_id))
+
+    async def before_image(
+        self, chat_id: str, content_id: str, path: str, data: bytes | None, *, cap: int
+    ) -> bool:
+        """Keep what a file was before the first change that a turn makes to it.
+
+        Args:
+            chat_id: the chat.
+            content_id: the id of the user's message whose turn changes the file.
+            path: the file.
+            data: its bytes; None: there is none.
+            cap: of more bytes than this it is only kept that they were there.
+
+        Returns:
+            Whether it is on disk; it is not tried again.
+        """
+        existed = data is not None
+        kept = data if data is None or len(data) <= cap else None
+        image = BeforeImage(content_id=content_id, path=path, existed=existed, data=kept)
+        if self._is_late:
+            await trio.lowlevel.checkpoint()
+            return False
+        return await self._write(lambda keeper: keeper.add_before_image(chat_id, image))
+
+    async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
+        """What the files were that a chat changed, in the order they were kept."""
+        return await self._read(lambda keeper: keeper.before_images(chat_id)) or ()
+
+    async def close(self) -> bool:
+        """Write what is not written yet; whether everything is on disk.
+
+        It takes `CLOSE_SECONDS` at most, and cannot be cancelled. Later calls do nothing.
+        """
+        if self._closed or self._token is None:
+            self._closed = True
+            return True
+        ending = time.monotonic() + _REWRITE_SECONDS
+        call = self._ask(lambda keeper: keeper.close(lambda: time.monotonic() > ending))
+        self._closed = True
+        self._calls.put(None)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
+            await call.done.wait()
+        return bool(call.result)
+
+    async def _write(self, work: Callable[[Keeper], bool]) -> bool:
+        """Ask for it, and wait unless the disk is known to be late already."""
+        if self._closed:
+            return False
+        call = self._ask(work)
+        with trio.move_on_after(0 if self._is_late else WRITE_SECONDS):
+            await call.done.wait()
+        return self._came_of(call) or False
+
+    async def _read(self, work: Callable[[Keeper], Result]) -> Result | None:
+        if self._closed:
+            return None
+        call = self._ask(work)
+        with trio.move_on_after(READ_SECONDS):
+            await call.done.wait()
+        return self._came_of(call)
+
+    def _came_of(self, call: _Call[Result]) -> Result | None:
+        if not call.done.is_set():
+            self._is_late = True
+            if not self._told_of_lateness:
+                self._told_of_lateness = True
+                self._on_problem(f"{self._path} does not answer: the chats go on in memory.")
+        return call.result
+
+    def _ask(self, work: Callable[[Keeper], Result]) -> _Call[Result]:
+        call = _Call(work)
+        if self._token is None:
+            self._token = trio.lowlevel.current_trio_token()
+            threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
+        self._calls.put(call)
+        return call
+
+    def _serve(self) -> None:
+        """The thread."""
+        from eca_server.chat.store.keeper import Keeper  # noqa: PLC0415 - SQLite costs start time
+
+        keeper = Keeper(self._path, lambda text: self._in_trio(self._on_problem, text))
+        while True:
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS if keeper.rewrite_is_due else None)
+            except queue.Empty:
+                keeper.tidy(lambda: not self._calls.empty())
+                continue
+            if call is None:
+                return
+            result = None
+            try:
+                result = call.work(keeper)
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the thread
+                _log.exception("a fault of the store")
+            self._in_trio(self._finish, call, result)
+
+    def _finish(self, call: _Call[Result], result: Result) -> None:
+        self._is_late = False
+        call.result = result
+        call.done.set()
+
+    def _in_trio(self, function: Callable[..., object], *arguments: object) -> None:
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function, *arguments)
