@@ -9,7 +9,6 @@ with a default is therefore carried without a word here, and its absence in an o
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
-from eca_protocol.errors import ECAError, InvalidJSON
+from eca_protocol.errors import ECAError
 from eca_server.llm.history import (
     BlockPart,
     CitationPart,
@@ -147,7 +146,7 @@ def decode_message(body: bytes) -> Message:
     """
     try:
         return Message(**_read(Message, json.loads(body)))
-    except (InvalidJSON, AttributeError, KeyError, TypeError, binascii.Error) as fault:
+    except (AttributeError, KeyError, TypeError, ValueError) as fault:
         raise UnreadableRow(f"expected a kept message, got {type(fault).__name__}") from fault
 
 
