@@ -27,6 +27,8 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 
+pytestmark = pytest.mark.requirement
+
 texts = st.text(max_size=20)
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
