@@ -33,7 +33,7 @@ ROWS = (
     _base("W-5g", "both", "Values nest up to 128 deep, when read and when written."),
     _base("W-5h", "both", "Both JSON engines accept and refuse the same."),
     _base("W-6a", "server", "A text content holds 4 KiB at most."),
-    _base("W-6b", "server", "Tool outputs and diffs are cut at the tool's cap.", later="tools"),
+    _base("W-6b", "server", "Tool outputs and diffs are cut at the tool's cap."),
     _base("W-6c", "server", "Where a client needs the echo in pieces, they join to the text."),
     _base("W-6d", "both", "A write holds whole frames, 64 KiB at most unless one frame is larger."),
     _base("W-6e", "server", "A client's profile makes writes smaller and pauses after answers."),

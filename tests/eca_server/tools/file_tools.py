@@ -1,0 +1,63 @@
+"""What the tests of the file tools share: a workspace, and calls made as the agent makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.messages import FileChangeDetails, WorkspaceFolder
+from eca_server.llm.history import TextPart
+from eca_server.tools.files import Files
+from eca_server.tools.schema_check import fitting
+from eca_server.tools.tool import PreparedCall, Tool, ToolOutput
+from eca_server.workspace import Workspace, parse_roots, uri_of
+
+
+def files_in(*folders: Path, **options: Any) -> Files:
+    roots, problems = parse_roots(WorkspaceFolder(uri=uri_of(path)) for path in folders)
+    assert not problems
+    return Files(workspace=Workspace(roots), **options)
+
+
+async def prepare(tool: Tool, **arguments: Any) -> PreparedCall:
+    """A call that was looked at; its arguments fit the tool's schema."""
+    with trio.fail_after(20):
+        return await tool.prepare(fitting(arguments, tool.parameters))
+
+
+async def run(tool: Tool, **arguments: Any) -> ToolOutput:
+    call = await prepare(tool, **arguments)
+    with trio.fail_after(20):
+        return await call.run()
+
+
+def text_of(output: ToolOutput) -> str:
+    (part,) = output.parts
+    assert isinstance(part, TextPart)
+    return part.text
+
+
+async def said(tool: Tool, **arguments: Any) -> str:
+    return text_of(await run(tool, **arguments))
+
+
+def change_of(done: PreparedCall | ToolOutput) -> FileChangeDetails:
+    assert isinstance(done.details, FileChangeDetails)
+    return done.details
+
+
+def stop_at_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, scope: trio.CancelScope
+) -> None:
+    """Stop a call from inside its thread, where the module next looks for a stop."""
+    look = trio.from_thread.check_cancelled
+
+    def checkpoint() -> None:
+        trio.from_thread.run_sync(scope.cancel)
+        look()
+
+    monkeypatch.setattr(module, "checkpoint", checkpoint)

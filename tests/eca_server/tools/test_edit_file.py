@@ -1,0 +1,215 @@
+"""`edit_file` and `preview_file_change`: one passage, the rest as it was, byte for byte."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.tools import edit_file
+from eca_server.tools.edit_file import EditFile
+from eca_server.tools.preview import PreviewFileChange
+from eca_server.tools.read_file import ReadFile
+from eca_server.tools.tool import ToolFault
+from eca_server.workspace import decode
+from tests.eca_server.tools.file_tools import (
+    change_of,
+    files_in,
+    prepare,
+    run,
+    said,
+    stop_at_checkpoints,
+)
+
+pytestmark = pytest.mark.trio
+
+TEXT = "one\ntwo\nthree\n"
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> EditFile:
+    (tmp_path / "f").write_text(TEXT)
+    return EditFile(files=files_in(tmp_path))
+
+
+def asked(original: str, new: str, **more: object) -> dict[str, object]:
+    return {"path": "f", "original_content": original, "new_content": new, **more}
+
+
+async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    call = await prepare(tool, **asked("two", "2"))
+    assert (tmp_path / "f").read_text() == TEXT
+    assert call.summary == "Editing file f"
+    assert call.paths == ("f",)
+    output = await call.run()
+    assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
+    assert change_of(call).diff == "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
+    assert change_of(output) == change_of(call)
+
+
+async def test_what_was_done_is_told(tool: EditFile) -> None:
+    text = await said(tool, **asked("e", "E", all_occurrences=True))
+    assert text.endswith("/f: 2 lines added, 2 removed. 3 places were changed.")
+    assert "other blanks" in await said(tool, **asked("two \n", "2\n"))
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[bytes, str]:
+    """A file in one of the encodings, with a passage that is in it once."""
+    encoding, bom, letters = draw(
+        st.sampled_from(
+            [
+                ("utf-8", b"", "aé€"),
+                ("utf-8", b"\xef\xbb\xbf", "aé€"),
+                ("utf-16-le", b"\xff\xfe", "aé€"),
+                ("utf-16-be", b"\xfe\xff", "aé€"),
+                ("latin-1", b"", "aé"),
+            ]
+        )
+    )
+    newline = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    pieces = st.lists(st.text(letters, max_size=4), max_size=4).map(newline.join)
+    text = f"aaaa aaaa aaaa aaaa é{draw(pieces)}{newline}[here]{draw(pieces)}"
+    return bom + text.encode(encoding), newline
+
+
+@given(files(), st.sampled_from(["", "é", "a\nb\n"]))
+async def test_encoding_mark_line_ends_and_final_line_end_are_kept(
+    file: tuple[bytes, str], new: str
+) -> None:
+    data, newline = file
+    text = decode(data)
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "f"
+        path.write_bytes(data)
+        path.chmod(0o640)
+        tool = EditFile(files=files_in(Path(name)))
+        await run(tool, **asked("[here]", f"<{new}>"))
+        there = f"<{new}>".replace("\n", newline)
+        assert path.read_bytes() == text.encode(text.text.replace("[here]", there))
+        assert path.stat().st_mode & 0o777 == 0o640
+        await run(tool, **asked(f"<{new}>", "[here]"))
+        assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (asked("four", "4"), "not found"),
+        (asked("o", "0"), "2 times"),
+        (asked("", "0"), "empty"),
+        (asked("one", "1", path="missing"), "no file .* write_file creates"),
+        (asked("one", "1", path="."), "a directory"),
+        (asked("one", "1", path="binary"), "binary"),
+        (asked("caf\xe9", "€", path="latin"), "latin-1, which has no '€'"),
+    ],
+)
+async def test_an_edit_that_cannot_be_done_is_refused_in_words(
+    tool: EditFile, tmp_path: Path, arguments: dict[str, object], words: str
+) -> None:
+    (tmp_path / "binary").write_bytes(b"one\0")
+    (tmp_path / "latin").write_bytes(b"one caf\xe9\n")
+    with pytest.raises(ToolFault, match=words):
+        await prepare(tool, **arguments)
+    assert (tmp_path / "f").read_text() == TEXT
+
+
+async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    await run(ReadFile(files=tool.files), path="f", limit=1)
+    (tmp_path / "f").write_text(TEXT + "more\n")
+    with pytest.raises(ToolFault, match="read it again"):
+        await prepare(tool, **asked("two", "2"))
+
+
+async def test_it_refuses_if_the_file_changed_while_approval_waited(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    call = await prepare(tool, **asked("two", "2"))
+    (tmp_path / "f").write_text(TEXT + "more\n")
+    with pytest.raises(ToolFault, match="has changed"):
+        await call.run()
+    assert (tmp_path / "f").read_text() == TEXT + "more\n"
+
+
+async def test_edits_of_one_answer_build_on_each_other(tool: EditFile, tmp_path: Path) -> None:
+    calls = [
+        await prepare(tool, **asked("one", "1\n1")),
+        await prepare(tool, **asked("two", "2")),
+        await prepare(tool, **asked("three\n", "")),
+    ]
+    for call in calls:
+        assert change_of(await call.run()) == change_of(call)
+    assert (tmp_path / "f").read_text() == "1\n1\n2\n"
+
+
+async def test_an_edit_whose_passage_another_one_took_is_refused(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    calls = [await prepare(tool, **asked("two", each)) for each in ("2", "II")]
+    await calls[0].run()
+    with pytest.raises(ToolFault, match="not found"):
+        await calls[1].run()
+    assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
+
+
+async def test_a_change_by_somebody_else_between_two_edits_is_noticed(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    calls = [await prepare(tool, **asked(each, each.upper())) for each in ("one", "two")]
+    await calls[0].run()
+    (tmp_path / "f").write_text(TEXT)
+    with pytest.raises(ToolFault, match="has changed"):
+        await calls[1].run()
+    assert (tmp_path / "f").read_text() == TEXT
+
+
+async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stays(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("f")
+    await run(tool, **asked("two", "2", path="link"))
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
+
+
+async def test_a_stop_leaves_the_file_as_it_was(
+    tool: EditFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = await prepare(tool, **asked("two", "2"))
+    with trio.CancelScope() as scope:
+        stop_at_checkpoints(monkeypatch, edit_file, scope)
+        await call.run()
+    assert scope.cancelled_caught
+    assert (tmp_path / "f").read_text() == TEXT
+
+
+async def test_a_preview_shows_the_change_and_writes_nothing(
+    tool: EditFile, tmp_path: Path
+) -> None:
+    preview = PreviewFileChange(files=tool.files)
+    call = await prepare(preview, **asked("two", "2"))
+    output = await call.run()
+    assert (
+        change_of(call) == change_of(output) == change_of(await prepare(tool, **asked("two", "2")))
+    )
+    assert preview.effect == "read"
+    assert (tmp_path / "f").read_text() == TEXT
+
+
+async def test_a_preview_of_a_new_file_has_no_original(tool: EditFile, tmp_path: Path) -> None:
+    preview = PreviewFileChange(files=tool.files)
+    text = await said(preview, **asked("", "a\nb\n", path="new"))
+    assert text.endswith("2 lines would be added, 0 removed:\n@@ -0,0 +1,2 @@\n+a\n+b")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ToolFault, match="original_content is empty"):
+        await run(preview, **asked("x", "a", path="new"))
+    with pytest.raises(ToolFault, match="empty"):
+        await run(preview, **asked("", "a"))
