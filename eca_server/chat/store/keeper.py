@@ -59,6 +59,7 @@ class Keeper:
         self._path = path
         self._tell = tell
         self._told: set[str] = set()
+        self._told_of_fault = False
         self._database: Database | None = None
         self._unwritten: deque[_Write] = deque()
         self._last: dict[str, int] = {}
@@ -248,7 +249,10 @@ class Keeper:
 
     def _report(self, fault: BaseException) -> None:
         words = (isinstance(fault, OSError) and fault.strerror) or str(fault)
-        self._tell_once(f"Chats are not kept, they go on in memory: {self._path}: {words}.")
+        _log.warning("%s: %s", self._path, words)
+        if not self._told_of_fault:
+            self._told_of_fault = True
+            self._tell(f"Chats are not kept, they go on in memory: {self._path}: {words}.")
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

@@ -202,8 +202,13 @@ class Store:
 
     def _serve(self) -> None:
         """The thread."""
-        from eca_server.chat.store.keeper import Keeper  # noqa: PLC0415 - SQLite costs start time
-
+        try:
+            from eca_server.chat.store.keeper import Keeper  # noqa: PLC0415 - it costs start time
+        except ImportError as fault:  # an interpreter may have been built without SQLite
+            self._in_trio(self._on_problem, f"Chats are not kept, they go on in memory: {fault}.")
+            while (call := self._calls.get()) is not None:
+                self._in_trio(self._finish, call, None)
+            return
         keeper = Keeper(self._path, lambda text: self._in_trio(self._on_problem, text))
         while True:
             try:

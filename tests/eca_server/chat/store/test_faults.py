@@ -1,0 +1,289 @@
+"""Whatever the disk does, the chat goes on, the user is told once, and no file is thrown away."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server.chat.store import StoredMessage, database, store
+from eca_server.llm.history import BlockPart, Message
+from tests.eca_server.chat.store.keeping import WORKSPACE, opened, said, texts_of
+from tests.eca_server.chat.store.process import spawn
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "chats.sqlite"
+
+
+def answer_of(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    return said
+
+
+async def test_a_full_disk_is_told_once_and_nothing_is_lost_once_there_is_room(path: Path) -> None:
+    told = answer_of(spawn("fill_the_disk", path))
+    assert told.startswith(f"Chats are not kept, they go on in memory: {path}: ")
+    async with opened(path) as ours:
+        texts = await ours.texts("c")
+        assert [text.rstrip("x") for text in texts] == [str(n) for n in range(len(texts))]
+        assert ours.problems == []
+
+
+async def test_a_directory_that_may_not_be_written_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    monkeypatch.chdir(closed)
+    told = answer_of(spawn("write_where_it_is_forbidden", Path("data", "chats.sqlite")))
+    assert "data/chats.sqlite: Permission denied." in told
+
+
+def a_file_for_a_directory(path: Path) -> None:
+    path.parent.write_text("a file")
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def a_pipe(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.parent.mkdir()
+    path.symlink_to("nothing")
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "words"),
+    [
+        (a_file_for_a_directory, "File exists"),
+        (a_directory, "expected a regular file, got something else"),
+        (a_pipe, "expected a regular file, got something else"),
+        (a_link_to_nothing, "No such file or directory"),
+    ],
+)
+async def test_what_stands_in_the_way_is_told_once(
+    path: Path, obstacle: Callable[[Path], None], words: str
+) -> None:
+    obstacle(path)
+    async with opened(path) as ours:
+        for number in range(3):
+            assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+        assert await ours.store.load("c") is None
+        assert await ours.store.list(WORKSPACE, 5) == ()
+        assert not await ours.store.before_image("c", "1", "/f", b"", cap=1)
+        assert not await ours.store.delete("other")
+        (problem,) = ours.problems
+        assert words in problem
+        assert not await ours.store.close()
+
+
+async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: Path) -> None:
+    a_file_for_a_directory(path)
+    async with opened(path) as ours:
+        for number in range(3):
+            await ours.store.append("c", WORKSPACE, said(f"{number}"))
+            await ours.store.append("gone", WORKSPACE, said(f"{number}"))
+        await ours.store.delete("gone")
+        path.parent.unlink()
+        assert await ours.store.close()
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["0", "1", "2"]
+        assert await ours.store.load("gone") is None
+
+
+GARBAGE = b"no database " * 500
+
+
+async def test_a_corrupt_file_is_kept_aside_and_a_new_one_begun(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(GARBAGE)
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert await ours.texts("c") == ["new"]
+        (problem,) = ours.problems
+    (aside,) = path.parent.glob("*.corrupt-*")
+    assert aside.read_bytes() == GARBAGE
+    assert aside.name.startswith("chats.sqlite.corrupt-2")
+    assert f"{path} is kept as {aside.name}" in problem
+
+
+async def test_a_file_that_is_corrupt_inside_is_kept_aside_when_that_shows(path: Path) -> None:
+    async with opened(path) as ours:
+        for number in range(50):
+            await ours.store.append("c", WORKSPACE, said(f"{number}" + "x" * 3000))
+    whole = path.read_bytes()
+    broken = whole[:4096] + b"\xff" * (len(whole) - 8192) + whole[-4096:]
+    path.write_bytes(broken)
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        (problem,) = ours.problems
+        assert "damaged" in problem
+    (aside,) = path.parent.glob("*.corrupt-*")
+    assert aside.read_bytes() == broken
+
+
+async def test_two_corrupt_files_in_one_second_are_both_kept(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(3):
+        path.write_bytes(GARBAGE + b"%d" % number)
+        async with opened(path) as ours:
+            assert await ours.store.append("c", WORKSPACE, said("new"))
+    assert {each.read_bytes()[-1:] for each in path.parent.glob("*.corrupt-*")} == {
+        b"0",
+        b"1",
+        b"2",
+    }
+
+
+async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(path: Path) -> None:
+    async with opened(path) as before:
+        await before.store.load("c")
+    async with opened(path) as theirs:
+        await theirs.store.load("c")
+        path.write_bytes(GARBAGE)
+        async with opened(path) as ours:
+            assert not await ours.store.append("c", WORKSPACE, said("ours"))
+            (problem,) = ours.problems
+            assert "another server still has it open" in problem
+            assert path.read_bytes() == GARBAGE
+            await theirs.store.close()
+            assert await ours.store.append("c", WORKSPACE, said("more"))
+            assert await ours.texts("c") == ["ours", "more"]
+    assert len([*path.parent.glob("*.corrupt-*")]) == 1
+
+
+async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE chat (of, another, shape)")
+        connection.execute("PRAGMA user_version = 1000")
+    before = path.read_bytes()
+    async with opened(path) as ours:
+        assert not await ours.store.append("c", WORKSPACE, said("a"))
+        assert not await ours.store.append("c", WORKSPACE, said("b"))
+        (problem,) = ours.problems
+        assert "expected version 1 or older, got 1000: a newer server has written it" in problem
+    assert path.read_bytes() == before
+
+
+async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    newer = (
+        *database.MIGRATIONS,
+        ("ALTER TABLE usage ADD COLUMN currency TEXT", "CREATE TABLE later (a)"),
+        ("INSERT INTO later VALUES (1)",),
+    )
+    for _ in range(2):
+        opened_newer = database.Database(path, migrations=newer)
+        assert opened_newer.load("c") is not None
+        opened_newer.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("SELECT * FROM later").fetchall() == [(1,)]
+
+
+async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    failing = (*database.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
+    with pytest.raises(sqlite3.OperationalError):
+        database.Database(path, migrations=failing)
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["old"]
+
+
+async def test_a_disk_that_does_not_answer_holds_nothing_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("WRITE_SECONDS", "READ_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(store, limit, 0.02)
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            for number in range(1, 4):
+                assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+            assert await ours.store.load("c") is None
+            assert not await ours.store.before_image("c", "1", "/f", b"", cap=1)
+            assert ours.problems == [f"{path} does not answer: the chats go on in memory."]
+        monkeypatch.setattr(store, "READ_SECONDS", 10)
+        assert await ours.texts("c") == ["0", "1", "2", "3"]
+        monkeypatch.setattr(store, "WRITE_SECONDS", 10)
+        assert await ours.store.append("c", WORKSPACE, said("4"))
+        assert len(ours.problems) == 1
+
+
+async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "WRITE_SECONDS", 0)
+    monkeypatch.setattr(store, "CLOSE_SECONDS", 0.05)
+    problems: list[str] = []
+    async with opened(path) as ours:
+        await ours.store.load("c")
+    late = store.Store(path, on_problem=problems.append)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        assert not await late.append("c", WORKSPACE, said("late"))
+        with trio.fail_after(2):
+            assert not await late.close()
+    assert problems == [f"{path} does not answer: the chats go on in memory."]
+
+
+async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) -> None:
+    bad = StoredMessage(id="bad", message=Message(role="user", parts=(BlockPart(raw=object()),)))
+    async with opened(path) as ours:
+        await ours.store.append("bad", WORKSPACE, [bad])
+        assert await ours.store.append("good", WORKSPACE, said("good"))
+        assert await ours.store.load("bad") is None
+        assert await ours.texts("good") == ["good"]
+        assert ours.problems == ["Chat bad is not kept whole: LocalProtocolError."]
+
+
+async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("a", "b", "c"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE message SET body = '{' WHERE id = 'b'")
+    async with opened(path) as ours:
+        chat = await ours.store.load("c")
+        assert texts_of(chat) == ["a", "c"]
+        (problem,) = ours.problems
+        assert problem.startswith("A message of chat c cannot be read")
+
+
+async def test_an_interpreter_without_sqlite_is_told_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    for module in ("database", "keeper"):
+        monkeypatch.delitem(sys.modules, f"eca_server.chat.store.{module}", raising=False)
+    async with opened(path) as ours:
+        for number in range(3):
+            assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+        assert await ours.store.load("c") is None
+        (problem,) = ours.problems
+        assert "sqlite3" in problem
+        assert not await ours.store.close()
