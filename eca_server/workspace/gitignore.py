@@ -20,7 +20,9 @@ _MOST_PATTERNS = 10_000
 _LONGEST_PATTERN = 4096  # bytes; no path is longer
 _BATCH = 500  # patterns of one regular expression
 _WITHOUT_TRAILING_BLANKS = re.compile(rb"((?:\\.|[^\\])*?) *", re.DOTALL)
+_MANY_STARS = re.compile(rb"(?<![^/])\*{3,}(?![^/])")
 _ONE = b"[^/]"
+_ONE_FOLLOWS = b"(?=[^/])"  # no name is empty
 _PARENT = rb"(?:[^/]++/(?!\Z))"  # a directory above the entry itself
 _NEVER = b"(?!)"
 _CLASSES = {
@@ -98,7 +100,7 @@ def _regex(glob: bytes) -> bytes:
         raise _Unmatchable
     if b"/" not in glob:
         return _PARENT + b"*+" + _name(glob) + end
-    names = glob.removeprefix(b"/").split(b"/")
+    names = _MANY_STARS.sub(b"**", glob).removeprefix(b"/").split(b"/")
     if names[-1] == b"**":
         return _below(names[:-1]) + (b".+" if end == b"/?" else b".+/")
     return _below(names[:-1]) + _name(names[-1]) + end
@@ -121,7 +123,7 @@ def _below(names: Sequence[bytes]) -> bytes:
 
 
 def _name(glob: bytes) -> bytes:
-    """A glob without `/` as a regular expression for one name."""
+    """A glob without `/` as a regular expression for one name; `**` beside others is a `*`."""
     chunks = [b""]
     at = 0
     while at < len(glob):
@@ -145,7 +147,8 @@ def _name(glob: bytes) -> bytes:
     if not others:
         return first
     *middle, last = others
-    return first + b"".join(b"(?>[^/]*?%s)" % chunk for chunk in middle if chunk) + b"[^/]*" + last
+    steps = [b"(?>[^/]*?%s)" % chunk for chunk in middle if chunk]
+    return _ONE_FOLLOWS + first + b"".join(steps) + b"[^/]*" + last
 
 
 def _character_class(glob: bytes, at: int) -> tuple[bytes, int]:

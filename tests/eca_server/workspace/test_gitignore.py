@@ -34,8 +34,10 @@ def ignored(patterns: str, path: str) -> bool | None:
         ("doc/**", "doc/a/", True),
         ("doc/**/", "doc/a", None),
         ("/**", "a", True),
+        ("***/x", "a/b/x", True),
+        ("a/*", "a/", None),
+        ("a/*", "a/b/", True),
         ("a**/b", "axx/b", True),
-        ("a**/b", "a/x/b", None),
         ("*.py[co]", "a.pyc", True),
         ("*.py[!co]", "a.pyc", None),
         ("*.py[!co]", "a.pyi", True),
@@ -90,29 +92,12 @@ def git_ignores(repository: Path, patterns: bytes, paths: list[bytes]) -> set[by
 
 
 names = st.text("ab.-]é", min_size=1, max_size=4).filter(lambda name: name.strip("."))
-globs = st.lists(
-    st.sampled_from(
-        [
-            "a",
-            "b",
-            ".",
-            "-",
-            "é",
-            "*",
-            "**",
-            "?",
-            "/",
-            "[ab]",
-            "[!a]",
-            "[a-b]",
-            "[]-]",
-            "\\a",
-            "\\*",
-        ]
-    ),
-    min_size=1,
-    max_size=6,
-).map("".join)
+# `**` only as a whole name: elsewhere Git does not do what its documentation says.
+atoms = st.sampled_from(
+    ["a", "b", ".", "-", "é", "*", "?", "[ab]", "[!a]", "[a-b]", "[]-]", "\\a", "\\*"]
+)
+parts = st.lists(atoms, min_size=1, max_size=5).map("".join).filter(lambda part: "**" not in part)
+globs = st.lists(parts | st.just("**"), min_size=1, max_size=3).map("/".join)
 lines = st.tuples(
     st.sampled_from(["", "", "!", "/", "**/"]), globs, st.sampled_from(["", "/", "/**"])
 )
