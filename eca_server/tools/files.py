@@ -18,7 +18,7 @@ import trio
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import FileFault, FileSnapshot, Place, Workspace, read_file
+from eca_server.workspace import FileFault, FileSnapshot, Place, Workspace, list_files, read_file
 
 __all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "printable"]
 
@@ -50,6 +50,13 @@ class Files:
     cap: Cap = attrs.field(factory=Cap)
     max_lines: int = 2_000
     gitignore: bool = True
+
+    def leaves_out_ignored(self, folder: Path) -> bool:
+        """Whether Git's rules are followed below a directory that was named. For a thread.
+
+        They are not where they leave nothing of it: who names an ignored directory means it.
+        """
+        return self.gitignore and any(list_files(folder, limit=1, checkpoint=checkpoint))
 
     def read(self, place: Place) -> FileSnapshot | None:
         """A whole file that may be changed; None if there is none. For a thread.
