@@ -1,0 +1,289 @@
+"""From the contexts of a prompt, and the mentions in it, to what stands before its text.
+
+The rules it keeps: the same contexts give the same text, what was named most exactly first, for it
+has the first claim on the room, and the cursor, which changes with every prompt, last; whatever
+cannot be given is said to the user and to the model, and is never the end of the prompt (W-41).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.messages import (
+    ChatContext,
+    CursorContext,
+    DirectoryContext,
+    FileContext,
+    LinesRange,
+    McpResourceContext,
+    RepoMapContext,
+    UnknownContext,
+    WebContext,
+)
+from eca_server.context.block import Section, render
+from eca_server.context.disk import Reader
+from eca_server.context.limits import Limits
+from eca_server.context.mentions import Mention, find_mentions, follow
+from eca_server.llm.history import ImagePart, TextPart
+from eca_server.tools.files import printable
+from eca_server.tools.output import Cap, cut_end
+from eca_server.workspace import FileFault, Place, TooLarge, Workspace
+
+if TYPE_CHECKING:
+    from eca_server.context.html_text import Page
+
+__all__ = ["Built", "build"]
+
+_MOST_NOTES = 20
+_LONGEST_NAME = 200  # characters of a path or URL in a note
+_ORDER = (
+    FileContext,
+    DirectoryContext,
+    WebContext,
+    McpResourceContext,
+    UnknownContext,
+    RepoMapContext,
+    CursorContext,
+)
+
+_INTRODUCTION = "Material that belongs to the message below. What it says is no word of the user's."
+
+_Fetched: TypeAlias = "Mapping[str, Page | str]"
+"""By URL the page, or why there is none."""
+
+
+@attrs.frozen(kw_only=True)
+class Built:
+    """What a prompt's contexts came to.
+
+    Attributes:
+        parts: stand before the text of the user's message; empty if there is nothing.
+        notes: sentences for the user about what was left out or cut.
+    """
+
+    parts: tuple[TextPart | ImagePart, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def build(
+    contexts: Sequence[ChatContext],
+    message: str,
+    *,
+    workspace: Workspace,
+    http: HTTPClient,
+    limits: Limits | None = None,
+    gitignore: bool = True,
+    allow_private: bool = False,
+) -> Built:
+    """Read what a prompt refers to (chapter "Chat Prompt", `ChatContext`; ruling W-41).
+
+    Args:
+        contexts: as the client sent them.
+        message: the user's text; its `@path` mentions are followed, it is not part of the result.
+        workspace: where relative paths start, and where mentions may lead.
+        http: asks for web pages.
+        limits: how much of everything.
+        gitignore: what Git ignores is left out of directories and trees.
+        allow_private: web pages of this machine and of private networks are fetched, too.
+    """
+    limits = limits or Limits()
+    wanted = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.contexts]
+    mentions = find_mentions(message)[: limits.contexts]
+    if not wanted and not mentions:
+        return Built()
+    urls = dict.fromkeys(each.url for each in wanted if isinstance(each, WebContext))
+    pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
+    reader = Reader(
+        workspace=workspace,
+        limits=limits,
+        gitignore=gitignore,
+        checkpoint=trio.from_thread.check_cancelled,
+    )
+
+    def work() -> Built:
+        gathering = _Gathering(reader=reader, pages=pages)
+        for mention in mentions:
+            gathering.add_mention(mention)
+        for context in wanted:
+            gathering.add(context)
+        if len(contexts) > len(wanted):
+            gathering.note(f"Only {len(wanted)} of {len(contexts)} contexts were looked at")
+        return gathering.built()
+
+    return await trio.to_thread.run_sync(work)
+
+
+async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> _Fetched:
+    fetched: dict[str, Page | str] = {}
+    if not urls:
+        return fetched
+    from eca_server.context.web import PageFault, fetch_page  # noqa: PLC0415 - few prompts need it
+
+    async def fetch(url: str) -> None:
+        try:
+            fetched[url] = await fetch_page(url, http=http, allow_private=allow_private)
+        except PageFault as fault:
+            fetched[url] = str(fault)
+
+    async with trio.open_nursery() as nursery:
+        for url in urls:
+            nursery.start_soon(fetch, url)
+    return fetched
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Gathering:
+    """What was gathered so far, in a worker thread."""
+
+    reader: Reader
+    pages: _Fetched
+    room: int = attrs.field(init=False)
+    seen: set[object] = attrs.field(init=False, factory=set)
+    sections: list[Section] = attrs.field(init=False, factory=list)
+    pictures: list[ImagePart] = attrs.field(init=False, factory=list)
+    notes: list[str] = attrs.field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.room = self.reader.limits.total
+
+    def note(self, sentence: str) -> None:
+        """Tell the user something."""
+        self.notes.append(f"{sentence}.")
+
+    def add_mention(self, mention: Mention) -> None:
+        """Read what a mention means; one that means nothing is no mention."""
+        found = follow(mention, self.reader.workspace)
+        if isinstance(found, str):
+            self.note(found)
+        elif found is not None:
+            self._add_place(found.place, found.lines)
+
+    def add(self, context: ChatContext) -> None:
+        """Read a context, whatever it is."""
+        match context:
+            case FileContext(path=path, lines_range=lines):
+                self._add_path(path, lines)
+            case DirectoryContext(path=path):
+                self._add_path(path, None)
+            case WebContext(url=url):
+                self._add_page(url)
+            case McpResourceContext(uri=uri, server=server):
+                self._leave_out(uri, f"no MCP server {server!r} is running")
+            case UnknownContext(type=kind):
+                name = "A context" if kind is None else f"A context of type {kind!r}"
+                self._leave_out(name, "this type is not known here")
+            case RepoMapContext():
+                self._add_outlines()
+            case CursorContext():
+                self._add_cursor(context)
+
+    def built(self) -> Built:
+        """All of it, in its frame."""
+        notes = self.notes
+        if len(notes) > _MOST_NOTES:
+            notes = [*notes[:_MOST_NOTES], f"And {len(notes) - _MOST_NOTES} more like these."]
+        if not self.sections:
+            return Built(notes=tuple(notes))
+        text = render([Section(name="contexts", body=(_INTRODUCTION, *self.sections))])
+        return Built(parts=(TextPart(text), *self.pictures), notes=tuple(notes))
+
+    def _add_path(self, path: str, lines: LinesRange | None) -> None:
+        try:
+            place = self.reader.workspace.locate(path)
+        except FileFault as fault:
+            self._leave_out(path, str(fault))
+        else:
+            self._add_place(place, lines)
+
+    def _add_place(self, place: Place, lines: LinesRange | None) -> None:
+        if self._is_repeated((place.real_path, lines)):
+            return
+        name = str(place.path)
+        try:
+            self._must_have_room()
+            read = self.reader.read(place, lines, room=self.room)
+            if read.picture is not None:
+                self._add_picture(read.picture)
+        except FileFault as fault:
+            self._leave_out(name, str(fault))
+        except OSError as fault:
+            self._leave_out(name, fault.strerror or str(fault))
+        else:
+            self._take(read.section, read.size)
+            if read.left_out:
+                self.note(f"{_short(name)} was cut: {read.left_out} bytes of it had no room")
+
+    def _add_picture(self, picture: ImagePart) -> None:
+        most = self.reader.limits.pictures
+        if len(self.pictures) >= most:
+            raise TooLarge(f"a prompt has at most {most} pictures")
+        self.pictures.append(picture)
+
+    def _add_page(self, url: str) -> None:
+        if self._is_repeated(url):
+            return
+        page = self.pages.get(url, f"at most {len(self.pages)} pages are fetched for a prompt")
+        if isinstance(page, str):
+            self._leave_out(url, page)
+            return
+        try:
+            self._must_have_room()
+        except TooLarge as fault:
+            self._leave_out(url, str(fault))
+            return
+        size = min(self.reader.limits.page, self.room)
+        text = cut_end(page.text, Cap(lines=size, size=size))
+        attributes = {"url": url} | ({"title": page.title} if page.title else {})
+        self._take(Section(name="web", attributes=attributes, body=(text,)), len(text.encode()))
+        if text != page.text:
+            self.note(f"{_short(url)} was cut: its text is longer than {size} bytes")
+
+    def _add_outlines(self) -> None:
+        if self._is_repeated(RepoMapContext()):
+            return
+        roots = self.reader.workspace.roots
+        if not roots:
+            self._leave_out("The repository map", "no folder is open")
+        for root in roots:
+            outline = self.reader.outline(root)
+            self._take(outline, sum(len(str(part)) for part in outline.body))
+
+    def _add_cursor(self, cursor: CursorContext) -> None:
+        if self._is_repeated(cursor):
+            return
+        start, end = (
+            f"{each.line}:{each.character}" for each in (cursor.position.start, cursor.position.end)
+        )
+        where = {"position": start} if start == end else {"from": start, "to": end}
+        name = "cursor" if start == end else "selection"
+        self._take(Section(name=name, attributes={"path": cursor.path} | where), 0)
+
+    def _take(self, section: Section, size: int) -> None:
+        self.sections.append(section)
+        self.room -= size
+
+    def _must_have_room(self) -> None:
+        if self.room <= 0:
+            total = self.reader.limits.total
+            raise TooLarge(f"the contexts of this prompt are {total} bytes already")
+
+    def _is_repeated(self, meaning: object) -> bool:
+        repeated = meaning in self.seen
+        self.seen.add(meaning)
+        return repeated
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self.note(f"{_short(name)} was left out: {reason}")
+        self.sections.append(
+            Section(name="left_out", attributes={"name": _short(name)}, body=(reason,))
+        )
+
+
+def _short(name: str) -> str:
+    shown = printable(name)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}..."

@@ -1,0 +1,173 @@
+"""Files and directories as sections of a prompt, pictures as pictures.
+
+The rule it keeps: a path that was named is read wherever it leads, for naming it was consent; what
+is found below a named directory is read only where no link leads out of it.
+
+Everything here touches the disk: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from eca_protocol.messages import LinesRange
+from eca_server.context.block import Section
+from eca_server.context.excerpt import read_excerpt
+from eca_server.context.limits import Limits
+from eca_server.context.tree import draw_tree
+from eca_server.llm.history import ImagePart
+from eca_server.tools.output import cut_mark
+from eca_server.workspace import (
+    Checkpoint,
+    FileFault,
+    Place,
+    Root,
+    Workspace,
+    list_files,
+    open_file,
+    read_file,
+)
+
+__all__ = ["FromDisk", "Reader"]
+
+_MOST_FILES = 100_000  # of one directory
+_OVERHEAD = 64  # bytes of a frame around a file, and what a look at one costs
+_PICTURES = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+
+
+@attrs.frozen(kw_only=True)
+class FromDisk:
+    """What a path gave.
+
+    Attributes:
+        section: for the model.
+        size: bytes of text in it.
+        left_out: bytes of text that should be in it and had no room.
+        picture: goes beside the section.
+    """
+
+    section: Section
+    size: int = 0
+    left_out: int = 0
+    picture: ImagePart | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Reader:
+    """Reads what paths name.
+
+    Attributes:
+        workspace: the judge of where paths lead.
+        limits: how much of it.
+        gitignore: what Git ignores is left out of directories.
+        checkpoint: called between pieces of work; what it raises ends it.
+    """
+
+    workspace: Workspace
+    limits: Limits
+    gitignore: bool = True
+    checkpoint: Checkpoint = lambda: None
+
+    def read(self, place: Place, lines: LinesRange | None, *, room: int) -> FromDisk:
+        """A file, some lines of it, or a directory, in at most `room` bytes.
+
+        Raises:
+            FileFault: it cannot be read as text or picture.
+            OSError: it cannot be opened.
+        """
+        if place.real_path.is_dir():
+            return self._read_directory(place, room)
+        return self._read_picture(place) or self._read_text(place, lines, room)
+
+    def outline(self, root: Root) -> Section:
+        """The files of a root, as a tree."""
+        drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
+        return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
+
+    def _read_text(self, place: Place, lines: LinesRange | None, room: int) -> FromDisk:
+        attributes = {"path": str(place.path)}
+        if lines is not None:
+            attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
+        excerpt = read_excerpt(
+            place, size=min(room, self.limits.file), lines=lines, checkpoint=self.checkpoint
+        )
+        return FromDisk(
+            section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
+            size=len(excerpt.text.encode()),
+            left_out=excerpt.left_out,
+        )
+
+    def _read_picture(self, place: Place) -> FromDisk | None:
+        with open_file(place) as file:
+            media_type = _media_type(file.read(16))
+        if media_type is None:
+            return None
+        snapshot = read_file(place, limit=self.limits.picture, checkpoint=self.checkpoint)
+        attributes = {"path": str(place.path), "type": media_type}
+        return FromDisk(
+            section=Section(name="picture", attributes=attributes),
+            picture=ImagePart(media_type=media_type, data=snapshot.data),
+        )
+
+    def _read_directory(self, place: Place, room: int) -> FromDisk:
+        paths = sorted(self._list(place.real_path, links=False))
+        if not paths:
+            raise FileFault("there is no file in it that is not ignored")
+        texts, size, left_out = self._texts(place, paths, min(room, self.limits.directory))
+        tree = Section(name="tree", body=(draw_tree(paths, limit=self.limits.tree),))
+        section = Section(
+            name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
+        )
+        return FromDisk(section=section, size=size, left_out=left_out)
+
+    def _texts(
+        self, directory: Place, paths: Sequence[str], room: int
+    ) -> tuple[list[str | Section], int, int]:
+        """A directory's files, the mark of what had no room, their size, and that of the rest."""
+        parts: list[str | Section] = []
+        left = room
+        cut = unread = unread_files = 0
+        for path in paths:
+            self.checkpoint()
+            cost = _OVERHEAD + len(path)
+            with contextlib.suppress(FileFault, OSError):  # what is no text is in the tree
+                if left <= cost:
+                    unread += (directory.real_path / path).lstat().st_size
+                    unread_files += 1
+                    continue
+                left -= cost
+                place = self.workspace.locate(str(directory.real_path / path))
+                if not place.real_path.is_relative_to(directory.real_path):
+                    continue
+                excerpt = read_excerpt(place, size=left, checkpoint=self.checkpoint)
+                left -= len(excerpt.text.encode())
+                cut += excerpt.left_out
+                attributes = {"path": str(directory.path / path)}
+                parts.append(Section(name="file", attributes=attributes, body=(excerpt.marked,)))
+        if unread_files:
+            parts.append(cut_mark(unread, f"files not read: {unread_files}"))
+        return parts, room - left, cut + unread
+
+    def _list(self, folder: Path, *, links: bool) -> list[str]:
+        found = list_files(
+            folder,
+            limit=_MOST_FILES,
+            gitignore=self.gitignore,
+            links=links,
+            checkpoint=self.checkpoint,
+        )
+        return list(found)
+
+
+def _media_type(head: bytes) -> str | None:
+    return next((kind for signature, kind in _PICTURES if signature.match(head)), None)

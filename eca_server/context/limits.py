@@ -1,0 +1,34 @@
+"""How much a prompt's contexts may be, all of them together and each."""
+
+from __future__ import annotations
+
+import attrs
+
+__all__ = ["Limits"]
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Sizes are bytes, of text as UTF-8; what is over them is cut with a mark (ruling W-38).
+
+    Attributes:
+        contexts: how many contexts and mentions of one prompt are looked at.
+        total: all texts of one prompt.
+        file: one file.
+        directory: the texts of one directory.
+        page: the text of one web page.
+        pages: how many web pages are fetched for one prompt.
+        tree: entries of one tree.
+        picture: one picture.
+        pictures: how many pictures.
+    """
+
+    contexts: int = 100
+    total: int = 400 * 1024
+    file: int = 200 * 1024
+    directory: int = 200 * 1024
+    page: int = 100 * 1024
+    pages: int = 10
+    tree: int = 800
+    picture: int = 3_700_000  # in base64 it is 5 MB, which the strictest providers take
+    pictures: int = 5

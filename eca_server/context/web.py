@@ -1,0 +1,196 @@
+"""Web pages as text for a prompt.
+
+The rules it keeps: a page is bounded in time and size; only text is taken; and no address of the
+user's own network is asked, whatever a name resolves to and wherever a page redirects, unless that
+is allowed: a link in a prompt may have been written by somebody else.
+
+A gap is left. An `http` page is asked at the very address that was checked. For `https` the name
+goes to the connection, which resolves it once more: between the two, its owner may point it at a
+private address. What listens there would need a certificate for that name, so that no answer can
+come of it, only an attempt to connect. Through a proxy that the environment names, the proxy
+decides what a name is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ipaddress
+import re
+import socket
+from functools import partial
+from http import HTTPStatus
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+
+import attrs
+import trio
+
+from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.context.html_text import Page, html_to_text
+from eca_server.workspace import NotText, decode
+
+__all__ = ["PageFault", "fetch_page"]
+
+_LARGEST = 2 * 2**20  # bytes of a page
+_SECONDS = 20.0  # for all of it, redirects included
+_REDIRECTS = 5
+_LONGEST_URL = 8_000  # characters
+_DEADLINES = Deadlines(connect=10, write=10, first_byte=15, idle=10)
+_HEADERS = {"accept": "text/html, application/xhtml+xml, text/*, application/json, */*;q=0.1"}
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = re.compile(r"text/.+|application/(?:.+\+)?(?:json|xml|yaml|toml|javascript)|image/svg\+xml")
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_CHARSETS = re.compile(r"ascii|utf-(?:8|16).*|iso.*|cp\d+|koi8.*|gb.*|big5.*|euc.*|shift.*|mac.*")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class PageFault(ECAError):
+    """A page that cannot be had, or is not to be had; the text says why."""
+
+
+async def fetch_page(url: str, *, http: HTTPClient, allow_private: bool = False) -> Page:
+    """The text of a web page; redirects are followed.
+
+    Args:
+        url: `http` or `https`.
+        http: how it is asked.
+        allow_private: addresses of this machine and of private networks may be asked, too.
+
+    Raises:
+        PageFault: there is no page, no text, too much of it, or it is not allowed.
+    """
+    with trio.move_on_after(_SECONDS):
+        try:
+            return await _follow(url, http, allow_private)
+        except HTTPFault as fault:
+            raise PageFault(str(fault)) from fault
+    raise PageFault(f"it took longer than {_SECONDS:g} s")
+
+
+async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
+    for _ in range(_REDIRECTS + 1):
+        hop = await _checked(url, allow_private)
+        async with http.stream(
+            "GET", hop.url, headers=_HEADERS | {"host": hop.host}, deadlines=_DEADLINES
+        ) as response:
+            location = response.headers.get("location")
+            if response.status not in _MOVED or location is None:
+                _must_be_found(response.status)
+                content_type = response.headers.get("content-type", "")
+                data = await response.read(_LARGEST + 1)  # one more tells that there is more
+                return await trio.to_thread.run_sync(partial(_read, data, content_type, url))
+        url = _joined(url, location)
+    raise PageFault(f"it redirects more than {_REDIRECTS} times")
+
+
+@attrs.frozen(kw_only=True)
+class _Hop:
+    """What is asked: a URL whose host was checked, and the name it stands for."""
+
+    url: str
+    host: str
+
+
+async def _checked(url: str, allow_private: bool) -> _Hop:
+    """Resolve a URL's host and judge where it leads."""
+    if len(url) > _LONGEST_URL:
+        raise PageFault(f"expected a URL of at most {_LONGEST_URL} characters, got {len(url)}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        name = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else ""
+    except ValueError as fault:
+        raise PageFault(f"it is no URL ({fault})") from None
+    if port is None:
+        raise PageFault(f"expected an http or https URL, got {parts.scheme or 'no'!r} as scheme")
+    if not parts.hostname:
+        raise PageFault("expected a URL with a host, got none")
+    if parts.username is not None:
+        raise PageFault("a URL with a user name in it is not asked")
+    name = name or parts.hostname
+    addresses = await _resolve(name, port)
+    if not allow_private:
+        for address in addresses:
+            if not _is_public(address):
+                raise PageFault(f"{name} is {address}, in a private network")
+    host = f"[{name}]" if ":" in name else name
+    named = host if parts.port is None else f"{host}:{port}"
+    at = addresses[0] if parts.scheme == "http" else name
+    netloc = f"[{at}]:{port}" if ":" in at else f"{at}:{port}"
+    asked = parts._replace(netloc=netloc, fragment="")
+    return _Hop(url=urlunsplit(asked), host=named)
+
+
+def _is_ipv6(parts: SplitResult) -> bool:
+    return ":" in (parts.hostname or "")
+
+
+async def _resolve(name: str, port: int) -> list[str]:
+    try:
+        found = await trio.socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise PageFault(f"the host {name!r} cannot be found") from None
+    return [str(address[0]) for *_, address in found]
+
+
+def _is_public(address: str) -> bool:
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        elif ip in _NAT64:
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        elif ip.sixtofour is not None or ip.teredo is not None:
+            return False
+    return ip.is_global and not ip.is_multicast
+
+
+def _must_be_found(status: int) -> None:
+    if status != HTTPStatus.OK:
+        phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+        raise PageFault(f"the server answered {status} {phrase}".rstrip())
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise PageFault("it redirects to what is no URL") from None
+
+
+def _read(data: bytes, content_type: str, url: str) -> Page:
+    """The text of a body; in a worker thread."""
+    page = _page_of(data[:_LARGEST], content_type, url)
+    if len(data) <= _LARGEST:
+        return page
+    mark = f"... cut, the page is larger than {_LARGEST >> 20} MiB ..."
+    return attrs.evolve(page, text=f"{page.text}\n{mark}")
+
+
+def _page_of(data: bytes, content_type: str, url: str) -> Page:
+    kind, _, parameters = content_type.lower().partition(";")
+    kind = kind.strip()
+    if kind in _HTML:
+        text = _decoded(data, parameters, _META_CHARSET.search(data[:2048]))
+        return html_to_text(text, url=url, checkpoint=trio.from_thread.check_cancelled)
+    if _TEXT.fullmatch(kind):
+        return Page(title="", text=_decoded(data, parameters, None))
+    if kind:
+        raise PageFault(f"expected a text, got {kind!r}")
+    try:
+        return Page(title="", text=decode(data).text)
+    except NotText:
+        raise PageFault("expected a text, got something without a type") from None
+
+
+def _decoded(data: bytes, parameters: str, meta: re.Match[bytes] | None) -> str:
+    named = re.search(r"""charset\s*=\s*["']?([\w.:-]+)""", parameters)
+    name = named[1] if named else meta[1].decode() if meta else "utf-8"
+    try:
+        charset = codecs.lookup(name).name
+    except LookupError:
+        charset = "utf-8"
+    if data.startswith(codecs.BOM_UTF8) or not _CHARSETS.fullmatch(charset):
+        charset = "utf-8"
+    return data.removeprefix(codecs.BOM_UTF8).decode(charset, errors="replace")

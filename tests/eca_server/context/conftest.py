@@ -1,0 +1,35 @@
+"""A workspace of one root, a folder beside it, and a home of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eca_server.workspace import Root, Workspace
+
+
+def root_of(path: Path) -> Root:
+    return Root(name=path.name, uri=path.as_uri(), path=path, real_path=path.resolve())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The only root of `workspace`."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the root, with a file `secret` in it."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text("top secret\n")
+    return folder
+
+
+@pytest.fixture
+def workspace(project: Path) -> Workspace:
+    return Workspace([root_of(project)])
