@@ -113,6 +113,10 @@ async def _print_turn(turn: Turn) -> None:
     ended_line = True
     async for received in turn.received():
         content = received.content
+        if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+            await _decide(turn, content)
+        elif isinstance(content, m.ChatToolCallRunningContent):
+            sys.stderr.write(f"[{content.summary or content.name}]\n")
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
             continue
         text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
@@ -122,6 +126,26 @@ async def _print_turn(turn: Turn) -> None:
         ended_line = text.endswith("\n")
     if not ended_line:
         _write("\n")
+
+
+async def _decide(turn: Turn, call: m.ChatToolCallRunContent) -> None:
+    """Ask whoever sits at the terminal; without one, a call that would ask is rejected."""
+    what = call.summary or call.name
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        sys.stderr.write(f"rejected, since nobody can be asked: {what}\n")
+        turn.chat.reject(call.id)
+        return
+    if isinstance(call.details, m.FileChangeDetails):
+        sys.stderr.write(f"{call.details.path}\n{call.details.diff}\n")
+    elif "command" in call.arguments:
+        sys.stderr.write(f"{call.arguments['command']}\n")
+    sys.stderr.write(f"{what}? [y/N] ")
+    sys.stderr.flush()
+    answer = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    if answer.strip().lower() in {"y", "yes"}:
+        turn.chat.approve(call.id)
+    else:
+        turn.chat.reject(call.id)
 
 
 def _write(text: str) -> None:

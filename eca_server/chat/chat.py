@@ -15,10 +15,12 @@ import trio
 
 from eca_protocol.messages import ChatMetadataContent
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Turn
 from eca_server.chat.usage import SessionUsage
 from eca_server.llm.history import Message
 from eca_server.session import Session
+from eca_server.tools.ledger import Ledger
 
 __all__ = ["Chat", "Chats"]
 
@@ -34,6 +36,7 @@ class Chat:
     Attributes:
         history: what the model is told of the chat, oldest first; append-only.
         usage: tokens and costs of the whole chat.
+        ledger: which files the chat's model has seen.
         title: what the chat is called, once the model has found a name.
     """
 
@@ -45,6 +48,7 @@ class Chat:
         self.title: str | None = None
         self.state = ChatState.IDLE
         self.last_turn_failed = False
+        self.ledger = Ledger()
         self._nursery = nursery
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
@@ -82,6 +86,10 @@ class Chat:
                 self._turn.finish()
             self._turn.silence()
             self._turn.scope.cancel()
+
+    def call(self, call_id: str) -> ToolCall | None:
+        """The tool call of that id, if it is one of the turn that runs."""
+        return None if self._turn is None else self._turn.calls.get(call_id)
 
     def name_with(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
         """Ask for a title beside the turn, if the chat has none (W-25)."""

@@ -1,4 +1,4 @@
-"""The body of a turn that asks a model: one request, its events as contents, its message kept.
+"""One request to a model inside a turn: its events as contents, its message kept.
 
 What a provider or a user did wrong ends as a readable text in the chat, never as a fault of the
 protocol (design decision 14). Retries happen below, before the first event the user sees.
@@ -6,10 +6,13 @@ protocol (design decision 14). Retries happen below, before the first event the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from eca_protocol.messages import ChatURLContent, UsageLimit
 from eca_server.chat.title import make_title
+from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Turn
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
@@ -22,12 +25,14 @@ from eca_server.llm.events import (
     ReasoningStarted,
     RefusalDelta,
     TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
 )
-from eca_server.llm.history import Message, TextPart, ToolCallPart
 from eca_server.llm.models import Model
 from eca_server.llm.retry import Wait
 
-__all__ = ["reply"]
+__all__ = ["CallsInOrder", "reply"]
 
 PACE_SECONDS = 0.001
 """How long events are shown without a look at what else there is to do, a stop for example."""
@@ -39,13 +44,26 @@ _ENDINGS = {
 }
 
 
-async def reply(turn: Turn, model: Model, *, system: str, wants_title: bool) -> None:
-    """Ask the model with the chat's history and the user's new message; show what comes."""
-    user = Message(role="user", parts=(TextPart(turn.prompt.text),))
-    turn.messages.append(user)
+async def reply(
+    turn: Turn,
+    model: Model,
+    request: Request,
+    *,
+    naming: Callable[[str, str], Naming],
+    wants_title: bool = False,
+) -> Answer | None:
+    """Ask the model and show what comes; None if there is no whole answer, which was told.
+
+    Args:
+        turn: where it is shown; the model's message is added to its messages.
+        model: who is asked.
+        request: with the whole history.
+        naming: how a call is named on the wire, from its id and the tool's name.
+        wants_title: ask for the chat's title once the first piece is here.
+    """
     turn.limit = _limit(model)
     answer = Answer()
-    request = Request(system=system, messages=[*turn.chat.history, user])
+    calls = CallsInOrder(turn, naming)
 
     def tell_wait(wait: Wait) -> None:
         turn.progress(
@@ -64,25 +82,65 @@ async def reply(turn: Turn, model: Model, *, system: str, wants_title: bool) -> 
                     turn.progress("Generating")
                     if wants_title:
                         turn.chat.name_with(lambda: make_title(model, turn.prompt.text))
-                _show(turn, event)
+                if isinstance(event, _OF_CALLS):
+                    calls.feed(event)
+                else:
+                    _show(turn, event)
                 await turn.drained()
                 if trio.current_time() - looked > PACE_SECONDS:
                     await trio.lowlevel.checkpoint()
                     looked = trio.current_time()
     except BackendError as error:
         _break_off(turn, model, error)
-    else:
-        if answer.finished is None:
-            words = "the stream ended without its last event"
-            _break_off(turn, model, BackendError("premature_stop", words))
+        return None
     finally:
-        message = _remember(turn, answer, model)
-    for part in message.parts:
-        if isinstance(part, ToolCallPart):
-            turn.say(f"The model called the tool {part.name}: none is offered.", role="system")
+        _remember(turn, answer, model)
+    if answer.finished is None:
+        words = "the stream ended without its last event"
+        _break_off(turn, model, BackendError("premature_stop", words))
+        return None
+    return answer
 
 
-_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation)
+class CallsInOrder:
+    """Shows the calls a model writes; of two it writes at once the later waits (W-30)."""
+
+    def __init__(self, turn: Turn, naming: Callable[[str, str], Naming]) -> None:
+        self._turn = turn
+        self._naming = naming
+        self._waiting: dict[str, list[str]] = {}
+        self._written: set[str] = set()
+
+    def feed(self, event: ToolCallStarted | ToolCallArguments | ToolCallFinished) -> None:
+        """A call begins, grows or is whole."""
+        match event:
+            case ToolCallStarted(key=key, name=name):
+                call = self._turn.begin_call(key, self._naming(key, name))
+                if self._waiting:
+                    self._waiting[key] = [""]
+                else:
+                    self._waiting[key] = []
+                    call.prepare("")
+            case ToolCallArguments(key, text):
+                if next(iter(self._waiting)) == key:
+                    self._turn.calls[key].prepare(text)
+                else:
+                    self._waiting[key].append(text)
+            case ToolCallFinished(key=key):
+                self._written.add(key)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and (first := next(iter(self._waiting))) in self._written:
+            del self._waiting[first]
+            following = next(iter(self._waiting), None)
+            if following is not None:
+                pieces, self._waiting[following] = self._waiting[following], []
+                self._turn.calls[following].prepare("".join(pieces))
+
+
+_OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
+_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, ToolCallStarted)
 
 
 def _show(turn: Turn, event: Event) -> None:
@@ -109,13 +167,12 @@ def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
     turn.fail(model.explain(error))
 
 
-def _remember(turn: Turn, answer: Answer, model: Model) -> Message:
+def _remember(turn: Turn, answer: Answer, model: Model) -> None:
     message = answer.message(model.origin, interrupted=answer.finished is None)
     if message.parts:
         turn.messages.append(message)
     if answer.usage is not None:
         turn.usages.append(answer.usage)
-    return message
 
 
 def _limit(model: Model) -> UsageLimit | None:

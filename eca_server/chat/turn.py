@@ -24,6 +24,7 @@ from eca_protocol.messages import (
     ChatTextContent,
     UsageLimit,
 )
+from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.llm.events import Usage
 from eca_server.llm.history import Message
 from eca_server.session import Role
@@ -62,6 +63,7 @@ class Turn:
         messages: what the turn adds to the chat's history when it is closed.
         usages: what each request to the model took.
         limit: the model's limits, if both are known.
+        calls: the tool calls of the turn, by id.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -74,6 +76,7 @@ class Turn:
         self.messages: list[Message] = []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
+        self.calls: dict[str, ToolCall] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
         self._mute = False
 
@@ -114,6 +117,15 @@ class Turn:
             spent = round((trio.current_time() - started) * 1000)
             self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
+    def begin_call(self, key: str, naming: Naming) -> ToolCall:
+        """The model begins to write a call; whatever ends the turn closes it."""
+
+        def emit(content: ChatContent) -> None:
+            self.emit("assistant", content)
+
+        call = self.calls[key] = ToolCall(emit, naming)
+        return call
+
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""
         await self.chat.session.drained()
@@ -127,6 +139,8 @@ class Turn:
         """Finish what is open."""
         for key in tuple(self._reasons):
             self.finish_reason(key)
+        for call in self.calls.values():
+            call.stop()
 
     def stop(self) -> None:
         """End the body early: what is open is finished now, what it still says is dropped."""

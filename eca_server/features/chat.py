@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Body, Prompt, Turn
+from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import instructions
-from eca_server.chat.reply import reply
 from eca_server.commands import (
     COMMANDS,
     Situation,
@@ -20,9 +20,12 @@ from eca_server.commands import (
     named_command,
     unknown_command,
 )
+from eca_server.features import tools
 from eca_server.features.connection import Connection
 from eca_server.features.introduction import select_behavior
 from eca_server.llm.backend import BackendError
+from eca_server.tools.approval import policy_of
+from eca_server.tools.permissions import Permissions
 
 __all__ = ["handlers_of"]
 
@@ -57,10 +60,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         )
 
     def behavior_selected(params: m.ChatSelectedBehaviorChanged) -> None:
-        connection.behavior = params.behavior or connection.behavior
+        _select_behavior(connection, params.behavior)
 
     def agent_selected(params: m.ChatSelectedAgentChanged) -> None:
-        connection.behavior = params.agent or connection.behavior
+        _select_behavior(connection, params.agent)
 
     return {
         "chat/prompt": prompt,
@@ -70,7 +73,17 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         "chat/queryCommands": query_commands,
         "chat/selectedBehaviorChanged": behavior_selected,
         "chat/selectedAgentChanged": agent_selected,
+        **tools.handlers_of(connection),
     }
+
+
+def _select_behavior(connection: Connection, name: str) -> None:
+    """The user selected a behaviour: it counts from the next turn on (W-28)."""
+    before = select_behavior(connection)
+    connection.behavior = name or connection.behavior
+    after = select_behavior(connection)
+    if after != before:
+        tools.announce_tools(connection, after)
 
 
 def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
@@ -108,6 +121,19 @@ def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: 
         except BackendError as error:
             turn.fail(f"{model_name} cannot be asked: {error.message}.")
             return
-        await reply(turn, model, system=system, wants_title=connection.config.chat_title)
+        policy = policy_of(connection.config, behavior)
+        agent = Agent(
+            model=model,
+            system=system,
+            toolbox=connection.tools(turn.chat.ledger).toolbox(policy),
+            permissions=Permissions(
+                policy=policy,
+                workspace=connection.workspace,
+                memos=connection.memos,
+                variables=connection.child_variables,
+            ),
+            wants_title=connection.config.chat_title,
+        )
+        await agent.run(turn)
 
     return run

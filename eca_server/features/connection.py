@@ -24,6 +24,10 @@ from eca_server.session import Session
 if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.llm.models import Models
+    from eca_server.tools.approval import Memo
+    from eca_server.tools.ledger import Ledger
+    from eca_server.tools.native import NativeTools
+    from eca_server.workspace import Workspace
 
 __all__ = ["Connection", "Options"]
 
@@ -54,6 +58,7 @@ class Connection:
         behavior: what the user selected last, or None (W-28).
         initial_behavior: what `initializationOptions` asked for, or None.
         notices: what the user is to be told once the client listens.
+        memos: the calls the user approved for the session.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Connection:
         self.session = Session(peer)
         self.loaded = Loaded(config=Config(), problems=(), sources=())
         self.notices: list[str] = []
+        self.memos: set[Memo] = set()
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
         self.was_shut_down = False
@@ -86,6 +92,34 @@ class Connection:
         models = Models(self.config, environ=self.options.environ, http=self.http)
         self.options.hide(models.secrets)
         return models
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """The user's project, known since `initialize`."""
+        from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
+
+        return Workspace(self.session.roots)
+
+    @cached_property
+    def child_variables(self) -> Mapping[str, str]:
+        """The environment of every child process: ours without our secrets."""
+        from eca_server.credentials import child_environment  # noqa: PLC0415 - as above
+
+        known = (facts.credential for facts in self.models.providers)
+        return child_environment(self.options.environ, [each for each in known if each is not None])
+
+    def tools(self, ledger: Ledger | None = None) -> NativeTools:
+        """The native tools of a chat; `ledger` tells which files its model has seen."""
+        from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
+        from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
+
+        return native_tools(
+            self.config,
+            session=self.session,
+            workspace=self.workspace,
+            environment=self.child_variables,
+            ledger=ledger or Ledger(),
+        )
 
     async def close(self) -> None:
         """Stop everything that runs and wait, within bounds, until it has ended."""

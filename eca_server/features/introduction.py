@@ -8,13 +8,13 @@ from typing import Literal
 from eca_protocol.messages import (
     ChatConfig,
     ConfigUpdatedParams,
-    EcaServerUpdatedParams,
     InitializedParams,
     ProgressParams,
 )
 from eca_protocol.peer import Handler
 from eca_server.chat import BEHAVIORS
 from eca_server.features.connection import Connection
+from eca_server.features.tools import announce_tools
 
 __all__ = ["handlers_of", "select_behavior"]
 
@@ -49,11 +49,9 @@ def _introduce(connection: Connection) -> None:
             )
         ),
     )
-    session.notify(
-        "tool/serverUpdated", EcaServerUpdatedParams(name="ECA", status="running", tools=())
-    )
+    announce_tools(connection, selected)
     session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
-    for notice in connection.notices:
+    for notice in (*connection.notices, *connection.tools().problems):
         session.show("warning", notice)
     for problem in (*connection.loaded.problems, *models.problems):
         session.show(problem.level, str(problem))

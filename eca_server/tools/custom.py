@@ -62,10 +62,11 @@ class CustomCommand:
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Put the arguments where they belong; nothing of them becomes a part of the script."""
+        directory = command_directory(self.workspace, None)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
             text=self.template.script,
-            directory=command_directory(self.workspace, None),
+            directory=directory,
             environment={**self.environment, **self.template.variables(arguments)},
             timeout=_TIMEOUT,
             cap=self.cap,
@@ -78,6 +79,7 @@ class CustomCommand:
             run=run,
             summary=self.summary(arguments),
             command=self.template.command(arguments),
+            folder=str(directory),
         )
 
 

@@ -99,6 +99,7 @@ class ShellCommand:
             summary=self.summary(arguments),
             paths=() if where is None else (where,),
             command=command,
+            folder=str(directory),
         )
 
 

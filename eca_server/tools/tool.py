@@ -51,6 +51,7 @@ class PreparedCall:
         paths: every path it touches, as the model wrote them.
         details: what it would change, shown before it is approved.
         command: the text of a command, if it runs one.
+        folder: where the command runs.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -58,6 +59,7 @@ class PreparedCall:
     paths: tuple[str, ...] = ()
     details: ToolCallDetails | None = None
     command: str | None = None
+    folder: str = ""
 
 
 class Tool(Protocol):

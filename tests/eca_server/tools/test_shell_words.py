@@ -28,8 +28,8 @@ def lexically_outside(command: str, folder: str = "/ws") -> bool:
 OUTSIDE = [
     "cat /etc/passwd", "cat '/etc/passwd'", "cat /e'tc'/passwd", "cat \\/etc/passwd", "ls /",
     "cat ../x", "cat a/../../x", "ls ..", "cat ~/x", "ls ~", "ls ~root", "cat $HOME/x",
-    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/tmp/x", "cat a > ../x",
-    "cat <../x", "ls 2>>/tmp/x", "ls &>/tmp/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
+    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/mnt/x", "cat a > ../x",
+    "cat <../x", "ls 2>>/mnt/x", "ls &>/mnt/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
     "x -C..", "x -o ../y", "scp a:/etc/x .", "docker run -v /etc:/x y", "dd if=/dev/sda",
     "X=/etc/x cat", "PATH=a:/b ls", "cd ..", "cd /", "cd", "cd && ls", "cd -", "cd $(pwd)",
     'cd "$X" # X', "pushd ..", "cd sub && cat ../../x", "cd sub; cat ../x", "cd sub || cat ../x",

@@ -107,7 +107,13 @@ def test_what_follows_initialized(server: Stranger) -> None:
     assert chat["selectBehavior"] in chat["behaviors"]
     assert chat["selectAgent"] in chat["agents"]
     assert isinstance(chat["welcomeMessage"], str)
-    assert native == {"type": "native", "name": "ECA", "status": "running", "tools": []}
+    tools = native.pop("tools")
+    assert native == {"type": "native", "name": "ECA", "status": "running"}
+    assert {"eca_read_file", "eca_edit_file", "eca_shell_command"} <= {t["name"] for t in tools}
+    for tool in tools:
+        assert tool["parameters"]["type"] == "object"
+        assert tool["description"]
+        assert isinstance(tool["disabled"], bool)
 
 
 @pytest.mark.requirement("LIFE-8", "W-28a")

@@ -181,7 +181,7 @@ def test_a_folder_that_differs_in_case_only_is_outside(workspace: Workspace, pro
 
 names = st.sampled_from(["a", "b", "c", "..", "."])
 paths = st.lists(names, min_size=1, max_size=5).map("/".join)
-targets = st.builds(str.__add__, st.sampled_from(["", "@/root/", "@/"]), paths)
+targets = st.builds(str.__add__, st.sampled_from(["", "@/base/", "@/"]), paths)
 steps = st.lists(st.tuples(st.sampled_from(["folder", "link"]), paths, targets), max_size=12)
 
 
@@ -191,7 +191,7 @@ def test_nothing_is_inside_whose_real_path_is_not(
 ) -> None:
     top = Path(tempfile.mkdtemp()).resolve()
     try:
-        root = top / "root"
+        root = top / "base"
         root.mkdir()
         for kind, path, target in steps:
             try:

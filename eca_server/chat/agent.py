@@ -1,0 +1,205 @@
+"""The body of a turn that loops: ask the model, run the calls it made, tell it what came of them.
+
+The rules it keeps: approvals of one answer are asked together; reads run at once, what changes
+something runs in the model's order; every call has its result in the one next request, in the
+order of the calls; a rejection ends the call and not the turn (W-31); the loop has an end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import trio
+
+from eca_server.chat.reply import reply
+from eca_server.chat.tool_call import Naming, ToolCall
+from eca_server.chat.turn import Turn
+from eca_server.llm.backend import Request
+from eca_server.llm.events import ToolCallFinished
+from eca_server.llm.history import Message, Part, TextPart, ToolResultPart
+from eca_server.llm.models import Model
+from eca_server.tools.permissions import Permissions
+from eca_server.tools.schema_check import fitting
+from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput
+from eca_server.tools.toolbox import ToolBox
+
+__all__ = ["Agent"]
+
+MOST_STEPS = 200
+"""Requests of one turn after which it is stopped, readably."""
+
+MOST_FAILURES = 3
+"""How often the very same call may fail in one turn."""
+
+
+@attrs.frozen(kw_only=True)
+class Agent:
+    """How one turn is answered.
+
+    Attributes:
+        model: who is asked.
+        system: the instructions.
+        toolbox: what the model may call.
+        permissions: whether a call that was looked at may run.
+        wants_title: whether the chat is to be given a title.
+    """
+
+    model: Model
+    system: str
+    toolbox: ToolBox
+    permissions: Permissions
+    wants_title: bool
+
+    async def run(self, turn: Turn) -> None:
+        """The turn's body."""
+        turn.messages.append(Message(role="user", parts=(TextPart(turn.prompt.text),)))
+        failures: Counter[tuple[str, str]] = Counter()
+        for step in range(MOST_STEPS):
+            request = Request(
+                system=self.system,
+                messages=[*turn.chat.history, *turn.messages],
+                tools=self.toolbox.offered,
+            )
+            wants_title = self.wants_title and step == 0
+            answer = await reply(turn, self.model, request, naming=_native, wants_title=wants_title)
+            if answer is None or not answer.calls:
+                return
+            results = await self._run_calls(turn, answer.calls)
+            turn.messages.append(Message(role="tool", parts=results))
+            if _fails_again(turn, answer.calls, failures):
+                turn.fail(
+                    f"The same call failed {MOST_FAILURES} times, so this turn ends here. "
+                    "Say how to go on."
+                )
+                return
+        turn.fail(f"This turn took {MOST_STEPS} steps without an end. Say `go on` to continue.")
+
+    async def _run_calls(
+        self, turn: Turn, finished: Sequence[ToolCallFinished]
+    ) -> tuple[Part, ...]:
+        """Run the calls of one answer; the results, in their order."""
+        steps = [_Step(turn.calls[each.key], each) for each in finished]
+        for step in steps:
+            await self._look_at(step)
+        if any(not step.call.decided.is_set() and step.asks for step in steps):
+            turn.progress("Waiting for tool call approval")
+        async with trio.open_nursery() as nursery:
+            for position, step in enumerate(steps):
+                nursery.start_soon(_run_step, step, steps[:position], turn)
+        return tuple(step.result() for step in steps)
+
+    async def _look_at(self, step: _Step) -> None:
+        """Announce a call, with what it would do and whether the user is asked."""
+        call, finished = step.call, step.finished
+        arguments = finished.arguments or {}
+        tool = self.toolbox.find(call.naming.name)
+        why = self.toolbox.why_withheld(call.naming.name)
+        if finished.arguments is None:
+            call.announce({}, manual_approval=False)
+            call.fault(f"The arguments are unreadable: {finished.error}")
+        elif tool is None and why is not None:
+            call.announce(arguments, manual_approval=False)
+            call.deny(why)
+        elif tool is None:
+            call.announce(arguments, manual_approval=False)
+            call.fault(self.toolbox.unknown(call.naming.name))
+        else:
+            await self._look_at_known(step, tool, arguments)
+
+    async def _look_at_known(self, step: _Step, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        call = step.call
+        try:
+            prepared = await tool.prepare(fitting(arguments, tool.parameters))
+        except ToolFault as fault:
+            call.announce(arguments, manual_approval=False, summary=tool.summary(arguments))
+            call.fault(str(fault))
+            return
+        decision = await self.permissions.decide(tool, prepared, arguments)
+        call.announce(
+            arguments,
+            manual_approval=decision.verdict == "ask",
+            summary=prepared.summary,
+            details=prepared.details,
+        )
+        step.plan(tool, prepared)
+        if decision.verdict == "deny":
+            call.deny(f"Denied by {decision.rule}. Do not repeat it.")
+        elif decision.verdict == "ask":
+            step.asks = True
+            call.ask(decision.memo)
+        else:
+            call.decided.set()
+
+
+class _Step:
+    """One call of an answer on its way."""
+
+    def __init__(self, call: ToolCall, finished: ToolCallFinished) -> None:
+        self.call = call
+        self.finished = finished
+        self.asks = False
+        self.done = trio.Event()
+        self.changes_something = False
+        self._tool: Tool | None = None
+        self._prepared: PreparedCall | None = None
+
+    def plan(self, tool: Tool, prepared: PreparedCall) -> None:
+        """What will run, if it may."""
+        self._tool, self._prepared = tool, prepared
+        self.changes_something = tool.effect != "read"
+
+    async def run(self, *, afresh: bool) -> ToolOutput:
+        """Do it; `afresh` looks at the world again, for a call before it has changed it."""
+        assert self._tool is not None
+        assert self._prepared is not None
+        if afresh:
+            arguments = fitting(self.call.arguments, self._tool.parameters)
+            self._prepared = await self._tool.prepare(arguments)
+        return await self._prepared.run()
+
+    def result(self) -> ToolResultPart:
+        """What the model is told."""
+        output = self.call.result
+        assert output is not None
+        return ToolResultPart(
+            call_id=self.call.naming.id, parts=output.parts, is_error=output.is_error
+        )
+
+
+async def _run_step(step: _Step, earlier: Sequence[_Step], turn: Turn) -> None:
+    """Wait for the user and for what must come first; then run."""
+    try:
+        await step.call.decided.wait()
+        if not step.call.is_open:
+            return
+        for other in earlier:
+            if step.changes_something or other.changes_something:
+                await other.done.wait()
+        step.call.start()
+        turn.progress("Calling tool")
+        try:
+            afresh = any(other.changes_something for other in earlier)
+            output = await step.run(afresh=afresh)
+        except ToolFault as fault:
+            output = ToolOutput(parts=(TextPart(str(fault)),), is_error=True)
+        if step.call.is_open:
+            step.call.finish(output)
+    finally:
+        step.done.set()
+
+
+def _fails_again(
+    turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str]]
+) -> bool:
+    for each in finished:
+        call = turn.calls[each.key]
+        if call.result is not None and call.result.is_error:
+            failures[call.naming.name, each.raw] += 1
+    return any(count >= MOST_FAILURES for count in failures.values())
+
+
+def _native(key: str, name: str) -> Naming:
+    return Naming(id=key, name=name, server="eca", origin="native")

@@ -1,0 +1,244 @@
+"""A tool call from the first piece the model writes to its end: an automaton, as a table.
+
+Rulings W-30 to W-35. Every transition writes its content in order, and every call that was begun
+is closed: by its result, by a rejection, or by whatever ends the turn.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.messages import (
+    ChatContent,
+    ChatToolCalledContent,
+    ChatToolCallPrepareContent,
+    ChatToolCallRejectedContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    ToolCallDetails,
+    ToolCallTextOutput,
+)
+from eca_server.llm.history import TextPart
+from eca_server.tools.approval import Memo
+from eca_server.tools.tool import ToolOutput
+
+__all__ = ["TRANSITIONS", "CallInput", "CallState", "Naming", "ToolCall"]
+
+Reason: TypeAlias = Literal["user-choice", "user-config"]
+
+
+class CallState(enum.Enum):
+    """Where a call stands; `CALLED` and `REJECTED` are its ends."""
+
+    PREPARING = "preparing"
+    RUN = "run"
+    WAITING = "waiting approval"
+    RUNNING = "running"
+    CALLED = "called"
+    REJECTED = "rejected"
+
+
+class CallInput(enum.Enum):
+    """What can happen to a call."""
+
+    ANNOUNCE = "its arguments are whole"
+    ASK = "it needs the user's approval"
+    DENY = "the configuration or the behaviour denies it"
+    FAULT = "it cannot run"
+    START = "it is allowed, and its turn has come"
+    APPROVE = "the user approves"
+    REJECT = "the user rejects"
+    DONE = "it has a result"
+    STOP = "the turn ends"
+
+
+def _transitions() -> Mapping[CallState, Mapping[CallInput, CallState]]:
+    preparing, run, waiting, running, called, rejected = CallState
+    announce, ask, deny, fault, start, approve, reject, done, stop = CallInput
+    return {
+        preparing: {announce: run, stop: rejected},
+        run: {ask: waiting, deny: rejected, fault: called, start: running, stop: rejected},
+        waiting: {approve: run, reject: rejected, stop: rejected},
+        running: {done: called, stop: called},
+        called: {stop: called},
+        rejected: {stop: rejected},
+    }
+
+
+TRANSITIONS: Mapping[CallState, Mapping[CallInput, CallState]] = MappingProxyType(_transitions())
+"""An approved call is back in `RUN`: it starts when the writes before it are done. What is not
+in the table is the caller's mistake, except an approval or a rejection that comes to a call which
+does not wait: that is the client's, and ignored (W-34)."""
+
+
+@attrs.frozen(kw_only=True)
+class Naming:
+    """How a call is named on the wire: the same on all of its contents."""
+
+    id: str
+    name: str
+    server: str
+    origin: Literal["native", "mcp"]
+
+
+class ToolCall:
+    """One call of a turn; its methods are the inputs of the table.
+
+    Attributes:
+        naming: its names on the wire.
+        state: where it stands.
+        arguments: the model's, `{}` until they are whole or where they are unreadable.
+        result: what the model is told, once the call has ended.
+        decided: set when it waits for nobody (any more).
+        memo: what an approval for the session would remember.
+    """
+
+    def __init__(self, emit: Callable[[ChatContent], None], naming: Naming) -> None:
+        self.naming = naming
+        self.state = CallState.PREPARING
+        self.arguments: Mapping[str, Any] = {}
+        self.result: ToolOutput | None = None
+        self.decided = trio.Event()
+        self.memo: Memo | None = None
+        self._emit = emit
+        self._summary: str | None = None
+        self._details: ToolCallDetails | None = None
+        self._started = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a content that ends it is still owed."""
+        return self.state not in {CallState.CALLED, CallState.REJECTED}
+
+    def prepare(self, arguments_text: str, *, summary: str | None = None) -> None:
+        """A piece of the arguments; the first one begins the call on the wire."""
+        self._summary = summary or self._summary
+        self._emit(
+            ChatToolCallPrepareContent(
+                **self._names(), arguments_text=arguments_text, summary=self._summary
+            )
+        )
+
+    def announce(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        manual_approval: bool,
+        summary: str | None = None,
+        details: ToolCallDetails | None = None,
+    ) -> None:
+        """The call is whole; whether the user will be asked."""
+        self._move(CallInput.ANNOUNCE)
+        self.arguments = arguments
+        self._summary = summary or self._summary
+        self._details = details
+        self._emit(
+            ChatToolCallRunContent(
+                **self._names(), **self._shown(), manual_approval=manual_approval
+            )
+        )
+
+    def ask(self, memo: Memo | None = None) -> None:
+        """Wait for the user from now on; `memo` is what an approval for the session remembers."""
+        self._move(CallInput.ASK)
+        self.memo = memo
+
+    def approve(self) -> bool:
+        """The user lets it run; False, and nothing done, if it does not wait (W-34)."""
+        if self.state is not CallState.WAITING:
+            return False
+        self._move(CallInput.APPROVE)
+        self.decided.set()
+        return True
+
+    def reject(self) -> bool:
+        """The user does not let it run; False as for `approve`."""
+        if self.state is not CallState.WAITING:
+            return False
+        self._move(CallInput.REJECT)
+        self._end_rejected("user-choice", REJECTED)
+        return True
+
+    def deny(self, told: str) -> None:
+        """Configuration or behaviour do not let it run; `told` is for the model."""
+        self._move(CallInput.DENY)
+        self._end_rejected("user-config", told)
+
+    def fault(self, told: str) -> None:
+        """It cannot run: unknown, unreadable, impossible."""
+        self._move(CallInput.FAULT)
+        self._end_called(ToolOutput(parts=(TextPart(told),), is_error=True))
+
+    def start(self) -> None:
+        """It runs."""
+        self._move(CallInput.START)
+        self._started = trio.current_time()
+        self._emit(ChatToolCallRunningContent(**self._names(), **self._shown()))
+
+    def finish(self, output: ToolOutput) -> None:
+        """It has run."""
+        self._move(CallInput.DONE)
+        self._end_called(output)
+
+    def stop(self) -> None:
+        """The turn ends: an open call is rejected, or called with an error if it ran."""
+        ran = self.state is CallState.RUNNING
+        was_open = self.is_open
+        self._move(CallInput.STOP)
+        if ran:
+            self._end_called(ToolOutput(parts=(TextPart(STOPPED),), is_error=True))
+        elif was_open:
+            self._end_rejected("user-choice", STOPPED)
+
+    def _move(self, given: CallInput) -> None:
+        following = TRANSITIONS[self.state].get(given)
+        if following is None:
+            raise LocalProtocolError(
+                f"the call {self.naming.id} is {self.state.value}: {given.value} cannot follow"
+            )
+        self.state = following
+
+    def _end_called(self, output: ToolOutput) -> None:
+        self.result = output
+        self._details = output.details or self._details
+        spent = trio.current_time() - self._started if self._started else 0.0
+        self._emit(
+            ChatToolCalledContent(
+                **self._names(),
+                **self._shown(),
+                error=output.is_error,
+                outputs=tuple(
+                    ToolCallTextOutput(text=part.text)
+                    for part in output.parts
+                    if isinstance(part, TextPart)
+                ),
+                total_time_ms=round(spent * 1000),
+            )
+        )
+        self.decided.set()
+
+    def _end_rejected(self, reason: Reason, told: str) -> None:
+        self.result = ToolOutput(parts=(TextPart(told),), is_error=True)
+        self._emit(ChatToolCallRejectedContent(**self._names(), **self._shown(), reason=reason))
+        self.decided.set()
+
+    def _names(self) -> dict[str, Any]:
+        return attrs.asdict(self.naming)
+
+    def _shown(self) -> dict[str, Any]:
+        return {
+            "arguments": self.arguments,
+            "summary": self._summary,
+            "details": self._details,
+        }
+
+
+REJECTED = "The user rejected this call. Do not repeat it: go on differently, or ask what to do."
+STOPPED = "Stopped by the user before it was done."

@@ -1,0 +1,104 @@
+"""The native tools of a chat, made from the configuration and the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from eca_server.config import Config
+from eca_server.session import Session
+from eca_server.tools.approval import NATIVE, Policy
+from eca_server.tools.custom import custom_commands
+from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
+from eca_server.tools.edit_file import EditFile
+from eca_server.tools.files import Files
+from eca_server.tools.ledger import Ledger
+from eca_server.tools.move_file import MoveFile
+from eca_server.tools.output import Cap
+from eca_server.tools.preview import PreviewFileChange
+from eca_server.tools.read_file import ReadFile
+from eca_server.tools.shell_command import ShellCommand
+from eca_server.tools.tool import Tool
+from eca_server.tools.toolbox import ToolBox
+from eca_server.tools.write_file import WriteFile
+from eca_server.workspace import Workspace
+
+__all__ = ["NativeTools", "native_tools"]
+
+
+@attrs.frozen(kw_only=True)
+class NativeTools:
+    """Every native tool there is, custom ones included.
+
+    Attributes:
+        tools: in the order the model sees them.
+        problems: what is wrong with configured ones, for the user.
+    """
+
+    tools: tuple[Tool, ...]
+    problems: tuple[str, ...]
+
+    def toolbox(self, policy: Policy) -> ToolBox:
+        """What is offered under a policy."""
+        withheld = {tool.name: _why(tool, policy) for tool in self.tools}
+        return ToolBox(
+            [tool for tool in self.tools if withheld[tool.name] is None],
+            {name: f"Not available: {why}." for name, why in withheld.items() if why is not None},
+        )
+
+
+def _why(tool: Tool, policy: Policy) -> str | None:
+    return policy.withheld(server=NATIVE, tool=tool.name, effect=tool.effect)
+
+
+def native_tools(
+    config: Config,
+    *,
+    session: Session,
+    workspace: Workspace,
+    environment: Mapping[str, str],
+    ledger: Ledger,
+) -> NativeTools:
+    """The native tools of a chat.
+
+    Args:
+        config: custom tools and limits.
+        session: the editor that is asked for diagnostics, if it has any.
+        workspace: what paths are looked up in.
+        environment: that of the commands they run.
+        ledger: which files the chat's model has seen.
+    """
+    limits = config.tool_call.output_truncation
+    cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+    files = Files(
+        workspace=workspace,
+        ledger=ledger,
+        cap=cap,
+        max_lines=config.tool_call.read_file.max_lines,
+        gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
+    )
+    shell = ShellCommand(
+        workspace=workspace,
+        environment=environment,
+        summary_max_length=config.tool_call.shell_command.summary_max_length,
+        cap=cap,
+    )
+    customs, problems = custom_commands(
+        config.custom_tools, workspace=workspace, environment=environment, cap=cap
+    )
+    tools: list[Tool] = [
+        ReadFile(files=files),
+        WriteFile(files=files),
+        EditFile(files=files),
+        PreviewFileChange(files=files),
+        MoveFile(files=files),
+        shell,
+        *customs,
+    ]
+    if editor_has_diagnostics(session):
+        diagnostics = EditorDiagnostics(
+            session=session, workspace=workspace, timeout=config.lsp_timeout, cap=cap
+        )
+        tools.insert(1, diagnostics)
+    return NativeTools(tools=tuple(tools), problems=problems)

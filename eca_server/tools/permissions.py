@@ -1,0 +1,62 @@
+"""Who may run what: the behaviour's policy, and what the user approved for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from eca_server.tools.approval import Call, Decision, Memo, Policy
+from eca_server.tools.shell_words import outside_of
+from eca_server.tools.tool import PreparedCall, Tool
+from eca_server.workspace import Workspace
+
+__all__ = ["Permissions"]
+
+
+class Permissions:
+    """Decides on the calls of a turn.
+
+    Args:
+        policy: of the turn's behaviour.
+        workspace: what lies outside of it always asks.
+        memos: what was approved for the session; shared by all chats of the connection.
+        variables: the environment that commands will see.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        workspace: Workspace,
+        memos: set[Memo],
+        variables: Mapping[str, str],
+    ) -> None:
+        self._policy = policy
+        self._workspace = workspace
+        self._memos = memos
+        self._variables = variables
+
+    async def decide(
+        self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any]
+    ) -> Decision:
+        """What becomes of a call that was looked at."""
+        return await trio.to_thread.run_sync(self._decide, tool, prepared, arguments)
+
+    def _decide(self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any]) -> Decision:
+        outside = outside_of(
+            self._workspace,
+            prepared.paths,
+            command=prepared.command,
+            folder=prepared.folder,
+            variables=self._variables,
+        )
+        call = Call(
+            tool=tool.name,
+            arguments=arguments,
+            effect=tool.effect,
+            command=prepared.command,
+            outside=outside,
+        )
+        return self._policy.decide(call, self._memos)
