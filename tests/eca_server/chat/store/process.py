@@ -24,6 +24,7 @@ def spawn(role: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", __name__, role, str(path), *arguments],
         env=environment(path.parent),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -32,6 +33,7 @@ def spawn(role: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
 async def write_until_killed(kept: Kept, name: str, seed: str) -> None:
     """Append turns to the chat of that name and to one that all share; delete others."""
     chance = random.Random(seed)
+    print("ready", flush=True)
     for number in range(1_000_000):
         each = f"{name}-{number}"
         filler = "x" * chance.choice([1, 100, 3000, 40_000])
