@@ -19,6 +19,13 @@ from eca_server.llm.history import (
 )
 
 WORKSPACE = "w"
+PATIENCE = {
+    "WRITE_SECONDS": 30.0,
+    "READ_SECONDS": 30.0,
+    "CLOSE_SECONDS": 30.0,
+    "_REWRITE_SECONDS": 30.0,
+}
+"""How long the store may take under test."""
 
 
 @attrs.define

@@ -13,7 +13,16 @@ from typing import Any
 
 import trio
 
-from tests.eca_server.chat.store.keeping import WORKSPACE, Kept, opened, said, texts_of, turn
+from eca_server.chat.store import store
+from tests.eca_server.chat.store.keeping import (
+    PATIENCE,
+    WORKSPACE,
+    Kept,
+    opened,
+    said,
+    texts_of,
+    turn,
+)
 from tests.eca_server.stranger import environment
 
 LIMIT = 300_000
@@ -101,6 +110,7 @@ ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
 
 
 async def main(role: str, path: str, *arguments: str) -> None:
+    vars(store).update(PATIENCE)
     async with opened(Path(path)) as kept:
         await ROLES[role](kept, *arguments)
 

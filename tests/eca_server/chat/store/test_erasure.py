@@ -104,7 +104,7 @@ async def test_nothing_is_left_of_what_was_never_written(path: Path) -> None:
         await ours.store.delete("chat 1")
         path.parent.unlink()
         assert await ours.store.append("chat 2", WORKSPACE, said(mark(2)))
-        assert await ours.store.before_images("chat 1") is None
+        assert await ours.store.load("chat 1") is None
     assert {chat for _, chat in left(path, {1, 2})} == {2}
 
 
