@@ -1,0 +1,123 @@
+"""The file index on a repository of 100,000 files, beside `git ls-files` itself.
+
+Run it from the repository: `python tests/benchmarks/bench_index.py`. Bound: an answer within
+200 ms, also to the very first search, and while the index is being built. The delay is how much
+later than asked a sleeping task of the same loop woke up, at worst.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import trio
+from report import Row, machine, print_rows, print_table
+
+from eca_server.workspace import FileIndex, Root
+
+WORDS = ["alpha", "beta", "gamma", "delta", "users", "models", "views", "client", "server", "index"]
+BOUND = 0.2
+QUERIES = ["u", "models", "users/models", "usersmod7", "delta_views_7.py", "nothing-like-it"]
+LISTINGS = ("--cached", "--others")
+
+
+def make_repository(folder: Path) -> None:
+    for number, (first, second) in enumerate(product(WORDS, repeat=2)):
+        for package in range(50):
+            directory = folder / first / second / f"package{number * 50 + package}"
+            directory.mkdir(parents=True)
+            for file, word in product(range(2), WORDS):
+                (directory / f"{first}_{word}_{file}.py").touch()
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "."], cwd=folder, check=True)
+
+
+def seconds_of_git(folder: Path) -> float:
+    began = time.perf_counter()
+    for kind in LISTINGS:
+        command = ["git", "ls-files", "-z", kind, "--exclude-standard"]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+class Delay:
+    """The worst delay of the loop since it was last asked for."""
+
+    def __init__(self) -> None:
+        self._worst = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await trio.sleep(0.002)
+            self._worst = max(self._worst, time.perf_counter() - began - 0.002)
+
+    def taken(self) -> float:
+        worst, self._worst = self._worst, 0.0
+        return worst
+
+
+async def timed(index: FileIndex, query: str) -> tuple[float, int]:
+    began = time.perf_counter()
+    found = await index.search(query, limit=200)
+    return time.perf_counter() - began, len(found)
+
+
+async def measure(folder: Path) -> None:
+    root = Root(name="", uri="", path=folder, real_path=folder)
+    floor = min(seconds_of_git(folder) for _ in range(3))
+    index = FileIndex([root])
+    delay = Delay()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.run)
+        nursery.start_soon(delay.watch)
+        began = time.perf_counter()
+        first, _ = await timed(index, "client")
+        while_built = first
+        last_of_all = "package4999"
+        while not (await timed(index, last_of_all))[1]:
+            while_built = max(while_built, (await timed(index, "client"))[0])
+        built = time.perf_counter() - began
+        delay_of_building = delay.taken()
+        warm = {query: min([await timed(index, query) for _ in range(3)]) for query in QUERIES}
+        delay_of_searching = delay.taken()
+        nursery.cancel_scope.cancel()
+    rows = [(repr(query), f"{seconds * 1e3:.1f}", str(n)) for query, (seconds, n) in warm.items()]
+    print_table("A search once the index is built", ("query", "ms", "found"), rows)
+    print_table(
+        "Listing 100,000 files",
+        ("what", "ms", "x git"),
+        [
+            ("git ls-files, twice", f"{floor * 1e3:.0f}", "1.00"),
+            ("the index, searched meanwhile", f"{built * 1e3:.0f}", f"{built / floor:.2f}"),
+        ],
+    )
+    worst = max(seconds for seconds, _ in warm.values())
+    measured = {
+        "the first search": first,
+        "a search while the index is built": while_built,
+        "a search": worst,
+        "delay of the loop, building": delay_of_building,
+        "delay of the loop, searching": delay_of_searching,
+    }
+    bound = f"{BOUND * 1e3:.0f} ms"
+    print_rows(
+        Row(what, bound, f"{seconds * 1e3:.0f} ms", seconds <= BOUND)
+        for what, seconds in measured.items()
+    )
+
+
+def main() -> None:
+    print(machine("trio"))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary).resolve()
+        make_repository(folder)
+        trio.run(partial(measure, folder))
+
+
+if __name__ == "__main__":
+    main()
