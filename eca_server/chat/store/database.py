@@ -151,8 +151,8 @@ class Database:
 
     def load(
         self, chat: str
-    ) -> tuple[ChatRow, list[tuple[str, bytes]], list[tuple[int, str | None]], int] | None:
-        """A chat, its messages, its turns' usage, its last message's number; if there is one."""
+    ) -> tuple[ChatRow | None, list[tuple[str, bytes]], list[tuple[int, str | None]], int]:
+        """A chat, if there is one, its messages, its turns' usage, its last message's number."""
         execute = self._connection.execute
         execute("BEGIN")
         found = execute("SELECT * FROM chat WHERE id = ?", (chat,)).fetchone()
@@ -164,7 +164,7 @@ class Database:
         ).fetchall()
         last = self._last(chat)
         execute("COMMIT")
-        return (ChatRow(*found), messages, usages, last) if found else None
+        return ChatRow(*found) if found else None, messages, usages, last
 
     def latest(self, workspace: str, limit: int) -> Sequence[tuple[ChatRow, bytes]]:
         """The chats of a workspace with the body of their first message, the latest first."""

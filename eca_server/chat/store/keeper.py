@@ -93,9 +93,11 @@ class Keeper:
         self._flush()
         found = self._read(lambda database: database.load(chat_id))
         if found is None:
-            self._last.setdefault(chat_id, 0)
             return None
-        row, bodies, usages, self._last[chat_id] = found
+        row, bodies, usages, last = found
+        self._last[chat_id] = last
+        if row is None:
+            return None
         messages: list[StoredMessage] = []
         for message_id, body in bodies:
             try:

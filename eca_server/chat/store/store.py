@@ -103,10 +103,9 @@ class Store:
         """
         now = time.time()
         chat = ChatRow(chat_id, workspace, title, now, now)
-        turn = messages[0].id if messages else str(uuid.uuid4())
-        return await self._write(
-            lambda keeper: keeper.append(chat, tuple(messages), turn=turn, usage=usage)
-        )
+        added = tuple(messages)
+        turn = added[0].id if added else str(uuid.uuid4())
+        return await self._write(lambda keeper: keeper.append(chat, added, turn=turn, usage=usage))
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A chat with its whole history; None if it is not kept, or cannot be read in time."""

@@ -197,7 +197,7 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_
     )
     for _ in range(2):
         opened_newer = database.Database(path, migrations=newer)
-        assert opened_newer.load("c") is not None
+        assert opened_newer.load("c")[0] is not None
         opened_newer.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
@@ -272,6 +272,20 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) ->
         assert texts_of(chat) == ["a", "c"]
         (problem,) = ours.problems
         assert problem.startswith("A message of chat c cannot be read")
+
+
+async def test_a_chat_that_could_not_be_loaded_goes_on_behind_what_is_kept(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        path.rmdir()
+        path.with_name("elsewhere").rename(path)
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert await ours.texts("c") == ["old", "new"]
+        assert len(ours.problems) == 1
 
 
 async def test_an_interpreter_without_sqlite_is_told_once(

@@ -186,6 +186,16 @@ async def test_a_cancelled_append_is_written_all_the_same(path: Path) -> None:
         assert await ours.texts("c") == ["stopped"]
 
 
+async def test_what_is_appended_is_what_was_given_at_the_call(path: Path) -> None:
+    given = list(said("a", "b"))
+    async with opened(path) as ours:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ours.store.append("c", WORKSPACE, given)
+        given.clear()
+        assert await ours.texts("c") == ["a", "b"]
+
+
 async def test_close_cannot_be_cancelled(path: Path) -> None:
     async with opened(path) as ours:
         with trio.CancelScope() as scope:
