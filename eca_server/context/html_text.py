@@ -39,7 +39,7 @@ _PARAGRAPHS = re.compile(
     "address|article|aside|blockquote|body|details|dialog|div|dl|fieldset|figure|footer|form|h[1-6]"
     "|header|hr|main|nav|ol|p|pre|section|table|title|ul"
 )
-_LINES = re.compile("br|dd|dt|figcaption|li|option|summary|tr")
+_LINES = re.compile("dd|dt|figcaption|li|option|summary|tr")
 _LONGEST_LINK = 2_000  # characters
 _TOKENS_AT_A_STRETCH = 1_000
 
@@ -98,7 +98,7 @@ class _Writer:
         text = html.unescape(source)
         if not self._is_raw:
             text = _SPACE.sub(" ", text)
-            if not self._parts or self._parts[-1].endswith((" ", "\n")):
+            if self._is_at_a_gap():
                 text = text.removeprefix(" ")
         if text:
             self._parts.append(text)
@@ -117,7 +117,7 @@ class _Writer:
         elif name == "li":
             self._parts.append("- ")
         elif name in {"td", "th"}:
-            self._parts.append("| ")
+            self._parts.append("| " if self._is_at_a_gap() else " | ")
         elif len(name) == 2 and name[0] == "h" and name[1] in "123456":
             self._parts.append("#" * int(name[1]) + " ")
 
@@ -129,8 +129,6 @@ class _Writer:
         elif name == "pre" and self._is_raw:
             self._is_raw = False
             self._parts.append("\n```")
-        elif name in {"td", "th"}:
-            self._parts.append(" ")
         self._break(name)
 
     def page(self) -> Page:
@@ -143,8 +141,11 @@ class _Writer:
             self._parts.append("\n" if name == "br" else "")
         elif _PARAGRAPHS.fullmatch(name):
             self._parts.append("\n\n")
-        elif _LINES.fullmatch(name):
+        elif name == "br" or (_LINES.fullmatch(name) and not self._is_at_a_gap("\n")):
             self._parts.append("\n")
+
+    def _is_at_a_gap(self, *gaps: str) -> bool:
+        return not self._parts or self._parts[-1].endswith(gaps or (" ", "\n"))
 
     def _link_to(self, attributes: str) -> tuple[int, str] | None:
         href = _value(_HREF, attributes).strip()
