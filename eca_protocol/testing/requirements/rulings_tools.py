@@ -44,7 +44,7 @@ ROWS = (
     _tool(
         "W-33e", "server", "Configuration matches a tool in each spelling of its name.", later=None
     ),
-    _tool("W-33f", "server", "Parameters have the names upstream gave them."),
+    _tool("W-33f", "server", "Parameters have the names upstream gave them.", later=None),
     _tool("W-34a", "server", "A decision on a call that does not wait is ignored and forgotten."),
     _tool("W-34b", "server", "A decision in the same instant as its run counts."),
     _tool("W-35a", "server", "A file change is told alike on run, running and called."),

@@ -1,0 +1,44 @@
+"""The faces of the native tools: the names that configurations and clients know (ruling W-33)."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_server.tools.diagnostics import EditorDiagnostics
+from eca_server.tools.directory_tree import DirectoryTree
+from eca_server.tools.edit_file import EditFile
+from eca_server.tools.grep import Grep
+from eca_server.tools.move_file import MoveFile
+from eca_server.tools.preview import PreviewFileChange
+from eca_server.tools.read_file import ReadFile
+from eca_server.tools.shell_command import ShellCommand
+from eca_server.tools.tool import Tool
+from eca_server.tools.write_file import WriteFile
+
+EDIT = "path original_content new_content all_occurrences"
+
+
+@pytest.mark.requirement("W-33f")
+@pytest.mark.parametrize(
+    ("tool", "name", "parameters", "required", "effect"),
+    [
+        (DirectoryTree, "directory_tree", "path max_depth", 1, "read"),
+        (ReadFile, "read_file", "path line_offset limit", 1, "read"),
+        (WriteFile, "write_file", "path content", 2, "write"),
+        (EditFile, "edit_file", EDIT, 3, "write"),
+        (PreviewFileChange, "preview_file_change", EDIT, 3, "read"),
+        (MoveFile, "move_file", "source destination", 2, "write"),
+        (Grep, "grep", "path pattern include max_results", 2, "read"),
+        (ShellCommand, "shell_command", "command working_directory timeout", 1, "run"),
+        (EditorDiagnostics, "editor_diagnostics", "path", 0, "read"),
+    ],
+)
+def test_names_parameters_and_effect(
+    tool: type[Tool], name: str, parameters: str, required: int, effect: str
+) -> None:
+    names = parameters.split()
+    assert (tool.name, tool.effect) == (name, effect)
+    assert tool.parameters["type"] == "object"
+    assert list(tool.parameters["properties"]) == names
+    assert list(tool.parameters.get("required", ())) == names[:required]
+    assert all(each["description"] for each in tool.parameters["properties"].values())
