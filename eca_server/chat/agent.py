@@ -8,7 +8,7 @@ order of the calls; a rejection ends the call and not the turn (W-31); the loop 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ import trio
 from eca_server.chat.reply import reply
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.chat.turn import Turn
+from eca_server.context import Built
 from eca_server.llm.backend import Request
 from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import Message, Part, TextPart, ToolResultPart
@@ -45,6 +46,7 @@ class Agent:
         toolbox: what the model may call.
         permissions: whether a call that was looked at may run.
         wants_title: whether the chat is to be given a title.
+        gather: reads what the prompt refers to; it stands before the user's words.
     """
 
     model: Model
@@ -52,10 +54,15 @@ class Agent:
     toolbox: ToolBox
     permissions: Permissions
     wants_title: bool
+    gather: Callable[[], Awaitable[Built]]
 
     async def run(self, turn: Turn) -> None:
         """The turn's body."""
-        turn.messages.append(Message(role="user", parts=(TextPart(turn.prompt.text),)))
+        built = await self.gather()
+        for note in built.notes:
+            turn.say(note, role="system")
+        parts = (*built.parts, TextPart(turn.prompt.text))
+        turn.messages.append(Message(role="user", parts=parts))
         failures: Counter[tuple[str, str]] = Counter()
         for step in range(MOST_STEPS):
             request = Request(

@@ -37,6 +37,7 @@ class Chat:
         history: what the model is told of the chat, oldest first; append-only.
         usage: tokens and costs of the whole chat.
         ledger: which files the chat's model has seen.
+        systems: the instructions by behaviour, written once (design decision 20).
         title: what the chat is called, once the model has found a name.
     """
 
@@ -49,6 +50,7 @@ class Chat:
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
+        self.systems: dict[str, str] = {}
         self._nursery = nursery
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from eca_server.config.loading import Loaded, load
+from eca_server.config.loading import Loaded, load, user_folder
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import Config, Limit, Model, Provider, Retry
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
@@ -25,4 +25,5 @@ __all__ = [
     "Source",
     "ToolCall",
     "load",
+    "user_folder",
 ]

@@ -22,7 +22,7 @@ from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "load", "user_folder"]
 
 # Each problem becomes a message in the editor; nobody reads a thousand.
 _MOST_PROBLEMS = 20
@@ -69,7 +69,7 @@ def load(
         if config_file is not None:
             loading.add_file(config_file, required=True)
         else:
-            loading.add_file(_user_file(environ, home))
+            loading.add_file(user_folder(environ, home) / "config.json")
             for root in roots:
                 loading.add_file(root / ".eca" / "config.json")
     config = _CONFIG.build(loading.merged)
@@ -179,8 +179,8 @@ def _home(environ: Mapping[str, str]) -> Path:
     return Path(home) if home else Path.home()
 
 
-def _user_file(environ: Mapping[str, str], home: Path) -> Path:
-    """The user's file by the XDG rules: a relative `XDG_CONFIG_HOME` does not count."""
+def user_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """The user's own folder by the XDG rules: a relative `XDG_CONFIG_HOME` does not count."""
     configured = Path(environ.get("XDG_CONFIG_HOME", ""))
-    folder = configured if configured.is_absolute() else home / ".config"
-    return folder / "eca" / "config.json"
+    folder = configured if configured.is_absolute() else (home or _home(environ)) / ".config"
+    return folder / "eca"

@@ -6,7 +6,7 @@ turn is registered, stopped or deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
@@ -20,6 +20,7 @@ from eca_server.commands import (
     named_command,
     unknown_command,
 )
+from eca_server.context import Built, build, query_contexts, read_instruction_files
 from eca_server.features import tools
 from eca_server.features.connection import Connection
 from eca_server.features.introduction import select_behavior
@@ -45,8 +46,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         connection.chats.delete(params.chat_id)
         return m.ChatDeleteResponse()
 
-    def query_context(params: m.ChatQueryContextParams) -> m.ChatQueryContextResponse:
-        return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=())
+    def query_context(
+        params: m.ChatQueryContextParams,
+    ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
+        if not connection.session.roots and not params.query.strip():
+            return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=())
+        return query_contexts(params, index=connection.index, workspace=connection.workspace)
 
     def query_commands(params: m.ChatQueryCommandsParams) -> m.ChatQueryCommandsResponse:
         wanted = params.query.strip().lower()
@@ -113,7 +118,15 @@ def _command_body(connection: Connection, name: str) -> Body:
 
 def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: str) -> Body:
     behavior = select_behavior(connection, params.agent or params.behavior)
-    system = instructions(behavior, connection.session.roots)
+
+    async def gather() -> Built:
+        return await build(
+            params.contexts,
+            params.message,
+            workspace=connection.workspace,
+            http=connection.http,
+            gitignore=connection.follows_gitignore,
+        )
 
     async def run(turn: Turn) -> None:
         try:
@@ -124,7 +137,7 @@ def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: 
         policy = policy_of(connection.config, behavior)
         agent = Agent(
             model=model,
-            system=system,
+            system=await _system(connection, turn, behavior),
             toolbox=connection.tools(turn.chat.ledger).toolbox(policy),
             permissions=Permissions(
                 policy=policy,
@@ -133,7 +146,24 @@ def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: 
                 variables=connection.child_variables,
             ),
             wants_title=connection.config.chat_title,
+            gather=gather,
         )
         await agent.run(turn)
 
     return run
+
+
+async def _system(connection: Connection, turn: Turn, behavior: str) -> str:
+    """The chat's instructions for a behaviour: ours, AGENTS.md and rules, read once."""
+    systems = turn.chat.systems
+    if behavior not in systems:
+        found = await read_instruction_files(
+            connection.workspace,
+            user_folder=connection.user_folder,
+            rules=[rule.path for rule in connection.config.rules if rule.path is not None],
+        )
+        for note in found.notes:
+            turn.say(note, role="system")
+        parts = (instructions(behavior, connection.session.roots), found.text)
+        systems[behavior] = "\n\n".join(part for part in parts if part)
+    return systems[behavior]

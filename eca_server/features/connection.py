@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
-    from eca_server.workspace import Workspace
+    from eca_server.workspace import FileIndex, Workspace
 
 __all__ = ["Connection", "Options"]
 
@@ -99,6 +99,27 @@ class Connection:
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
         return Workspace(self.session.roots)
+
+    @cached_property
+    def index(self) -> FileIndex:
+        """The workspace's files, listed when they are first searched and kept fresh."""
+        from eca_server.workspace import FileIndex  # noqa: PLC0415 - see the module's docstring
+
+        index = FileIndex(self.session.roots, gitignore=self.follows_gitignore)
+        self.nursery.start_soon(index.run)
+        return index
+
+    @property
+    def follows_gitignore(self) -> bool:
+        """Whether what Git ignores is left out of trees and searches."""
+        return any(each.type == "gitignore" for each in self.config.ignore_files)
+
+    @property
+    def user_folder(self) -> Path:
+        """The user's own configuration, `~/.config/eca`."""
+        from eca_server.config import user_folder  # noqa: PLC0415 - as above
+
+        return user_folder(self.options.environ)
 
     @cached_property
     def child_variables(self) -> Mapping[str, str]:

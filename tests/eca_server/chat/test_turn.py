@@ -210,7 +210,10 @@ async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
     async with editor() as ours:
         contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
         received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)
-    assert text(received[2:]) == "hi"
+    notes = [each["text"] for each in received[2:] if each["type"] == "text"][:2]
+    assert "/a" in notes[0]
+    assert "novel" in notes[1]
+    assert text(received[2:]) == "".join([*notes, "hi"])
 
 
 @pytest.mark.requirement("W-26a")
