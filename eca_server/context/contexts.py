@@ -27,7 +27,7 @@ from eca_protocol.messages import (
 )
 from eca_server.context.block import Section, render
 from eca_server.context.disk import Reader
-from eca_server.context.limits import Limits
+from eca_server.context.limits import Limits, readable
 from eca_server.context.mentions import Mention, find_mentions, follow
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.tools.files import printable
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Built", "build"]
 
-_MOST_NOTES = 20
 _LONGEST_NAME = 200  # characters of a path or URL in a note
 _ORDER = (
     FileContext,
@@ -184,13 +183,11 @@ class _Gathering:
 
     def built(self) -> Built:
         """All of it, in its frame."""
-        notes = self.notes
-        if len(notes) > _MOST_NOTES:
-            notes = [*notes[:_MOST_NOTES], f"And {len(notes) - _MOST_NOTES} more like these."]
+        notes = readable(self.notes)
         if not self.sections:
-            return Built(notes=tuple(notes))
+            return Built(notes=notes)
         text = render([Section(name="contexts", body=(_INTRODUCTION, *self.sections))])
-        return Built(parts=(TextPart(text), *self.pictures), notes=tuple(notes))
+        return Built(parts=(TextPart(text), *self.pictures), notes=notes)
 
     def _add_path(self, path: str, lines: LinesRange | None) -> None:
         try:

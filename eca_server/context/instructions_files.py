@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -18,6 +19,7 @@ import trio
 
 from eca_server.context.block import Section, render
 from eca_server.context.excerpt import read_excerpt
+from eca_server.context.limits import readable
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
@@ -106,43 +108,42 @@ class _Reading:
 
     def found(self) -> InstructionFiles:
         """All of it, in its frame."""
-        return InstructionFiles(text=render(self.sections), notes=tuple(self.notes))
+        return InstructionFiles(text=render(self.sections), notes=readable(self.notes))
 
     def _add_folder(self, folder: Path, *, is_the_projects: bool = False) -> None:
-        paths = list_files(
-            folder.resolve(),
-            limit=_MOST_RULES,
-            gitignore=False,
-            links=not is_the_projects,
-            checkpoint=self.checkpoint,
-        )
-        for path in sorted(paths):
-            if not any(name.startswith(".") for name in path.split("/")):
-                self._add("rule", str(folder / path), is_the_projects=is_the_projects)
+        with self._saying(str(folder)):
+            place = self.workspace.locate(str(folder))
+            if not place.real_path.is_dir():
+                return
+            _must_not_lead_out(place, is_the_projects)
+            paths = list_files(
+                place.real_path,
+                limit=_MOST_RULES,
+                gitignore=False,
+                links=not is_the_projects,
+                checkpoint=self.checkpoint,
+            )
+            for path in sorted(paths):
+                if not any(name.startswith(".") for name in path.split("/")):
+                    self._add("rule", str(folder / path), is_the_projects=is_the_projects)
 
     def _add(
         self, kind: str, path: str, *, base: Path | None = None, is_the_projects: bool = False
     ) -> bool:
         """Read a file; False if there is none."""
-        try:
+        with self._saying(path):
             place = self.workspace.locate(path, base=base)
-            if place.real_path in self.seen:
-                return True
             if not place.real_path.exists():
                 return False
-            self.seen.add(place.real_path)
-            if is_the_projects and not place.inside:
-                raise LeadsOut("a link leads out of the workspace")
-            if self.room <= 0:
-                raise TooLarge(f"there are {_TOTAL} bytes of instructions already")
-            self._read(kind, place)
-        except FileFault as fault:
-            self._leave_out(path, str(fault))
-        except OSError as fault:
-            self._leave_out(path, fault.strerror or str(fault))
+            _must_not_lead_out(place, is_the_projects)
+            if place.real_path not in self.seen:
+                self.seen.add(place.real_path)
+                self._read(kind, place)
         return True
 
     def _read(self, kind: str, place: Place) -> None:
+        if self.room <= 0:
+            raise TooLarge(f"there are {_TOTAL} bytes of instructions already")
         excerpt = read_excerpt(place, size=min(_LARGEST, self.room), checkpoint=self.checkpoint)
         self.room -= len(excerpt.text.encode())
         if excerpt.left_out:
@@ -153,8 +154,23 @@ class _Reading:
             attributes = {"path": str(place.path)}
             self.sections.append(Section(name=kind, attributes=attributes, body=(excerpt.marked,)))
 
+    @contextmanager
+    def _saying(self, path: str) -> Iterator[None]:
+        """Tell the user what is wrong with a path, and go on."""
+        try:
+            yield
+        except FileFault as fault:
+            self._leave_out(path, str(fault))
+        except OSError as fault:
+            self._leave_out(path, fault.strerror or str(fault))
+
     def _leave_out(self, path: str, reason: str) -> None:
         self.notes.append(f"{printable(path)} was left out: {reason}.")
+
+
+def _must_not_lead_out(place: Place, is_the_projects: bool) -> None:
+    if is_the_projects and not place.inside:
+        raise LeadsOut("a link leads out of the workspace")
 
 
 def _is_the_users_own(path: Path) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "readable"]
+
+_MOST_NOTES = 20
 
 
 @attrs.frozen(kw_only=True)
@@ -32,3 +36,11 @@ class Limits:
     tree: int = 800
     picture: int = 3_700_000  # in base64 it is 5 MB, which the strictest providers take
     pictures: int = 5
+
+
+def readable(notes: Sequence[str]) -> tuple[str, ...]:
+    """As many notes as somebody reads, and how many there are beyond."""
+    more = len(notes) - _MOST_NOTES
+    if more <= 0:
+        return tuple(notes)
+    return (*notes[:_MOST_NOTES], f"And {more} more like these.")

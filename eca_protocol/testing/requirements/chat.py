@@ -46,13 +46,11 @@ ROWS = (
         "server",
         "The query narrows the list, a blank one does not.",
         ruling="W-40",
-        later="tools",
     ),
     _contexts(
         "CHAT-26",
         "server",
         "Contexts the client already has are taken into account.",
-        later="tools",
     ),
     _commands("CHAT-27", "server", "`chat/queryCommands` answers names and descriptions."),
     _commands("CHAT-28", "server", "A query narrows the list, a blank one does not."),

@@ -9,35 +9,31 @@ from eca_protocol.testing.requirements.row import row
 _context = partial(row, section="Chat Prompt")
 
 ROWS = (
-    _context("CTX-1", "server", "A file context is the text of the file.", later="tools"),
+    _context("CTX-1", "server", "A file context is the text of the file."),
     _context(
         "CTX-2",
         "server",
         "With `linesRange` it is only those lines, without it the whole file.",
         ruling="W-41",
-        later="tools",
     ),
     _context(
         "CTX-3",
         "server",
         "A directory context is what is in that directory.",
         ruling="W-41",
-        later="tools",
     ),
-    _context("CTX-4", "server", "A web context is the text behind its URL.", later="tools"),
+    _context("CTX-4", "server", "A web context is the text behind its URL."),
     _context(
         "CTX-5",
         "server",
         "The repository map is deprecated: read, and served by the server itself.",
         level="should",
-        later="tools",
     ),
     _context(
         "CTX-6",
         "server",
         "A cursor context is a position or, if its ends differ, a selection.",
         ruling="W-41",
-        later="tools",
     ),
     _context(
         "CTX-7",

@@ -69,7 +69,7 @@ async def test_without_contexts_there_is_nothing(workspace) -> None:
     assert await built(workspace, message="hello @property") == Built()
 
 
-@pytest.mark.requirement("CTX-1", "CHAT-6")
+@pytest.mark.requirement("CTX-1")
 async def test_a_file_is_its_text_in_a_frame(project, workspace) -> None:
     (project / "a.py").write_text("x = 1\ny = 2\n")
     text = await block(workspace, file(project / "a.py"))
