@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +14,11 @@ import attrs
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.ripgrep import RipgrepUnusable, find_ripgrep, ripgrep, top_of_work_tree
+from eca_server.tools.ripgrep import RipgrepUnusable, find_ripgrep, ripgrep
 from eca_server.tools.search import LARGEST_SEARCHED, Found, Include, Pattern, search
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import Checkpoint, Place, git, list_files
+from eca_server.tools.tracked import IgnoredAndTracked
+from eca_server.workspace import Checkpoint, Place, list_files
 
 __all__ = ["Grep"]
 
@@ -33,6 +34,7 @@ class Grep:
     """The tool `grep`."""
 
     files: Files
+    _tracked: IgnoredAndTracked = attrs.field(factory=IgnoredAndTracked, init=False, repr=False)
 
     name: ClassVar = "grep"
     effect: ClassVar[Effect] = "read"
@@ -128,21 +130,15 @@ class Grep:
                     program, folder, pattern, include, gitignore=gitignore, checkpoint=checkpoint
                 )
                 if gitignore:
-                    tracked = filter(include.wants, _ignored_and_tracked(folder, checkpoint))
+                    tracked = filter(
+                        include.wants, self._tracked.below(folder, checkpoint=checkpoint)
+                    )
                     yield from search(folder, tracked, pattern, checkpoint=checkpoint)
                 return
         names = list_files(
             folder, limit=_MOST_FILES, gitignore=gitignore, links=False, checkpoint=checkpoint
         )
         yield from search(folder, filter(include.wants, names), pattern, checkpoint=checkpoint)
-
-
-def _ignored_and_tracked(folder: Path, checkpoint: Checkpoint) -> Iterator[str]:
-    """The files that Git tracks in spite of its own rules; ripgrep knows the rules only."""
-    top = top_of_work_tree(folder)
-    if top is not None:
-        with contextlib.suppress(git.GitUnusable, OSError):
-            yield from git.names(folder, "-ci", top=top, checkpoint=checkpoint)
 
 
 def _below_text(directory: str, path: str) -> str:

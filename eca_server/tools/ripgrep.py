@@ -18,9 +18,10 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
 from eca_server.tools.search import LARGEST_SEARCHED, Found, Include, Pattern, shown
+from eca_server.tools.tracked import top_of_work_tree
 from eca_server.workspace import Checkpoint
 
-__all__ = ["RipgrepUnusable", "find_ripgrep", "ripgrep", "top_of_work_tree"]
+__all__ = ["RipgrepUnusable", "find_ripgrep", "ripgrep"]
 
 _BETWEEN_CHECKPOINTS = 50  # milliseconds
 _PIECE = 1 << 16
@@ -101,13 +102,6 @@ def _rules(folder: Path, gitignore: bool) -> tuple[str, ...]:
     if top_of_work_tree(folder) is not None:
         return ()
     return ("--no-require-git", "--no-ignore-parent")
-
-
-def top_of_work_tree(folder: Path) -> Path | None:
-    """The top of the Git work tree that a folder lies in; None if it lies in none."""
-    return next(
-        (each for each in (folder, *folder.parents) if os.path.lexists(each / ".git")), None
-    )
 
 
 def _found(descriptor: int, include: Include, checkpoint: Checkpoint) -> Iterator[Found]:
