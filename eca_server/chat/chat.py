@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from eca_protocol.messages import ChatMetadataContent
+from eca_server.chat.memory import Memory
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Turn
@@ -41,7 +42,15 @@ class Chat:
         title: what the chat is called, once the model has found a name.
     """
 
-    def __init__(self, chat_id: str, session: Session, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        chat_id: str,
+        session: Session,
+        nursery: trio.Nursery,
+        memory: Memory | None = None,
+        *,
+        may_be_stored: bool = False,
+    ) -> None:
         self.id = chat_id
         self.session = session
         self.history: list[Message] = []
@@ -52,6 +61,8 @@ class Chat:
         self.ledger = Ledger()
         self.systems: dict[str, str] = {}
         self._nursery = nursery
+        self._memory = memory
+        self._may_be_stored = may_be_stored
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
         self._dropped: list[Prompt] = []
@@ -117,13 +128,27 @@ class Chat:
     async def _run(self, turn: Turn) -> None:
         try:
             with turn.scope:
+                await self._restore()
                 await turn.prompt.body(turn)
         except Exception:  # noqa: BLE001 - a body's fault must not end the server
             _log.exception("a turn of chat %s failed", self.id)
             turn.fail("The server failed while it answered; its log says more.")
         finally:
+            await self._keep(turn)
             self._end(turn)
             turn.ended.set()
+
+    async def _restore(self) -> None:
+        """Read the chat back before its first turn, if its id may be that of a stored one."""
+        if self._may_be_stored and self._memory is not None:
+            self._may_be_stored = False
+            await self._memory.restore(self)
+
+    async def _keep(self, turn: Turn) -> None:
+        """Commit what the turn brought, before its `finished` (design decision 18)."""
+        is_ours = self._turn is turn and self.state is not ChatState.DELETED
+        if self._memory is not None and turn.messages and is_ours:
+            await self._memory.keep(turn)
 
     async def _close_late(self, turn: Turn) -> None:
         with trio.move_on_after(STOP_SECONDS):
@@ -171,22 +196,31 @@ class Chat:
             if title:
                 self.title = title
                 self.session.emit(self.id, "system", ChatMetadataContent(title=title))
+                if self._memory is not None:
+                    await self._memory.name(self)
 
 
 class Chats:
     """The chats of a connection, by id."""
 
-    def __init__(self, session: Session, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, session: Session, nursery: trio.Nursery, memory: Memory | None = None
+    ) -> None:
+        self.memory = memory
         self._session = session
         self._nursery = nursery
         self._chats: dict[str, Chat] = {}
+        self._deleted: set[str] = set()
 
     def open(self, chat_id: str | None) -> Chat:
         """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
-        chat_id = chat_id or str(uuid.uuid4())
-        chat = self._chats.get(chat_id)
+        known = chat_id or str(uuid.uuid4())
+        chat = self._chats.get(known)
         if chat is None:
-            chat = self._chats[chat_id] = Chat(chat_id, self._session, self._nursery)
+            may_be_stored = bool(chat_id) and known not in self._deleted
+            chat = self._chats[known] = Chat(
+                known, self._session, self._nursery, self.memory, may_be_stored=may_be_stored
+            )
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
@@ -195,12 +229,19 @@ class Chats:
 
     def delete(self, chat_id: str | None) -> None:
         """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
-        chat = self._chats.pop(chat_id, None) if chat_id else None
+        if not chat_id:
+            return
+        chat = self._chats.pop(chat_id, None)
         if chat is not None:
             chat.delete()
+        if self.memory is not None:
+            self._deleted.add(chat_id)
+            self._nursery.start_soon(self.memory.delete, chat_id)
 
     async def close(self) -> None:
-        """Stop every chat and wait until all turns are closed (bounded by `STOP_SECONDS`)."""
+        """Stop every chat, wait until all turns are closed, and store what is left."""
         async with trio.open_nursery() as closing:
             for chat in self._chats.values():
                 closing.start_soon(chat.close)
+        if self.memory is not None:
+            await self.memory.close()

@@ -9,7 +9,7 @@ from decimal import Decimal
 from eca_protocol.messages import ChatUsageContent, UsageLimit
 from eca_server.llm.events import Usage
 
-__all__ = ["SessionUsage", "tokens_of"]
+__all__ = ["SessionUsage", "money", "taken", "tokens_of"]
 
 
 def tokens_of(usage: Usage) -> int:
@@ -17,6 +17,13 @@ def tokens_of(usage: Usage) -> int:
     return sum(
         count or 0 for count in (usage.input, usage.cache_read, usage.cache_write, usage.output)
     )
+
+
+def taken(usages: Sequence[Usage]) -> tuple[int, Decimal | None]:
+    """The tokens of a turn's requests, and their cost in US dollars where every one is known."""
+    costs = [Decimal(repr(usage.cost)) for usage in usages if _is_cost(usage.cost)]
+    cost = sum(costs, Decimal()) if usages and len(costs) == len(usages) else None
+    return sum(tokens_of(usage) for usage in usages), cost
 
 
 class SessionUsage:
@@ -35,13 +42,15 @@ class SessionUsage:
 
     def add(self, usages: Sequence[Usage]) -> None:
         """Count a turn's requests."""
-        if not usages:
-            return
-        self.tokens += sum(tokens_of(usage) for usage in usages)
-        costs = [Decimal(repr(usage.cost)) for usage in usages if _is_cost(usage.cost)]
-        self.last_cost = sum(costs, Decimal()) if len(costs) == len(usages) else None
-        if self.last_cost is not None:
-            self.cost = (self.cost or Decimal()) + self.last_cost
+        if usages:
+            self.add_turn(*taken(usages))
+
+    def add_turn(self, tokens: int, cost: Decimal | None) -> None:
+        """Count a turn that took so much."""
+        self.tokens += tokens
+        self.last_cost = cost
+        if cost is not None:
+            self.cost = (self.cost or Decimal()) + cost
 
     def content(self, limit: UsageLimit | None) -> ChatUsageContent:
         """What the client is told before a turn's `finished`."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from eca_server.commands.command import Command, Situation, named_command
 from eca_server.commands.costs import COSTS
 from eca_server.commands.doctor import DOCTOR
+from eca_server.commands.resume import RESUME
 
 __all__ = ["COMMANDS", "Command", "Situation", "find_command", "named_command", "unknown_command"]
 
-COMMANDS: tuple[Command, ...] = (DOCTOR, COSTS)
+COMMANDS: tuple[Command, ...] = (DOCTOR, COSTS, RESUME)
 
 
 def find_command(name: str) -> Command | None:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from eca_server.chat import Turn
+from eca_server.chat.memory import Memory
 from eca_server.config import Loaded
 from eca_server.llm.models import Models
 
@@ -16,10 +17,17 @@ __all__ = ["Command", "Run", "Situation", "named_command"]
 
 @attrs.frozen(kw_only=True)
 class Situation:
-    """What a command may look at beside its turn: the configuration and the models."""
+    """What a command may look at beside its turn.
+
+    Attributes:
+        loaded: the configuration.
+        models: the models.
+        memory: the stored chats, if chats are stored.
+    """
 
     loaded: Loaded
     models: Models
+    memory: Memory | None = None
 
 
 Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]

@@ -111,7 +111,14 @@ def _command_body(connection: Connection, name: str) -> Body:
         if command is None:
             turn.fail(unknown_command(name))
         else:
-            await command.run(turn, Situation(loaded=connection.loaded, models=connection.models))
+            await command.run(
+                turn,
+                Situation(
+                    loaded=connection.loaded,
+                    models=connection.models,
+                    memory=connection.chats.memory,
+                ),
+            )
 
     return run
 

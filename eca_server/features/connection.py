@@ -23,6 +23,7 @@ from eca_server.session import Session
 
 if TYPE_CHECKING:
     from eca_server.chat import Chats
+    from eca_server.chat.memory import Memory
     from eca_server.llm.models import Models
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
@@ -40,12 +41,14 @@ class Options:
         environ: the environment variables; keys and `ECA_CONFIG` are looked for there.
         config_file: read in place of the user's and the workspace's configuration.
         revision: forces the protocol's edition; None: detected at `initialize` (W-12).
+        keeps_chats: whether chats are stored and found again after a restart.
         hide: told every key in use, so that the log can hide it.
     """
 
     environ: Mapping[str, str]
     config_file: Path | None = None
     revision: Revision | None = None
+    keeps_chats: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
 
 
@@ -82,7 +85,20 @@ class Connection:
         """The client's chats."""
         from eca_server.chat import Chats  # noqa: PLC0415 - see the module's docstring
 
-        return Chats(self.session, self.nursery)
+        return Chats(self.session, self.nursery, self._memory())
+
+    def _memory(self) -> Memory | None:
+        """Where the chats of this workspace are kept, if they are."""
+        if not self.options.keeps_chats:
+            return None
+        from eca_server.chat.memory import Memory  # noqa: PLC0415 - as above
+        from eca_server.chat.store import Store, store_path, workspace_key  # noqa: PLC0415
+
+        def on_problem(sentence: str) -> None:
+            self.session.show("warning", sentence)
+
+        store = Store(store_path(self.options.environ), on_problem=on_problem)
+        return Memory(store, workspace_key(root.path for root in self.session.roots))
 
     @cached_property
     def models(self) -> Models:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.trio
         ("/doctor", "Embedded model: works"),
         ("/doctor and more words", "Embedded model: works"),
         (" /costs\n", "Tokens of this chat: 0"),
-        ("/nope", "There is no command `/nope`. Commands: `/doctor`, `/costs`."),
+        ("/nope", "There is no command `/nope`. Commands: `/doctor`, `/costs`, `/resume`."),
     ],
 )
 async def test_a_command_is_a_turn_with_an_echo_and_one_finished(
@@ -73,9 +73,9 @@ async def test_a_command_is_no_part_of_the_conversation() -> None:
 @pytest.mark.parametrize(
     ("query", "names"),
     [
-        ("", ["doctor", "costs"]),
-        (" ", ["doctor", "costs"]),
-        (None, ["doctor", "costs"]),
+        ("", ["doctor", "costs", "resume"]),
+        (" ", ["doctor", "costs", "resume"]),
+        (None, ["doctor", "costs", "resume"]),
         ("DOC", ["doctor"]),
         ("tokens", ["costs"]),
         ("nothing like it", []),

@@ -1,0 +1,41 @@
+"""`/resume`: the stored chats of this workspace, and one of them brought into this chat."""
+
+from __future__ import annotations
+
+from eca_server.chat import Turn
+from eca_server.chat.memory import line_of
+from eca_server.commands.command import Command, Situation
+
+__all__ = ["RESUME"]
+
+LISTED = 20
+
+
+async def _run(turn: Turn, situation: Situation) -> None:
+    memory = situation.memory
+    if memory is None:
+        turn.fail("Chats are not stored here.")
+        return
+    others = [each for each in await memory.latest(LISTED + 1) if each.id != turn.chat.id]
+    wanted = turn.prompt.text.split()[1:]
+    if not others:
+        turn.say("There is no other chat of this workspace.", role="system")
+    elif not wanted:
+        lines = [f"{number}. {line_of(each)}" for number, each in enumerate(others, 1)]
+        lines.append("\n`/resume N` goes on with one of them here.")
+        turn.say("\n".join(lines), role="system")
+    elif wanted[0].isdecimal() and 0 < int(wanted[0]) <= len(others):
+        stored = await memory.load(others[int(wanted[0]) - 1].id)
+        messages = [] if stored is None else [kept.message for kept in stored.messages]
+        turn.messages.extend(messages)
+        count = len(messages)
+        turn.say(f"This chat now knows the {count} messages of that one. Go on.", role="system")
+    else:
+        turn.fail(f"Expected a number from 1 to {len(others)}, got {wanted[0]!r}.")
+
+
+RESUME = Command(
+    name="resume",
+    description="List the stored chats of this workspace; with a number, go on with one here.",
+    run=_run,
+)

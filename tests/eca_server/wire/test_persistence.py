@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import Stranger, is_finished, text_of
+
+
+def opened(start_server: Start, project: Path) -> Stranger:
+    server = start_server()
+    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    return server
+
+
+def turn(server: Stranger, text: str, chat: str) -> str:
+    """A whole turn; what assistant and server said in it."""
+    server.ask("chat/prompt", {"message": text, "chatId": chat, "model": "simulator/echo"})
+    received = server.until(is_finished)
+    return text_of(received) + text_of(received, "system")
+
+
+def ended(server: Stranger) -> None:
+    server.result("shutdown")
+    server.tell("exit")
+    assert server.exit_code() == 0
+
+
+def stored_bytes(tmp_path: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in tmp_path.rglob("chats.sqlite*"))
+
+
+@pytest.mark.requirement
+def test_a_chat_goes_on_after_the_process_was_killed(start_server: Start, tmp_path: Path) -> None:
+    first = opened(start_server, tmp_path)
+    turn(first, "a first message", "kept")
+    os.kill(first.pid, signal.SIGKILL)
+    second = opened(start_server, tmp_path)
+    assert "Tokens of this chat: 0" not in turn(second, "/costs", "kept")
+    assert "a first message" in turn(second, "/resume", "another")
+    assert "2 messages" in turn(second, "/resume 1", "another")
+    assert "from 1 to 1" in turn(second, "/resume 9", "another")
+    ended(second)
+
+
+@pytest.mark.requirement
+def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server: Start, tmp_path: Path) -> None:
+    server = opened(start_server, tmp_path)
+    turn(server, "a secret that must go", "gone")
+    assert b"a secret that must go" in stored_bytes(tmp_path)
+    assert server.result("chat/delete", {"chatId": "gone"}) == {}
+    assert "Tokens of this chat: 0" in turn(server, "/costs", "gone")
+    ended(server)
+    assert stored_bytes(tmp_path)
+    assert b"secret" not in stored_bytes(tmp_path)
