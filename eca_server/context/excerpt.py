@@ -88,7 +88,8 @@ def read_excerpt(
         head = file.read(_LOOKED_AT)
         encoding, start = _encoding(head, whole=len(head) < _LOOKED_AT)
         file.seek(start)
-        pieces = _pieces(file, encoding, checkpoint)
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        pieces = _pieces(file, decoder, checkpoint)
         if lines is not None:
             return _fitting(*_lines_in(pieces, lines, size), size=size)
         kept: list[str] = []
@@ -97,7 +98,8 @@ def read_excerpt(
             if sum(map(len, kept)) > size:
                 break
         unread = max(os.fstat(file.fileno()).st_size - file.tell(), 0)
-        return _fitting("".join(kept), unread, size=size)
+        undecoded = len(decoder.getstate()[0])  # the first half of a character
+        return _fitting("".join(kept), unread + undecoded, size=size)
 
 
 def _encoding(head: bytes, *, whole: bool) -> tuple[str, int]:
@@ -109,8 +111,9 @@ def _encoding(head: bytes, *, whole: bool) -> tuple[str, int]:
     return text.encoding, len(text.bom)
 
 
-def _pieces(file: BinaryIO, encoding: str, checkpoint: Checkpoint) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+def _pieces(
+    file: BinaryIO, decoder: codecs.IncrementalDecoder, checkpoint: Checkpoint
+) -> Iterator[str]:
     while data := file.read(_PIECE):
         checkpoint()
         piece = decoder.decode(data)

@@ -134,6 +134,28 @@ async def test_no_link_leads_out_of_a_directory(project, outside, workspace) -> 
     text = await block(workspace, DirectoryContext(path=str(project)))
     assert "top secret" not in text
     assert names(text) == ["contexts", "directory", "file", "tree"]
+    assert "<eca_tree>\na.py\n</eca_tree>" in text
+
+
+async def test_a_link_swapped_in_after_the_listing_is_not_followed(
+    project, outside, workspace, monkeypatch
+) -> None:
+    (project / "a.py").symlink_to(outside / "secret")
+    (project / "b.py").write_text("text of b")
+    monkeypatch.setattr("eca_server.context.disk.list_files", lambda *_, **__: ["a.py", "b.py"])
+    text = await block(workspace, DirectoryContext(path=str(project)))
+    assert "text of b" in text
+    assert "top secret" not in text
+
+
+async def test_the_texts_of_a_directory_never_have_more_than_their_room(project, workspace) -> None:
+    for number in range(6):
+        (project / f"{number}").write_text("xy\n" * 99)
+    for room in range(1, 700, 23):
+        result = await built(
+            workspace, DirectoryContext(path=str(project)), limits=Limits(directory=room)
+        )
+        assert result.parts[0].text.count("xy\n") * 3 <= room
 
 
 @pytest.mark.requirement("W-38a")

@@ -122,18 +122,27 @@ def test_reading_ends_where_the_checkpoint_says(write) -> None:
     first=st.integers(0, 12),
     length=st.integers(0, 12),
     size=st.integers(1, 80),
+    piece=st.integers(1, 9),
 )
 def test_an_excerpt_is_a_beginning_and_what_is_missing_is_counted(
-    text: str, first: int, length: int, size: int, tmp_path_factory
+    text: str, first: int, length: int, size: int, piece: int, tmp_path_factory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "excerpt"
     path.write_bytes(text.encode())
-    whole = text.splitlines(keepends=True)[max(first, 1) - 1 : max(first + length, 1)]
-    try:
-        found = excerpt_of(path, size=size, lines=lines(first, first + length))
-    except PastTheEnd:
-        assert not whole
-    else:
-        assert "".join(whole).startswith(found.text)
-        assert len(found.text.encode()) <= size
-        assert len(found.text.encode()) + found.left_out == len("".join(whole).encode())
+    asked = text.splitlines(keepends=True)[max(first, 1) - 1 : max(first + length, 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eca_server.context.excerpt._PIECE", piece)
+        must_begin(excerpt_of(path, size=size), text, size)
+        try:
+            found = excerpt_of(path, size=size, lines=lines(first, first + length))
+        except PastTheEnd:
+            assert not asked
+        else:
+            must_begin(found, "".join(asked), size)
+
+
+def must_begin(found: Excerpt, text: str, size: int) -> None:
+    kept = len(found.text.encode())
+    assert text.startswith(found.text)
+    assert kept <= size
+    assert kept + found.left_out == len(text.encode())

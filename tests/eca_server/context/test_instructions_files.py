@@ -49,7 +49,7 @@ async def test_the_most_general_comes_first(tmp_path, user_folder) -> None:
         write(project / ".eca" / "rules" / "deep" / "b.mdc", "a deep rule"),
     ]
     write(project / ".eca" / "rules" / ".DS_Store", "no rule")
-    write(project / ".eca" / ".gitignore", "*")
+    write(project / ".eca" / "rules" / ".gitignore", "*")
     found = await read_instruction_files(
         Workspace([root_of(project)]),
         user_folder=user_folder,

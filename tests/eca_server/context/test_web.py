@@ -296,6 +296,23 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(names) -> N
     assert hosts == [f"xn--bcher-kva.example:{server.port}"]
 
 
+async def test_a_name_that_changes_its_address_after_the_check_changes_nothing(names) -> None:
+    async with site({"/": answer("here", "text/plain")}) as server, HTTPClient() as http:
+        names["localhost"] = OnlyOnce(["127.0.0.1"])
+        port = urlsplit(server.url).port
+        page = await fetch_page(f"http://localhost:{port}/", http=http, allow_private=True)
+    assert page.text == "here"
+
+
+class OnlyOnce(list):
+    """Addresses that are gone when they are asked for again."""
+
+    def __iter__(self):
+        found = self[:]
+        self.clear()
+        return iter(found)
+
+
 async def test_an_unknown_name_is_told(names) -> None:
     assert await fault_of("http://nowhere.example/") == (
         "the host 'nowhere.example' cannot be found"
