@@ -11,8 +11,10 @@ from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, Policy
 from eca_server.tools.custom import custom_commands
 from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
+from eca_server.tools.directory_tree import DirectoryTree
 from eca_server.tools.edit_file import EditFile
 from eca_server.tools.files import Files
+from eca_server.tools.grep import Grep
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.move_file import MoveFile
 from eca_server.tools.output import Cap
@@ -88,7 +90,9 @@ def native_tools(
         config.custom_tools, workspace=workspace, environment=environment, cap=cap
     )
     tools: list[Tool] = [
+        DirectoryTree(files=files),
         ReadFile(files=files),
+        Grep(files=files),
         WriteFile(files=files),
         EditFile(files=files),
         PreviewFileChange(files=files),
@@ -100,5 +104,5 @@ def native_tools(
         diagnostics = EditorDiagnostics(
             session=session, workspace=workspace, timeout=config.lsp_timeout, cap=cap
         )
-        tools.insert(1, diagnostics)
+        tools.insert(3, diagnostics)
     return NativeTools(tools=tuple(tools), problems=problems)
