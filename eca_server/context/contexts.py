@@ -92,8 +92,7 @@ async def build(
     """
     limits = limits or Limits()
     wanted = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.contexts]
-    mentions = find_mentions(message)[: limits.contexts]
-    if not wanted and not mentions:
+    if not wanted and "@" not in message:
         return Built()
     urls = dict.fromkeys(each.url for each in wanted if isinstance(each, WebContext))
     pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
@@ -106,7 +105,7 @@ async def build(
 
     def work() -> Built:
         gathering = _Gathering(reader=reader, pages=pages)
-        for mention in mentions:
+        for mention in find_mentions(message, most=limits.contexts):
             gathering.add_mention(mention)
         for context in wanted:
             gathering.add(context)

@@ -62,8 +62,8 @@ class Found:
     lines: LinesRange | None
 
 
-def find_mentions(message: str) -> tuple[Mention, ...]:
-    """The mentions in a message, each once, in its order; the disk is not asked."""
+def find_mentions(message: str, *, most: int) -> tuple[Mention, ...]:
+    """The first mentions in a message, each once, in its order; the disk is not asked."""
     found: dict[str, Mention] = {}
     for match in _MENTION.finditer(_FENCED.sub("\n", message)):
         if match["quoted"]:
@@ -75,6 +75,8 @@ def find_mentions(message: str) -> tuple[Mention, ...]:
         if targets:
             text = match[0].rstrip(_PUNCTUATION) or match[0]
             found.setdefault(text, Mention(text=text, targets=targets))
+        if len(found) >= most:
+            break
     return tuple(found.values())
 
 

@@ -15,11 +15,11 @@ from tests.eca_server.context.conftest import root_of
 
 
 def texts(message: str) -> list[str]:
-    return [each.text for each in find_mentions(message)]
+    return [each.text for each in find_mentions(message, most=100)]
 
 
 def followed(message: str, workspace: Workspace) -> list[Found | str | None]:
-    return [follow(each, workspace) for each in find_mentions(message)]
+    return [follow(each, workspace) for each in find_mentions(message, most=100)]
 
 
 def paths(message: str, workspace: Workspace) -> list[str]:
@@ -158,6 +158,10 @@ def test_a_pipe_alone_is_no_file(project, workspace) -> None:
     assert followed("@pipe", workspace) == [None]
 
 
+def test_no_more_mentions_are_followed_than_asked_for() -> None:
+    assert [each.text for each in find_mentions("@a @b @c", most=2)] == ["@a", "@b"]
+
+
 def test_each_mention_counts_once() -> None:
     assert texts("@a @b @a. @a") == ["@a", "@b"]
 
@@ -165,7 +169,7 @@ def test_each_mention_counts_once() -> None:
 @pytest.mark.parametrize("piece", ["@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"])
 def test_a_long_message_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
-    find_mentions(piece * 100_000)
+    find_mentions(piece * 100_000, most=100_000)
     assert time.process_time() - started < 2
 
 
