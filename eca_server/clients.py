@@ -24,6 +24,8 @@ class ClientProfile:
         shape: how frames are put into writes.
         text_limit: UTF-8 bytes of one text content; longer ones are split.
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
+        brief_tools: whether tools are announced without their schemas and with one short line,
+            so that the frame fits one read of the client's.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
     """
@@ -31,6 +33,7 @@ class ClientProfile:
     shape: WriteShape = attrs.field(factory=WriteShape)
     text_limit: int = 4096
     splits_echo: bool = False
+    brief_tools: bool = False
     finishes_deleted: bool = False
     diagnostics_are_zero_based: bool = False
 
@@ -46,6 +49,7 @@ _OLD_EMACS = ClientProfile(
     shape=WriteShape(size=4096, pause_after_answer=0.01, pause_between=0.004),
     text_limit=1024,
     splits_echo=True,
+    brief_tools=True,
     finishes_deleted=True,
 )
 

@@ -12,6 +12,7 @@ from eca_server.tools.toolbox import PREFIX
 if TYPE_CHECKING:
     from eca_protocol.peer import Handler
     from eca_server.features.connection import Connection
+    from eca_server.tools.tool import Tool
 
 __all__ = ["announce_tools", "handlers_of"]
 
@@ -44,13 +45,25 @@ def announce_tools(connection: Connection, behavior: str) -> None:
             name="ECA",
             status="running",
             tools=tuple(
-                m.ServerTool(
-                    name=PREFIX + tool.name,
-                    description=tool.description,
-                    parameters=tool.parameters,
+                _announced(
+                    tool,
                     disabled=toolbox.find(tool.name) is None,
+                    brief=connection.session.profile.brief_tools,
                 )
                 for tool in native.tools
             ),
         ),
     )
+
+
+def _announced(tool: Tool, *, disabled: bool, brief: bool) -> m.ServerTool:
+    return m.ServerTool(
+        name=PREFIX + tool.name,
+        description=tool.description[:BRIEF] if brief else tool.description,
+        parameters={"type": "object"} if brief else tool.parameters,
+        disabled=disabled,
+    )
+
+
+BRIEF = 80
+"""Characters of a tool's description for clients that read little at a time."""
