@@ -105,6 +105,7 @@ async def test_nothing_is_left_of_what_was_never_written(path: Path) -> None:
         path.parent.unlink()
         assert await ours.store.append("chat 2", WORKSPACE, said(mark(2)))
         assert await ours.store.load("chat 1") is None
+        assert due(path) == 0
     assert {chat for _, chat in left(path, {1, 2})} == {2}
 
 
