@@ -30,6 +30,9 @@ _log = logging.getLogger("eca_server.chat")
 STOP_SECONDS = 0.3
 """How long a stopped body may take to end before its turn is closed without it (W-23)."""
 
+TOOL_STOP_SECONDS = 0.9
+"""The same where a tool ran: its processes are ended, and those deaf to TERM are killed."""
+
 
 class Chat:
     """One chat of the connected client.
@@ -98,7 +101,7 @@ class Chat:
             if self.session.profile.finishes_deleted:
                 self._turn.finish()
             self._turn.silence()
-            self._turn.scope.cancel()
+            self._turn.stop()
 
     def call(self, call_id: str) -> ToolCall | None:
         """The tool call of that id, if it is one of the turn that runs."""
@@ -111,7 +114,7 @@ class Chat:
             self._nursery.start_soon(self._find_title, make_title, self._title_scope)
 
     async def close(self) -> None:
-        """Stop, and wait until the running turn is closed (bounded by `STOP_SECONDS`)."""
+        """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`)."""
         self.stop()
         if self._turn is not None:
             await self._close_late(self._turn)
@@ -134,6 +137,7 @@ class Chat:
             _log.exception("a turn of chat %s failed", self.id)
             turn.fail("The server failed while it answered; its log says more.")
         finally:
+            turn.close_messages()
             await self._keep(turn)
             self._end(turn)
             turn.ended.set()
@@ -151,7 +155,7 @@ class Chat:
             await self._memory.keep(turn)
 
     async def _close_late(self, turn: Turn) -> None:
-        with trio.move_on_after(STOP_SECONDS):
+        with trio.move_on_after(TOOL_STOP_SECONDS if turn.cut_a_call else STOP_SECONDS):
             await turn.ended.wait()
         self._end(turn)
 
@@ -162,7 +166,7 @@ class Chat:
         self._turn = None
         if action is not Action.CLOSE:
             return
-        turn.close_contents()
+        turn.close_messages()
         self.usage.add(turn.usages)
         if turn.usages and not turn.stopped:
             turn.emit("system", self.usage.content(turn.limit))
@@ -217,6 +221,8 @@ class Chats:
         known = chat_id or str(uuid.uuid4())
         chat = self._chats.get(known)
         if chat is None:
+            if self.memory is not None and not self._chats:
+                self._nursery.start_soon(self.memory.wake)
             may_be_stored = bool(chat_id) and known not in self._deleted
             chat = self._chats[known] = Chat(
                 known, self._session, self._nursery, self.memory, may_be_stored=may_be_stored

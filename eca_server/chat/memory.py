@@ -31,6 +31,10 @@ class Memory:
         self._store = store
         self._workspace = workspace
 
+    async def wake(self) -> None:
+        """Open the store beside the first turn, which then need not wait for that at its end."""
+        await self._store.list(self._workspace, 1)
+
     async def restore(self, chat: Chat) -> None:
         """Give a chat the history that is stored under its id, if there is any."""
         stored = await self._store.load(chat.id)
