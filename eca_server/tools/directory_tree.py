@@ -130,14 +130,11 @@ class _Directory:
     def fitting(self, depth: int, cap: Cap) -> Iterator[str]:
         """The lines of as many levels as fit the cap, but one at least; then what was cut."""
         whole = "\n".join(self._lines(depth))
-        for levels in range(min(depth, self._height()), 1, -1):
+        for levels in range(min(depth, self._height()), 0, -1):
             checkpoint()
             shown = "\n".join(self._lines(levels))
             if shown == cut_end(shown, cap):
                 break
-        else:
-            shown = "\n".join(self._lines(1))
-            levels = 1
         kept = cut_end(shown, cap, hint=_FURTHER)
         if kept:
             yield kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -12,7 +11,7 @@ from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import Edited, edit
-from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, printable
+from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import (
     Changed,
@@ -137,9 +136,7 @@ class EditFile:
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """`Editing file NAME`."""
-        path = arguments.get("path")
-        name = printable(Path(path).name) if isinstance(path, str) else ""
-        return f"Editing file {name}".rstrip()
+        return naming("Editing file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Look for the passage, and at what would change.

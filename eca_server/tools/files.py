@@ -7,10 +7,10 @@ works at once; and whatever is wrong with a file is a sentence for the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -20,7 +20,7 @@ from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
 from eca_server.workspace import FileFault, FileSnapshot, Place, Workspace, list_files, read_file
 
-__all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "printable"]
+__all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "naming", "printable"]
 
 LARGEST = 16 * 1024 * 1024
 """Bytes of a text file that is read or changed as a whole."""
@@ -28,6 +28,7 @@ LARGEST = 16 * 1024 * 1024
 checkpoint = trio.from_thread.check_cancelled
 """Called between pieces of work in a thread; it raises if the call was stopped."""
 
+_LONGEST_NAME = 80  # characters of a name in a summary
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
@@ -112,6 +113,14 @@ def _for_the_model() -> Iterator[None]:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def naming(action: str, arguments: Mapping[str, Any]) -> str:
+    """What a call does to which file, in a few words; its arguments may be incomplete."""
+    path = arguments.get("path")
+    name = printable(Path(path).name) if isinstance(path, str) else ""
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return f"{action} {shown}".rstrip()
 
 
 def printable(path: Path | str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.tools.diff import split_lines
-from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, printable
+from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
 from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import NotAFile, NotText, Place, TooLarge, decode, read_file
@@ -63,9 +62,7 @@ class ReadFile:
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """`Reading file NAME`."""
-        path = arguments.get("path")
-        name = printable(Path(path).name) if isinstance(path, str) else ""
-        return f"Reading file {name}".rstrip()
+        return naming("Reading file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Find out where the path leads.

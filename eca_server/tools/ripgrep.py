@@ -1,7 +1,8 @@
 """The same search by ripgrep, where it is installed: many times as fast.
 
-The rule it keeps: what it finds is what our own search finds; where it cannot promise that (a
-pattern it does not know, another version's options) it says so, and ours is used.
+The rule it keeps: what it finds is what our own search finds, but in lines with a carriage return
+inside; where it cannot promise that (a pattern or an option it does not know) it says so, and ours
+is used.
 """
 
 from __future__ import annotations

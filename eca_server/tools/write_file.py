@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -12,7 +11,7 @@ from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import with_newline
-from eca_server.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import Fingerprint, NotText, Place, Text, decode, replace_file
 
@@ -62,9 +61,7 @@ class WriteFile:
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """`Creating file NAME`."""
-        path = arguments.get("path")
-        name = printable(Path(path).name) if isinstance(path, str) else ""
-        return f"Creating file {name}".rstrip()
+        return naming("Creating file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Look at what is there, and at what would change.

@@ -15,7 +15,7 @@ from eca_server.tools.edit_file import EditFile
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import decode
+from eca_server.workspace import FileSnapshot, Fingerprint, Place, decode
 from tests.eca_server.tools.file_tools import (
     change_of,
     files_in,
@@ -169,6 +169,22 @@ async def test_a_change_by_somebody_else_between_two_edits_is_noticed(
     with pytest.raises(ToolFault, match="has changed"):
         await calls[1].run()
     assert (tmp_path / "f").read_text() == TEXT
+
+
+async def test_an_edit_is_never_built_on_what_only_stood_there_for_a_moment(
+    tool: EditFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [await prepare(tool, **asked(each, each.upper())) for each in ("one", "two")]
+    await calls[0].run()
+
+    def seen(place: Place, **_: object) -> FileSnapshot:
+        data = b"ONE\ntwo\nby somebody else\n"
+        return FileSnapshot(data=data, mode=0o644, fingerprint=Fingerprint.of(data))
+
+    monkeypatch.setattr(edit_file, "read_file", seen)
+    with pytest.raises(ToolFault, match="has changed"):
+        await calls[1].run()
+    assert (tmp_path / "f").read_text() == "ONE\ntwo\nthree\n"
 
 
 async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stays(

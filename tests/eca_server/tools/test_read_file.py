@@ -224,3 +224,4 @@ async def test_a_stop_ends_it_at_the_next_piece(
 async def test_the_summary_names_the_file_once_there_is_a_name(tool: ReadFile) -> None:
     assert tool.summary({}) == "Reading file"
     assert tool.summary({"path": "src/a\nb.py"}) == "Reading file a\\nb.py"
+    assert tool.summary({"path": "x" * 1_000_000}) == f"Reading file {'x' * 80}..."
