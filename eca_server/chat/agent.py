@@ -2,13 +2,15 @@
 
 The rules it keeps: approvals of one answer are asked together; reads run at once, what changes
 something runs in the model's order; every call has its result in the one next request, in the
-order of the calls; a rejection ends the call and not the turn (W-31); the loop has an end.
+order of the calls; a rejection ends the call and not the turn (W-31), nor does a tool that
+crashes; the loop has an end.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,14 +22,17 @@ from eca_server.chat.turn import Turn
 from eca_server.context import Built
 from eca_server.llm.backend import Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import Message, Part, TextPart, ToolResultPart
+from eca_server.llm.history import Message, Part, TextPart
 from eca_server.llm.models import Model
+from eca_server.tools.approval import BUILT_IN, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
 from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput
 from eca_server.tools.toolbox import ToolBox
 
 __all__ = ["Agent"]
+
+_log = logging.getLogger("eca_server.chat")
 
 MOST_STEPS = 200
 """Requests of one turn after which it is stopped, readably."""
@@ -91,12 +96,13 @@ class Agent:
         steps = [_Step(turn.calls[each.key], each) for each in finished]
         for step in steps:
             await self._look_at(step)
+            await turn.drained()
         if any(not step.call.decided.is_set() and step.asks for step in steps):
             turn.progress("Waiting for tool call approval")
         async with trio.open_nursery() as nursery:
-            for position, step in enumerate(steps):
-                nursery.start_soon(_run_step, step, steps[:position], turn)
-        return tuple(step.result() for step in steps)
+            for step, earlier in _in_order(steps):
+                nursery.start_soon(_run_step, step, earlier, turn)
+        return tuple(step.call.told() for step in steps)
 
     async def _look_at(self, step: _Step) -> None:
         """Announce a call, with what it would do and whether the user is asked."""
@@ -119,16 +125,17 @@ class Agent:
     async def _look_at_known(self, step: _Step, tool: Tool, arguments: Mapping[str, Any]) -> None:
         call = step.call
         try:
-            prepared = await tool.prepare(fitting(arguments, tool.parameters))
-        except ToolFault as fault:
-            call.announce(arguments, manual_approval=False, summary=tool.summary(arguments))
-            call.fault(str(fault))
+            fitted = fitting(arguments, tool.parameters)
+            prepared = await tool.prepare(fitted)
+            decision = await self.permissions.decide(tool, prepared, arguments)
+        except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
+            call.announce(arguments, manual_approval=False)
+            call.fault(_told_of(fault, call))
             return
-        decision = await self.permissions.decide(tool, prepared, arguments)
         call.announce(
             arguments,
             manual_approval=decision.verdict == "ask",
-            summary=prepared.summary,
+            summary=_with_rule(prepared.summary, decision),
             details=prepared.details,
         )
         step.plan(tool, prepared)
@@ -150,52 +157,61 @@ class _Step:
         self.asks = False
         self.done = trio.Event()
         self.changes_something = False
-        self._tool: Tool | None = None
         self._prepared: PreparedCall | None = None
 
     def plan(self, tool: Tool, prepared: PreparedCall) -> None:
-        """What will run, if it may."""
-        self._tool, self._prepared = tool, prepared
+        """What will run, if it may: the very call that was looked at, and no other."""
+        self._prepared = prepared
         self.changes_something = tool.effect != "read"
 
-    async def run(self, *, afresh: bool) -> ToolOutput:
-        """Do it; `afresh` looks at the world again, for a call before it has changed it."""
-        assert self._tool is not None
+    async def run(self) -> ToolOutput:
+        """Do it; what goes wrong is an output, too."""
         assert self._prepared is not None
-        if afresh:
-            arguments = fitting(self.call.arguments, self._tool.parameters)
-            self._prepared = await self._tool.prepare(arguments)
-        return await self._prepared.run()
+        try:
+            return await self._prepared.run()
+        except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
+            return ToolOutput(parts=(TextPart(_told_of(fault, self.call)),), is_error=True)
 
-    def result(self) -> ToolResultPart:
-        """What the model is told."""
-        output = self.call.result
-        assert output is not None
-        return ToolResultPart(
-            call_id=self.call.naming.id, parts=output.parts, is_error=output.is_error
-        )
+
+def _in_order(steps: Sequence[_Step]) -> Iterator[tuple[_Step, Sequence[_Step]]]:
+    """Each step with those it has to wait for; they have waited for all the others before it."""
+    last_change: list[_Step] = []
+    reads: list[_Step] = []
+    for step in steps:
+        if step.changes_something:
+            yield step, [*last_change, *reads]
+            last_change, reads = [step], []
+        else:
+            yield step, last_change
+            reads.append(step)
 
 
 async def _run_step(step: _Step, earlier: Sequence[_Step], turn: Turn) -> None:
     """Wait for the user and for what must come first; then run."""
-    try:
-        await step.call.decided.wait()
-        if not step.call.is_open:
-            return
-        for other in earlier:
-            if step.changes_something or other.changes_something:
-                await other.done.wait()
+    await step.call.decided.wait()
+    for other in earlier:
+        await other.done.wait()
+    if step.call.is_open:
         step.call.start()
         turn.progress("Calling tool")
-        try:
-            afresh = any(other.changes_something for other in earlier)
-            output = await step.run(afresh=afresh)
-        except ToolFault as fault:
-            output = ToolOutput(parts=(TextPart(str(fault)),), is_error=True)
+        output = await step.run()
         if step.call.is_open:
             step.call.finish(output)
-    finally:
-        step.done.set()
+        await turn.drained()
+    step.done.set()
+
+
+def _told_of(fault: Exception, call: ToolCall) -> str:
+    """What the model is told of a call that raised."""
+    if isinstance(fault, ToolFault):
+        return str(fault)
+    _log.error("the tool %s crashed", call.naming.name, exc_info=fault)
+    return f"The tool failed by a fault of its own: {type(fault).__name__}: {fault}"
+
+
+def _with_rule(summary: str, decision: Decision) -> str:
+    """The summary, and the rule that decided unless it is one of those without configuration."""
+    return summary if decision.rule in BUILT_IN else f"{summary} ({decision.rule})"
 
 
 def _fails_again(

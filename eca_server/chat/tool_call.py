@@ -25,7 +25,7 @@ from eca_protocol.messages import (
     ToolCallDetails,
     ToolCallTextOutput,
 )
-from eca_server.llm.history import TextPart
+from eca_server.llm.history import TextPart, ToolResultPart
 from eca_server.tools.approval import Memo
 from eca_server.tools.tool import ToolOutput
 
@@ -110,7 +110,7 @@ class ToolCall:
         self._emit = emit
         self._summary: str | None = None
         self._details: ToolCallDetails | None = None
-        self._started = 0.0
+        self._started: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -195,7 +195,14 @@ class ToolCall:
         if ran:
             self._end_called(ToolOutput(parts=(TextPart(STOPPED),), is_error=True))
         elif was_open:
-            self._end_rejected("user-choice", STOPPED)
+            self._end_rejected("user-choice", NOT_RUN)
+
+    def told(self) -> ToolResultPart:
+        """What the model is told of a call that has ended."""
+        assert self.result is not None
+        return ToolResultPart(
+            call_id=self.naming.id, parts=self.result.parts, is_error=self.result.is_error
+        )
 
     def _move(self, given: CallInput) -> None:
         following = TRANSITIONS[self.state].get(given)
@@ -208,7 +215,7 @@ class ToolCall:
     def _end_called(self, output: ToolOutput) -> None:
         self.result = output
         self._details = output.details or self._details
-        spent = trio.current_time() - self._started if self._started else 0.0
+        spent = 0.0 if self._started is None else trio.current_time() - self._started
         self._emit(
             ChatToolCalledContent(
                 **self._names(),
@@ -241,4 +248,5 @@ class ToolCall:
 
 
 REJECTED = "The user rejected this call. Do not repeat it: go on differently, or ask what to do."
-STOPPED = "Stopped by the user before it was done."
+NOT_RUN = "It did not run: the turn ended before."
+STOPPED = "Stopped while it ran: what it had done by then is done."

@@ -24,9 +24,9 @@ from eca_protocol.messages import (
     ChatTextContent,
     UsageLimit,
 )
-from eca_server.chat.tool_call import Naming, ToolCall
+from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
-from eca_server.llm.history import Message
+from eca_server.llm.history import Message, ToolResultPart
 from eca_server.session import Role
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Turn:
         usages: what each request to the model took.
         limit: the model's limits, if both are known.
         calls: the tool calls of the turn, by id.
+        cut_a_call: a tool ran when the turn was stopped.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -77,6 +78,7 @@ class Turn:
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.calls: dict[str, ToolCall] = {}
+        self.cut_a_call = False
         self._reasons: dict[str, tuple[str, float]] = {}
         self._mute = False
 
@@ -142,8 +144,22 @@ class Turn:
         for call in self.calls.values():
             call.stop()
 
+    def close_messages(self) -> None:
+        """Finish what is open, and give each call that has no result in the messages its own."""
+        self.close_contents()
+        told = {
+            part.call_id
+            for message in self.messages
+            for part in message.parts
+            if isinstance(part, ToolResultPart)
+        }
+        left = tuple(call.told() for key, call in self.calls.items() if key not in told)
+        if left:
+            self.messages.append(Message(role="tool", parts=left))
+
     def stop(self) -> None:
         """End the body early: what is open is finished now, what it still says is dropped."""
+        self.cut_a_call = any(call.state is CallState.RUNNING for call in self.calls.values())
         self.close_contents()
         self.stopped = True
         self.scope.cancel()

@@ -22,12 +22,27 @@ from eca_server.tools.tool import Effect
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["NATIVE", "Call", "Decision", "Memo", "Policy", "Verdict", "policy_of", "spellings"]
+__all__ = [
+    "BUILT_IN",
+    "NATIVE",
+    "Call",
+    "Decision",
+    "Memo",
+    "Policy",
+    "Verdict",
+    "policy_of",
+    "spellings",
+]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 NATIVE = "eca"
 """The server of the native tools, as a call's contents and the configuration name it."""
+
+_READS_ARE_ALLOWED = "reading in the workspace is allowed"
+_ELSE_ASKS = "everything but reading in the workspace asks"
+BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
+"""The rules that count where nothing is configured."""
 
 _PLAN = "plan"
 _ONLY_READS = "the plan behaviour only reads"
@@ -226,10 +241,10 @@ class Policy:
             return "ask", "toolCall.manualApproval"
         # What an MCP server says of its own tools is not taken for granted.
         if call.server == NATIVE and call.effect == "read" and not call.outside:
-            return "allow", "reading in the workspace is allowed"
+            return "allow", _READS_ARE_ALLOWED
         if self._default is not None:
             return self._default
-        return "ask", "everything but reading in the workspace asks"
+        return "ask", _ELSE_ASKS
 
 
 @attrs.frozen
