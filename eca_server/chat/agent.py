@@ -76,7 +76,9 @@ class Agent:
                 tools=self.toolbox.offered,
             )
             wants_title = self.wants_title and step == 0
-            answer = await reply(turn, self.model, request, naming=_native, wants_title=wants_title)
+            answer = await reply(
+                turn, self.model, request, naming=self._naming, wants_title=wants_title
+            )
             if answer is None or not answer.calls:
                 return
             results = await self._run_calls(turn, answer.calls)
@@ -88,6 +90,9 @@ class Agent:
                 )
                 return
         turn.fail(f"This turn took {MOST_STEPS} steps without an end. Say `go on` to continue.")
+
+    def _naming(self, key: str, name: str) -> Naming:
+        return Naming(id=key, name=self.toolbox.listed(name), server="eca", origin="native")
 
     async def _run_calls(
         self, turn: Turn, finished: Sequence[ToolCallFinished]
@@ -222,7 +227,3 @@ def _fails_again(
         if call.result is not None and call.result.is_error:
             failures[call.naming.name, each.raw] += 1
     return any(count >= MOST_FAILURES for count in failures.values())
-
-
-def _native(key: str, name: str) -> Naming:
-    return Naming(id=key, name=name, server="eca", origin="native")

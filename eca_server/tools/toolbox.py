@@ -33,6 +33,11 @@ class ToolBox:
         """The offered tool the model calls by that name."""
         return self._tools.get(name) or self._tools.get(PREFIX + name)
 
+    def listed(self, name: str) -> str:
+        """The name a tool is listed under, however the model spells it; else the name as it is."""
+        prefixed = PREFIX + name
+        return prefixed if prefixed in self._tools or prefixed in self._withheld else name
+
     def why_withheld(self, name: str) -> str | None:
         """Why a tool that exists is not offered; None if there is none of that name."""
         return self._withheld.get(name) or self._withheld.get(PREFIX + name)

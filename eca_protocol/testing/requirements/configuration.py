@@ -32,7 +32,6 @@ ROWS = (
         "CONF-11",
         "server",
         "A tool is shown with its schema and whether it is disabled.",
-        later="tools",
     ),
     _stop("CONF-12", "server", "`mcp/stopServer` ends that server's process.", later="mcp"),
     _stop("CONF-13", "server", "That it has stopped is told.", later="mcp"),

@@ -119,7 +119,7 @@ ROWS = (
     _chat("W-22e", "server", "Each turn that began ends with exactly one `finished`."),
     _chat("W-22f", "server", "A stop of a chat that is idle or unknown is ignored."),
     _chat("W-23a", "server", "A stop works in each state of the model's answer."),
-    _chat("W-23b", "server", "A stop works in each state of a tool call, in 1 s.", later="tools"),
+    _chat("W-23b", "server", "A stop works in each state of a tool call, in 1 s."),
     _chat("W-23c", "server", "A stop works while an MCP server is called.", later="mcp"),
     _chat("W-23d", "server", "A stop closes what is open, sends no usage and one `finished`."),
     _chat("W-23e", "server", "`finished` comes well within half a second of the stop."),

@@ -7,7 +7,7 @@ from functools import partial
 from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.requirements.row import row
 
-_tool = partial(row, section="Rulings: tools", later="tools")
+_tool = partial(row, section="Rulings: tools")
 _mcp = partial(row, section="Rulings: tools", later="mcp")
 _query = partial(row, section="Rulings: queries, contexts, editor")
 _draft = partial(
@@ -41,14 +41,17 @@ ROWS = (
         section="Rulings: tools",
         later="editions",
     ),
-    _tool(
-        "W-33e", "server", "Configuration matches a tool in each spelling of its name.", later=None
-    ),
-    _tool("W-33f", "server", "Parameters have the names upstream gave them.", later=None),
+    _tool("W-33e", "server", "Configuration matches a tool in each spelling of its name."),
+    _tool("W-33f", "server", "Parameters have the names upstream gave them."),
     _tool("W-34a", "server", "A decision on a call that does not wait is ignored and forgotten."),
     _tool("W-34b", "server", "A decision in the same instant as its run counts."),
     _tool("W-35a", "server", "A file change is told alike on run, running and called."),
-    _tool("W-35b", "server", "The tool `task` of server `eca` is not used for anything else."),
+    _tool(
+        "W-35b",
+        "server",
+        "The tool `task` of server `eca` is not used for anything else.",
+        later="tools",
+    ),
     _mcp("W-36a", "server", "A server by URL has the URL as command and no arguments."),
     _mcp("W-36b", "server", "One that needs a login is failed, and the user gets the link."),
     row(
@@ -62,7 +65,7 @@ ROWS = (
     _mcp("W-36e", "server", "What is stopped, failed or disabled can be started."),
     _mcp("W-36f", "server", "Start and stop of what is so already tell the status again."),
     _mcp("W-37", "server", "An MCP tool's name for the model holds server and tool, legal, once."),
-    _tool("W-38a", "server", "What was cut says so in words, with the bytes left out.", later=None),
+    _tool("W-38a", "server", "What was cut says so in words, with the bytes left out."),
     _tool("W-38b", "server", "A refused edit is called with an error that says why."),
     _query("W-40a", "server", "A blank query gives up to 200, the roots first."),
     _query("W-40b", "server", "Commands match by name or by description."),

@@ -6,13 +6,15 @@ from functools import partial
 
 from eca_protocol.testing.requirements.row import SINCE_2025_10, row
 
-_call = partial(row, section="Chat Content Received", later="tools")
+_call = partial(row, section="Chat Content Received")
 _approve = partial(row, section="Chat approve tool call")
 _reject = partial(row, section="Chat reject tool call")
 
 ROWS = (
     _call("TOOL-1", "server", "`toolCallPrepare` is sent for each piece of the arguments."),
-    _call("TOOL-2", "client", "The pieces of one call's arguments are joined in order."),
+    _call(
+        "TOOL-2", "client", "The pieces of one call's arguments are joined in order.", later="tools"
+    ),
     _call("TOOL-3", "server", "`toolCallRun` is sent once per call."),
     _call("TOOL-4", "server", "`manualApproval` says whether the user is asked."),
     _call("TOOL-5", "server", "`toolCallRunning` is sent once per call, when it starts to run."),
@@ -34,13 +36,12 @@ ROWS = (
         "A call that changes a file shows its path, its diff and the counts of lines.",
         ruling="W-35",
     ),
-    _approve("TOOL-14", "server", "An approved call runs, and the turn goes on.", later="tools"),
+    _approve("TOOL-14", "server", "An approved call runs, and the turn goes on."),
     _approve(
         "TOOL-15",
         "server",
         "`save: session` approves this tool for as long as the session lasts.",
         window=SINCE_2025_10,
-        later="tools",
     ),
     _approve("TOOL-16", "client", "A waiting call is approved by chat and call id."),
     _approve(
@@ -49,9 +50,7 @@ ROWS = (
         "An approval may be saved for the session.",
         window=SINCE_2025_10,
     ),
-    _reject("TOOL-18", "server", "A rejected call does not run.", later="tools"),
-    _reject(
-        "TOOL-19", "server", "After a rejection the model goes on.", ruling="W-31", later="tools"
-    ),
+    _reject("TOOL-18", "server", "A rejected call does not run."),
+    _reject("TOOL-19", "server", "After a rejection the model goes on.", ruling="W-31"),
     _reject("TOOL-20", "client", "A waiting call is rejected by chat and call id."),
 )
