@@ -32,6 +32,52 @@ def doctor(options: Options) -> int:
     return trio.run(_doctor, options)
 
 
+class _Lines:
+    """Lines of stdin, read when somebody asks; who stops waiting leaves the line to the next."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._given, self._lines = trio.open_memory_channel[str](0)
+        self._reads = False
+
+    async def next(self) -> str:
+        """The next line with its end; empty at the end of stdin."""
+        if not self._reads:
+            self._reads = True
+            self._nursery.start_soon(self._read_one)
+        line = await self._lines.receive()
+        self._reads = False
+        return line
+
+    async def _read_one(self) -> None:
+        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        await self._given.send(line)
+
+
+class _Question:
+    """The question that waits for the person, if one does; an interrupt takes it back."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self._lines = lines
+        self._scope: trio.CancelScope | None = None
+
+    async def ask(self, text: str) -> bool:
+        """Whether the person says yes; anything else is a no."""
+        sys.stderr.write(f"{text} [y/N] ")
+        sys.stderr.flush()
+        answer = ""
+        with trio.CancelScope() as self._scope:
+            answer = await self._lines.next()
+        if self._scope.cancelled_caught:
+            sys.stderr.write("\n")
+        return answer.strip().lower() in {"y", "yes"}
+
+    def take_back(self) -> None:
+        """Wait for no answer any more."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+
 async def _chat(options: Options, message: str | None, model: str | None) -> int:
     code = 1
     async with local_client(
@@ -41,10 +87,11 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_show_messages, local)
             conversation = local.client.chat(model=model)
+            lines = _Lines(nursery)
             if message is not None:
-                code = _EXIT_CODES[await _answer(local, conversation, message)]
+                code = _EXIT_CODES[await _answer(local, conversation, message, lines)]
             else:
-                code = await _converse(local, conversation)
+                code = await _converse(local, conversation, lines)
             nursery.cancel_scope.cancel()
     return code
 
@@ -67,7 +114,7 @@ async def _show_messages(local: Local) -> None:
             sys.stderr.write(f"{event.type}: {event.message}\n")
 
 
-async def _converse(local: Local, conversation: Chat) -> int:
+async def _converse(local: Local, conversation: Chat, lines: _Lines) -> int:
     """Prompts from stdin until its end; Ctrl-C stops a turn, or leaves between two."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
@@ -77,20 +124,21 @@ async def _converse(local: Local, conversation: Chat) -> int:
         if is_terminal:
             sys.stderr.write("> ")
             sys.stderr.flush()
-        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        line = await lines.next()
         if not line:
             break
         if line.strip():
-            ending = await _answer(local, conversation, line.rstrip("\n"))
+            ending = await _answer(local, conversation, line.rstrip("\n"), lines)
     return _EXIT_CODES[ending]
 
 
-async def _answer(local: Local, conversation: Chat, message: str) -> _Ending:
+async def _answer(local: Local, conversation: Chat, message: str, lines: _Lines) -> _Ending:
     turn = conversation.prompt(message)
+    question = _Question(lines)
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_interrupt, turn, scope)
-            await _print_turn(turn)
+            nursery.start_soon(_stop_on_interrupt, turn, scope, question)
+            await _print_turn(turn, question)
             nursery.cancel_scope.cancel()
     if scope.cancelled_caught:
         return "left"
@@ -100,21 +148,22 @@ async def _answer(local: Local, conversation: Chat, message: str) -> _Ending:
     return "failed" if served is not None and served.last_turn_failed else "well"
 
 
-async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope) -> None:
+async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope, question: _Question) -> None:
     """The first Ctrl-C stops the turn, the second leaves without its last word."""
     with trio.open_signal_receiver(signal.SIGINT) as interrupts:
         async for _ in interrupts:
             if turn.stopped:
                 scope.cancel()
             turn.stop()
+            question.take_back()
 
 
-async def _print_turn(turn: Turn) -> None:
+async def _print_turn(turn: Turn, question: _Question) -> None:
     ended_line = True
     async for received in turn.received():
         content = received.content
         if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
-            await _decide(turn, content)
+            await _decide(turn, content, question)
         elif isinstance(content, m.ChatToolCallRunningContent):
             sys.stderr.write(f"[{content.summary or content.name}]\n")
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
@@ -128,8 +177,10 @@ async def _print_turn(turn: Turn) -> None:
         _write("\n")
 
 
-async def _decide(turn: Turn, call: m.ChatToolCallRunContent) -> None:
+async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Question) -> None:
     """Ask whoever sits at the terminal; without one, a call that would ask is rejected."""
+    if turn.stopped:
+        return
     what = call.summary or call.name
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         sys.stderr.write(f"rejected, since nobody can be asked: {what}\n")
@@ -139,10 +190,7 @@ async def _decide(turn: Turn, call: m.ChatToolCallRunContent) -> None:
         sys.stderr.write(f"{call.details.path}\n{call.details.diff}\n")
     elif "command" in call.arguments:
         sys.stderr.write(f"{call.arguments['command']}\n")
-    sys.stderr.write(f"{what}? [y/N] ")
-    sys.stderr.flush()
-    answer = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    if answer.strip().lower() in {"y", "yes"}:
+    if await question.ask(f"{what}?"):
         turn.chat.approve(call.id)
     else:
         turn.chat.reject(call.id)

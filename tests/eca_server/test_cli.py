@@ -270,7 +270,8 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
     turn = FakeTurn()
     with trio.fail_after(5), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
+            question = terminal._Question(terminal._Lines(nursery))
+            nursery.start_soon(terminal._stop_on_interrupt, turn, scope, question)
             await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
             await turn.stops.wait()
@@ -351,6 +352,56 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert b"Traceback" not in tty.shown
+
+
+TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
+
+
+def test_in_a_terminal_a_call_is_asked_for(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(TOUCH)
+    tty.until(b"touch made\r\nRunning 'touch made'? [y/N] ")
+    tty.type(b"\n")
+    tty.until(b"> ")
+    assert not (tmp_path / "made").exists()
+    tty.type(TOUCH)
+    tty.until(b"? [y/N] ")
+    tty.type(b"y\n")
+    tty.until(b"[Running 'touch made']")
+    tty.until(b"> ")
+    assert (tmp_path / "made").exists()
+
+
+def test_a_file_s_change_is_shown_before_it_is_asked_for(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n')
+    tty.until(b"+new")
+    tty.until(b"? [y/N] ")
+    tty.type(b"yes\n")
+    tty.until(b"> ")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_an_interrupt_takes_the_question_back_and_the_next_line_is_a_prompt(
+    tty: Terminal, tmp_path: Path
+) -> None:
+    tty.until(b"> ")
+    tty.type(TOUCH)
+    tty.until(b"? [y/N] ")
+    tty.type(b"\x03")
+    tty.until(b"\n> ")
+    tty.type(b"say the next answer\n")
+    tty.until(b"\nthe next answer\r\n")
+    assert not (tmp_path / "made").exists()
+
+
+def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "--model", "simulator/script", TOUCH.decode() + "say went on")
+    assert done.returncode == 0
+    assert done.stdout == "went on\n"
+    assert "rejected" in done.stderr
+    assert "touch made" in done.stderr
+    assert not (tmp_path / "made").exists()
 
 
 def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
