@@ -1,0 +1,103 @@
+"""The agent as an editor meets it: the real process, a file on the disk, approvals on the wire."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+
+CHANGE = {"path": "a.txt", "original_content": "two", "new_content": "2"}
+SCRIPT = f"call eca_edit_file {json.dumps(CHANGE)}\nsay went on"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "project" / "a.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"one\r\ntwo\r\nthree")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def agent(start_server: Start, file: Path) -> Stranger:
+    server = start_server()
+    server.initialize(workspaceFolders=[{"name": "project", "uri": file.parent.as_uri()}])
+    return server
+
+
+def asked(server: Stranger) -> tuple[str, dict[str, Any]]:
+    """Prompt for the change; the chat's id, and the call when it asks."""
+    chat = server.prompt(SCRIPT)
+    runs = [m for m in server.seen if content_of(m).get("type") == "toolCallRun"]
+    run = (
+        runs[-1] if runs else server.until(lambda m: content_of(m).get("type") == "toolCallRun")[-1]
+    )
+    call = dict(content_of(run))
+    assert call["manualApproval"] is True
+    return chat, call
+
+
+def ending(server: Stranger) -> list[Any]:
+    return server.until(is_finished)
+
+
+@pytest.mark.requirement("TOOL-13", "TOOL-14", "W-35a")
+def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, file: Path) -> None:
+    chat, call = asked(agent)
+    assert "-two" in call["details"]["diff"]
+    assert "+2" in call["details"]["diff"]
+    assert b"two" in file.read_bytes()
+    agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": call["id"]})
+    rest = ending(agent)
+    assert file.read_bytes() == b"one\r\n2\r\nthree"
+    assert file.stat().st_mode & 0o777 == 0o755
+    (called,) = [content_of(m) for m in rest if content_of(m).get("type") == "toolCalled"]
+    assert called["details"] == call["details"]
+    assert text_of(rest) == "went on"
+
+
+@pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31")
+def test_a_rejected_edit_leaves_the_file_and_the_turn_goes_on(agent: Stranger, file: Path) -> None:
+    before = file.read_bytes()
+    chat, call = asked(agent)
+    agent.tell("chat/toolCallReject", {"chatId": chat, "toolCallId": call["id"]})
+    rest = ending(agent)
+    assert file.read_bytes() == before
+    assert [content_of(m)["reason"] for m in rest if "reason" in content_of(m)] == ["user-choice"]
+    assert text_of(rest) == "went on"
+
+
+@pytest.mark.requirement("W-38b")
+def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(
+    agent: Stranger, file: Path
+) -> None:
+    chat, call = asked(agent)
+    file.write_text("two, by somebody else")
+    agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": call["id"]})
+    rest = ending(agent)
+    (called,) = [content_of(m) for m in rest if content_of(m).get("type") == "toolCalled"]
+    assert called["error"] is True
+    assert "changed" in called["outputs"][0]["text"]
+    assert file.read_text() == "two, by somebody else"
+
+
+@pytest.mark.requirement("W-30d", "W-31")
+def test_in_plan_an_edit_is_refused_and_nobody_is_asked(agent: Stranger, file: Path) -> None:
+    before = file.read_bytes()
+    agent.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+    begun = len(agent.seen)
+    agent.prompt(SCRIPT)
+    if not any(map(is_finished, agent.seen)):
+        ending(agent)
+    contents = [content_of(message) for message in agent.seen[begun:]]
+    (rejected,) = [each for each in contents if each.get("type") == "toolCallRejected"]
+    assert rejected["reason"] == "user-config"
+    assert not any(each.get("manualApproval") for each in contents)
+    assert text_of(agent.seen[begun:]) == "went on"
+    assert file.read_bytes() == before
