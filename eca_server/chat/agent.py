@@ -38,7 +38,7 @@ MOST_STEPS = 200
 """Requests of one turn after which it is stopped, readably."""
 
 MOST_FAILURES = 3
-"""How often the very same call may fail in one turn."""
+"""Answers of one turn in which the very same call may fail."""
 
 
 @attrs.frozen(kw_only=True)
@@ -222,8 +222,10 @@ def _with_rule(summary: str, decision: Decision) -> str:
 def _fails_again(
     turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str]]
 ) -> bool:
+    failed = set()
     for each in finished:
         call = turn.calls[each.key]
         if call.result is not None and call.result.is_error:
-            failures[call.naming.name, each.raw] += 1
+            failed.add((call.naming.name, each.raw))
+    failures.update(failed)
     return any(count >= MOST_FAILURES for count in failures.values())

@@ -323,6 +323,14 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(
         assert finishes(received) == 1
 
 
+@pytest.mark.requirement("W-30e")
+async def test_one_answer_with_the_same_failing_calls_is_told_of_them(tmp_path: Path) -> None:
+    one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.turn("go")
+        assert len(results(provider)) == 4
+
+
 @pytest.mark.requirement
 async def test_a_turn_without_an_end_is_ended_readably(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
