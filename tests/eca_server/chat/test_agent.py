@@ -403,9 +403,12 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
     async with session(tmp_path, script) as (ours, provider):
         await ours.prompt("go")
         await reach(ours, tmp_path)
+        turn = ours.connection.chats.open("c")._turn
+        assert turn is not None
         begun = trio.current_time()
         await ours.stop()
         await ours.finished()
+        assert turn.ended.is_set()
         assert trio.current_time() - begun < 1
         assert order(of_calls(ours))[-1] == end
         if (tmp_path / "pid").exists():
