@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,43 @@ def test_in_plan_an_edit_is_refused_and_nobody_is_asked(agent: Stranger, file: P
     assert not any(each.get("manualApproval") for each in contents)
     assert text_of(agent.seen[begun:]) == "went on"
     assert file.read_bytes() == before
+
+
+def shut_down(server: Stranger) -> None:
+    server.result("shutdown")
+    server.tell("exit")
+
+
+ENDS = {
+    "shutdown": shut_down,
+    "exit": lambda server: server.tell("exit"),
+    "end-of-input": Stranger.close_input,
+    "SIGTERM": lambda server: server.process.send_signal(signal.SIGTERM),
+}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.requirement("W-13l")
+@pytest.mark.parametrize("end", ENDS)
+def test_no_child_outlives_the_server(agent: Stranger, file: Path, end: str) -> None:
+    command = "trap '' TERM; sleep 100 & echo $! > pid.new; mv pid.new pid; wait"
+    chat = agent.prompt(f"call eca_shell_command {json.dumps({'command': command})}")
+    runs = [m for m in agent.seen if content_of(m).get("type") == "toolCallRun"]
+    run = runs[0] if runs else agent.until(lambda m: content_of(m).get("type") == "toolCallRun")[-1]
+    agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": content_of(run)["id"]})
+    noted = file.parent / "pid"
+    deadline = time.monotonic() + 5
+    while not noted.exists():
+        assert time.monotonic() < deadline
+        agent.settle()
+    pid = int(noted.read_text())
+    assert is_alive(pid)
+    ENDS[end](agent)
+    agent.exit_code(within=3)
+    assert not is_alive(pid)

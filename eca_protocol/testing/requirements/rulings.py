@@ -74,7 +74,7 @@ ROWS = (
     _life("W-13i", "server", "A fatal framing fault is answered with id null; the code is 1."),
     _life("W-13j", "server", "Input that ends inside a body gives the code 1."),
     _life("W-13k", "server", "Each of these ends is reached within 3 s."),
-    _life("W-13l", "server", "So are the ends of all children.", later="tools"),
+    _life("W-13l", "server", "So are the ends of all children."),
     _life("W-14a", "server", "A parent seen alive and then gone ends the server within 5 s."),
     _life("W-14b", "server", "No parent, or one never seen, is not watched."),
     _life("W-14c", "server", "The end of input always ends the server."),
