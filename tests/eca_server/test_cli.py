@@ -296,6 +296,8 @@ class Terminal:
             env=environment(home, TTY=os.ttyname(far)),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
+            # Whoever runs the tests in the background may have them ignore interrupts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         os.close(far)
 
