@@ -67,8 +67,8 @@ def test_a_ruling_named_as_a_whole_shows_none_of_its_duties() -> None:
 
 
 def test_a_ruling_that_waits_as_a_whole_is_not_named() -> None:
-    (finding,) = judge(DUE, ("W-30",)).findings
-    assert finding.startswith("test_1: names W-30, all of whose rows wait")
+    (finding,) = judge(DUE, ("W-50",)).findings
+    assert finding.startswith("test_1: names W-50, all of whose rows wait")
 
 
 def test_a_pattern_shows_all_fields_that_it_fits() -> None:
