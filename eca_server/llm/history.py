@@ -185,7 +185,8 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
         if not message.parts or (not merged and message.role != "user"):
             continue
         if merged and merged[-1].role == message.role:
-            merged[-1] = _joined(merged[-1], message)
+            joined = _joined(merged.pop(), message)
+            merged += [joined] if joined.parts else []
         else:
             merged.append(message)
     if not merged or merged[-1].role == "assistant":
