@@ -102,7 +102,7 @@ def test_one_path_outside_is_found_in_any_place(
     text = commands[0]
     for command in commands[1:]:
         text += data.draw(joins) + command
-    if place == "../x" and "cd sub" in before:
+    if place.endswith("../x") and "cd sub" in before:
         text = text.replace("../x", "../../../../x")
     assert lexically_outside(text)
 
