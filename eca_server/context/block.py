@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 import attrs
 
@@ -51,9 +52,13 @@ def _lines(section: Section) -> Iterator[str]:
         yield f"<{tag}{attributes}/>"
         return
     yield f"<{tag}{attributes}>"
-    for part in section.body:
-        if isinstance(part, Section):
-            yield from _lines(part)
+    for is_text, parts in groupby(section.body, lambda part: isinstance(part, str)):
+        if is_text:
+            # Joined first: the end of one text and the beginning of the next could make a tag.
+            texts = (str(part).removesuffix("\n") for part in parts)
+            yield _TAG_LIKE.sub("&lt;", "\n".join(texts))
         else:
-            yield _TAG_LIKE.sub("&lt;", part).removesuffix("\n")
+            for part in parts:
+                assert isinstance(part, Section)
+                yield from _lines(part)
     yield f"</{tag}>"

@@ -70,16 +70,18 @@ def edit(
     if passage == replacement:
         raise ToolFault("original_content and new_content are the same: nothing would change.")
     text = content.text
-    count = _count(text, passage)
+    count = text.count(passage)
     if count:
-        _must_be_meant(count, all_occurrences)
+        overlaps = count == 1 and text.find(passage, text.find(passage) + 1) >= 0
+        _must_be_meant(count + overlaps, all_occurrences)
         return Edited(text=text.replace(passage, replacement), count=count, exact=True)
     lines = split_lines(text)
     block = _Block(passage, replacement, content.newline)
     for blanks in (str.rstrip, str.strip):
         checkpoint()
         starts = list(_starts(lines, block.passage, blanks)) if block.is_distinct else []
-        _must_be_meant(len(starts), all_occurrences)
+        overlaps = len(starts) == 1 and _overlaps(lines, starts[0], block.passage, blanks)
+        _must_be_meant(len(starts) + overlaps, all_occurrences)
         pieces = [block.replaced(lines[start : start + block.size]) for start in starts]
         if starts and None not in pieces:
             return Edited(
@@ -91,12 +93,6 @@ def edit(
         f"original_content was not found, not even with other blanks. "
         f"{_nearest(lines, block.passage, checkpoint)}"
     )
-
-
-def _count(text: str, passage: str) -> int:
-    count = text.count(passage)
-    overlaps = count == 1 and text.find(passage, text.find(passage) + 1) >= 0
-    return count + overlaps
 
 
 def _must_be_meant(count: int, all_occurrences: bool) -> None:
@@ -121,6 +117,13 @@ def _starts(
         yield line
         at = found
         found = joined.find(wanted, found + len(wanted) - 1)
+
+
+def _overlaps(
+    lines: Sequence[str], start: int, passage: Sequence[str], blanks: Callable[[str], str]
+) -> bool:
+    """Whether a passage that is there once would be there again if places could overlap."""
+    return next(_starts(lines[start + 1 :], passage, blanks), None) is not None
 
 
 def _spliced(

@@ -75,7 +75,8 @@ def files(draw: st.DrawFn) -> tuple[bytes, str]:
     )
     newline = draw(st.sampled_from(["\n", "\r\n", "\r"]))
     pieces = st.lists(st.text(letters, max_size=4), max_size=4).map(newline.join)
-    text = f"aaaa aaaa aaaa aaaa é{draw(pieces)}{newline}[here]{draw(pieces)}"
+    # Enough ASCII for any of them to be taken for text where the bytes are Latin-1.
+    text = f"{'aaaa ' * 24}é{draw(pieces)}{newline}[here]{draw(pieces)}"
     return bom + text.encode(encoding), newline
 
 
