@@ -47,6 +47,7 @@ class Agent:
 
     Attributes:
         model: who is asked.
+        text: the user's message, as the model reads it.
         system: the instructions.
         toolbox: what the model may call.
         permissions: whether a call that was looked at may run.
@@ -55,6 +56,7 @@ class Agent:
     """
 
     model: Model
+    text: str
     system: str
     toolbox: ToolBox
     permissions: Permissions
@@ -66,7 +68,7 @@ class Agent:
         built = await self.gather()
         for note in built.notes:
             turn.say(note, role="system")
-        parts = (*built.parts, TextPart(turn.prompt.text))
+        parts = (*built.parts, TextPart(self.text))
         turn.messages.append(Message(role="user", parts=parts))
         failures: Counter[tuple[str, str]] = Counter()
         for step in range(MOST_STEPS):

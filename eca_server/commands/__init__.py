@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from eca_server.commands.command import Command, Situation, named_command
+from eca_server.commands.command import Command, MakeAgent, Situation, named_command
 from eca_server.commands.costs import COSTS
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.resume import RESUME
 
-__all__ = ["COMMANDS", "Command", "Situation", "find_command", "named_command", "unknown_command"]
+__all__ = [
+    "COMMANDS",
+    "Command",
+    "MakeAgent",
+    "Situation",
+    "find_command",
+    "named_command",
+    "unknown_command",
+]
 
 COMMANDS: tuple[Command, ...] = (DOCTOR, COSTS, RESUME)
 

@@ -7,12 +7,18 @@ from typing import TypeAlias
 
 import attrs
 
+from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
+from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
 from eca_server.config import Loaded
 from eca_server.llm.models import Models
 
-__all__ = ["Command", "Run", "Situation", "named_command"]
+__all__ = ["Command", "MakeAgent", "Run", "Situation", "named_command"]
+
+MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
+"""Who answers a text as if the user had written it, with the prompt's model, behaviour and
+contexts; None: the model cannot be asked, which the user was told."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,11 +28,15 @@ class Situation:
     Attributes:
         loaded: the configuration.
         models: the models.
+        behavior: of the turn.
+        make_agent: who answers a text in the turn.
         memory: the stored chats, if chats are stored.
     """
 
     loaded: Loaded
     models: Models
+    behavior: str
+    make_agent: MakeAgent
     memory: Memory | None = None
 
 
@@ -40,6 +50,7 @@ class Command:
     name: str
     description: str
     run: Run
+    arguments: tuple[CommandArgument, ...] = ()
 
 
 def named_command(message: str) -> str | None:

@@ -6,7 +6,7 @@ turn is registered, stopped or deleted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
@@ -15,6 +15,7 @@ from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import instructions
 from eca_server.commands import (
     COMMANDS,
+    MakeAgent,
     Situation,
     find_command,
     named_command,
@@ -58,7 +59,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatQueryCommandsResponse(
             chat_id=params.chat_id,
             commands=tuple(
-                m.ChatCommand(name=c.name, description=c.description, type="native", arguments=())
+                m.ChatCommand(
+                    name=c.name, description=c.description, type="native", arguments=c.arguments
+                )
                 for c in COMMANDS
                 if wanted in c.name.lower() or wanted in c.description.lower()
             ),
@@ -94,70 +97,83 @@ def _select_behavior(connection: Connection, name: str) -> None:
 def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
     """Register the turn and answer at once, whatever will become of it (W-21)."""
     model = params.model or connection.models.selected
-    command = named_command(params.message)
-    body = (
-        _reply_body(connection, params, model)
-        if command is None
-        else _command_body(connection, command)
-    )
+    behavior = select_behavior(connection, params.agent or params.behavior)
+
+    async def make_agent(turn: Turn, text: str) -> Agent | None:
+        return await _make_agent(
+            connection, turn, text, contexts=params.contexts, model=model, behavior=behavior
+        )
+
+    async def reply(turn: Turn) -> None:
+        agent = await make_agent(turn, turn.prompt.text)
+        if agent is not None:
+            await agent.run(turn)
+
+    name = named_command(params.message)
+    body = reply if name is None else _command_body(connection, name, behavior, make_agent)
     chat = connection.chats.open(params.chat_id)
     chat.prompt(Prompt(text=params.message, body=body))
     return m.ChatPromptResponse(chat_id=chat.id, model=model, status="prompting")
 
 
-def _command_body(connection: Connection, name: str) -> Body:
+def _command_body(connection: Connection, name: str, behavior: str, make_agent: MakeAgent) -> Body:
     async def run(turn: Turn) -> None:
         command = find_command(name)
         if command is None:
             turn.fail(unknown_command(name))
-        else:
-            await command.run(
-                turn,
-                Situation(
-                    loaded=connection.loaded,
-                    models=connection.models,
-                    memory=connection.chats.memory,
-                ),
-            )
+            return
+        situation = Situation(
+            loaded=connection.loaded,
+            models=connection.models,
+            behavior=behavior,
+            make_agent=make_agent,
+            memory=connection.chats.memory,
+        )
+        await command.run(turn, situation)
 
     return run
 
 
-def _reply_body(connection: Connection, params: m.ChatPromptParams, model_name: str) -> Body:
-    behavior = select_behavior(connection, params.agent or params.behavior)
+async def _make_agent(
+    connection: Connection,
+    turn: Turn,
+    text: str,
+    *,
+    contexts: Sequence[m.ChatContext],
+    model: str,
+    behavior: str,
+) -> Agent | None:
+    """Who answers a text in a turn; None if the model cannot be asked, which was told."""
+    try:
+        asked = connection.models.find(model)
+    except BackendError as error:
+        turn.fail(f"{model} cannot be asked: {error.message}.")
+        return None
 
     async def gather() -> Built:
         return await build(
-            params.contexts,
-            params.message,
+            contexts,
+            text,
             workspace=connection.workspace,
             http=connection.http,
             gitignore=connection.follows_gitignore,
         )
 
-    async def run(turn: Turn) -> None:
-        try:
-            model = connection.models.find(model_name)
-        except BackendError as error:
-            turn.fail(f"{model_name} cannot be asked: {error.message}.")
-            return
-        policy = policy_of(connection.config, behavior)
-        agent = Agent(
-            model=model,
-            system=await _system(connection, turn, behavior),
-            toolbox=connection.tools(turn.chat.ledger).toolbox(policy),
-            permissions=Permissions(
-                policy=policy,
-                workspace=connection.workspace,
-                memos=connection.memos,
-                variables=connection.child_variables,
-            ),
-            wants_title=connection.config.chat_title,
-            gather=gather,
-        )
-        await agent.run(turn)
-
-    return run
+    policy = policy_of(connection.config, behavior)
+    return Agent(
+        model=asked,
+        text=text,
+        system=await _system(connection, turn, behavior),
+        toolbox=connection.tools(turn.chat.ledger).toolbox(policy),
+        permissions=Permissions(
+            policy=policy,
+            workspace=connection.workspace,
+            memos=connection.memos,
+            variables=connection.child_variables,
+        ),
+        wants_title=connection.config.chat_title,
+        gather=gather,
+    )
 
 
 async def _system(connection: Connection, turn: Turn, behavior: str) -> str:
