@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from eca_server.config.loading import Loaded, load, user_folder
+from eca_server.config.folders import data_folder, user_folder
+from eca_server.config.loading import Loaded, load
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import Config, Limit, Model, Provider, Retry
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
@@ -24,6 +25,7 @@ __all__ = [
     "Retry",
     "Source",
     "ToolCall",
+    "data_folder",
     "load",
     "user_folder",
 ]

@@ -6,7 +6,7 @@ What is put in is not searched again, so a variable's content is never taken as 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
@@ -31,11 +31,26 @@ class Surroundings:
         environ: the environment variables.
         home: what a leading `~/` stands for.
         folder: where the source's file lies; None for a source that is no file.
+        on_file: told of each file before it is read.
     """
 
     environ: Mapping[str, str]
     home: Path
     folder: Path | None
+    on_file: Callable[[Path], None] = lambda _: None
+
+    def path(self, text: str) -> Path:
+        """The file that `text` names: absolute, `~/..`, or relative to the source's folder.
+
+        Raises:
+            Unresolved: it is relative, and the source has no folder.
+        """
+        path = expand_home(text, self.home)
+        if path.is_absolute():
+            return path
+        if self.folder is None:
+            raise Unresolved(f"expected an absolute path or ~/.., got the file {text!r}")
+        return self.folder / path
 
     def resolve(self, text: str) -> str:
         """`text` with every reference replaced.
@@ -62,11 +77,8 @@ class Surroundings:
         return value or default
 
     def _file(self, what: str) -> str:
-        path = expand_home(what, self.home)
-        if not path.is_absolute():
-            if self.folder is None:
-                raise Unresolved(f"expected an absolute path or ~/.., got the file {what!r}")
-            path = self.folder / path
+        path = self.path(what)
+        self.on_file(path)
         try:
             text = read_text(path)
         except Unreadable as fault:

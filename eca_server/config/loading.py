@@ -2,7 +2,8 @@
 
 The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
 file, the file of each workspace root in order; `--config-file` stands in place of these files.
-Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts.
+Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts. A file that
+is broken now and was whole before counts as it was then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from eca_server.config.files import Unreadable, read_text
+from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
+from eca_server.config.folders import home_folder, user_folder
 from eca_server.config.interpolation import Surroundings
 from eca_server.config.jsonc import BadText, Places, Spot, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
@@ -22,7 +24,7 @@ from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
 
-__all__ = ["Loaded", "load", "user_folder"]
+__all__ = ["Loaded", "load"]
 
 # Each problem becomes a message in the editor; nobody reads a thousand.
 _MOST_PROBLEMS = 20
@@ -37,11 +39,19 @@ class Loaded:
         config: everything that could be read, merged.
         problems: everything that could not, in the order of the sources.
         sources: every place that was looked at, the earliest first.
+        files: every file whose content or absence counts, as it was just before it was read.
+        values: the JSON of each source that could be read, by its name.
     """
 
     config: Config
     problems: tuple[Problem, ...]
     sources: tuple[Source, ...]
+    files: Mapping[Path, Stamp] = attrs.field(factory=dict, repr=False)
+    values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
+
+    def is_current(self) -> bool:
+        """Whether every file is still as it was; asks the disk."""
+        return all(stamp_of(path) == stamp for path, stamp in self.files.items())
 
 
 def load(
@@ -51,6 +61,7 @@ def load(
     environ: Mapping[str, str],
     config_file: Path | None = None,
     home: Path | None = None,
+    before: Loaded | None = None,
 ) -> Loaded:
     """Read, check and merge the whole configuration; reads files, raises nothing of its own.
 
@@ -61,9 +72,10 @@ def load(
         environ: the environment variables.
         config_file: read in place of the user's and the workspace's files.
         home: the user's home; by default what `environ` says.
+        before: what was loaded before, from the same places.
     """
-    home = home or _home(environ)
-    loading = _Loading(environ=environ, home=home)
+    home = home or home_folder(environ)
+    loading = _Loading(environ=environ, home=home, before=before.values if before else {})
     if not loading.add_options(initialization_options):
         loading.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
         if config_file is not None:
@@ -74,7 +86,13 @@ def load(
                 loading.add_file(root / ".eca" / "config.json")
     config = _CONFIG.build(loading.merged)
     assert isinstance(config, Config)
-    return Loaded(config=config, problems=tuple(loading.problems), sources=tuple(loading.sources))
+    return Loaded(
+        config=config,
+        problems=tuple(loading.problems),
+        sources=tuple(loading.sources),
+        files=loading.files,
+        values=loading.values,
+    )
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
@@ -83,9 +101,12 @@ class _Loading:
 
     environ: Mapping[str, str]
     home: Path
+    before: Mapping[str, object]
     merged: dict[str, Any] = attrs.field(factory=dict)
     problems: list[Problem] = attrs.field(factory=list)
     sources: list[Source] = attrs.field(factory=list)
+    files: dict[Path, Stamp] = attrs.field(factory=dict)
+    values: dict[str, object] = attrs.field(factory=dict)
 
     def add_options(self, options: object) -> bool:
         """Add the client's options; tell whether they ask for no other source."""
@@ -102,15 +123,18 @@ class _Loading:
 
     def add_file(self, path: Path, *, required: bool = False) -> None:
         """Add a file; one that is not there is a problem only if it is required."""
+        self._note_file(path)
+        folder = path.absolute().parent
         try:
             text = read_text(path)
         except Unreadable as fault:
             if fault.absent and not required:
                 self.sources.append(Source(name=str(path), state="absent"))
             else:
-                self._broken(str(path), fault.message, Spot(fault.line, 1) if fault.line else None)
+                spot = Spot(fault.line, 1) if fault.line else None
+                self._broken(str(path), fault.message, spot, folder=folder)
             return
-        self.add_text(str(path), text, folder=path.absolute().parent)
+        self.add_text(str(path), text, folder=folder)
 
     def add_text(self, name: str, text: str, *, folder: Path | None) -> None:
         """Add a source by its text; a blank variable is as good as none."""
@@ -120,7 +144,7 @@ class _Loading:
         try:
             value = parse(text)
         except BadText as fault:
-            self._broken(name, fault.message, fault.spot)
+            self._broken(name, fault.message, fault.spot, folder=folder)
             return
         place = self._add(name, value, folder=folder)
         places = Places(text)
@@ -128,16 +152,33 @@ class _Loading:
         self._warn(name, [*unknown_keys(value, config_schema())], places)
 
     def _add(self, name: str, value: object, *, folder: Path | None) -> Place:
-        place = Place(Surroundings(environ=self.environ, home=self.home, folder=folder))
         if isinstance(value, Mapping):
-            self.merged = deep_merge(self.merged, _CONFIG.read(value, place))
             self.sources.append(Source(name=name, state="used"))
-        else:
-            self._broken(name, f"expected an object, got {kind_of(value)}", None)
+            return self._merge(name, value, folder=folder)
+        self._broken(name, f"expected an object, got {kind_of(value)}", None, folder=folder)
+        return self._place(folder)
+
+    def _merge(self, name: str, value: object, *, folder: Path | None) -> Place:
+        place = self._place(folder)
+        self.merged = deep_merge(self.merged, _CONFIG.read(value, place))
+        self.values[name] = value
         return place
 
-    def _broken(self, name: str, message: str, spot: Spot | None) -> None:
+    def _place(self, folder: Path | None) -> Place:
+        return Place(
+            Surroundings(
+                environ=self.environ, home=self.home, folder=folder, on_file=self._note_file
+            )
+        )
+
+    def _note_file(self, path: Path) -> None:
+        self.files.setdefault(path, stamp_of(path))
+
+    def _broken(self, name: str, message: str, spot: Spot | None, *, folder: Path | None) -> None:
         self.sources.append(Source(name=name, state="broken"))
+        if name in self.before:
+            self._merge(name, self.before[name], folder=folder)
+            message += " (until this is mended, what stood there before counts)"
         self.problems.append(_problem(name, message, spot))
 
     def _report(
@@ -172,15 +213,3 @@ def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = No
         key=key,
         message=message,
     )
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    home = environ.get("HOME", "")
-    return Path(home) if home else Path.home()
-
-
-def user_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:
-    """The user's own folder by the XDG rules: a relative `XDG_CONFIG_HOME` does not count."""
-    configured = Path(environ.get("XDG_CONFIG_HOME", ""))
-    folder = configured if configured.is_absolute() else (home or _home(environ)) / ".config"
-    return folder / "eca"

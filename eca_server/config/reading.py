@@ -25,6 +25,7 @@ __all__ = [
     "NAME",
     "NUMBER",
     "OBJECT",
+    "PATH",
     "SECONDS",
     "TEXT",
     "KeyPath",
@@ -228,6 +229,14 @@ def _name(value: object, place: Place) -> str | None:
     return _text(value, place).strip() or None
 
 
+def _path(value: object, place: Place) -> str | None:
+    name = _name(value, place)
+    try:
+        return name and str(place.surroundings.path(name))
+    except Unresolved as fault:
+        place.refuse(str(fault))
+
+
 def _key(value: object, place: Place) -> object:
     try:
         return key_from(_text(value, place))
@@ -282,6 +291,7 @@ def _above_zero(most: float) -> JSONSchema:
 
 TEXT = Reader(read=_text, schema={"type": "string"})
 NAME = Reader(read=_name, schema={"type": "string"})  # blanks around it are cut, only blanks unset
+PATH = Reader(read=_path, schema={"type": "string"})  # relative to the folder of its file
 KEY = Reader(read=_key, schema={"type": "string"})
 FLAG = Reader(read=_flag, schema={"type": "boolean"})
 COUNT = Reader(read=_count, schema={"type": "integer", "minimum": 0})

@@ -130,6 +130,7 @@ class Config:
         default_model: `provider/model`, or None: the first that can be used.
         default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
         welcome_message: Markdown, shown by the editor in an empty chat.
+        system_prompt: stands in place of our instructions, in every behaviour without its own.
         chat_title: whether a title is asked from the model (ruling W-25).
         connect_timeout: for the connection to an endpoint.
         first_byte_timeout: from the request to the first byte of its answer.
@@ -163,6 +164,7 @@ class Config:
         default="Welcome to ECA! Type `/` for commands.\n\n",
         metadata=setting(TEXT, "welcomeMessage", "chat.welcomeMessage"),
     )
+    system_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.chat"))
     chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
     connect_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")

@@ -14,6 +14,7 @@ from eca_server.config.reading import (
     FLAG,
     NAME,
     OBJECT,
+    PATH,
     TEXT,
     Place,
     Reader,
@@ -247,15 +248,21 @@ class Behavior:
     """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
 
     Attributes:
+        mode: `subagent`: it is for other agents, and not offered to the user.
         default_model: `provider/model`; None: as everywhere.
-        system_prompt_file: its text stands in place of our instructions.
+        system_prompt: stands in place of our instructions.
+        system_prompt_file: its text does, if `systemPrompt` is not set.
         disabled_tools: not offered; None: what is usual for this behaviour.
         approval: rules beside the global ones; at the same rank these count first.
     """
 
+    mode: str | None = attrs.field(default=None, metadata=setting(NAME, "mode"))
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
+    system_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
+    )
     system_prompt_file: str | None = attrs.field(
-        default=None, metadata=setting(NAME, "systemPromptFile")
+        default=None, metadata=setting(PATH, "systemPromptFile")
     )
     disabled_tools: tuple[str, ...] | None = attrs.field(
         default=None, metadata=setting(NAMES, "disabledTools")

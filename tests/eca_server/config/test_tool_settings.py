@@ -101,7 +101,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: H
     behaviors = house.config().behaviors
     assert behaviors["plan"] == Behavior(
         default_model="a/b",
-        system_prompt_file="plan.md",
+        system_prompt_file=str(house.roots[0] / ".eca" / "plan.md"),
         disabled_tools=("eca_grep",),
         approval=Approval(by_default="ask", deny={"eca": ApprovalRule()}),
     )

@@ -1,0 +1,28 @@
+"""The user's own folders by the XDG rules: a variable with a relative path does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["data_folder", "home_folder", "user_folder"]
+
+
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """The user's home."""
+    home = environ.get("HOME", "")
+    return Path(home) if home else Path.home()
+
+
+def user_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """What the user writes for us: configuration, AGENTS.md, rules, commands."""
+    configured = Path(environ.get("XDG_CONFIG_HOME", ""))
+    folder = configured if configured.is_absolute() else (home or home_folder(environ)) / ".config"
+    return folder / "eca"
+
+
+def data_folder(environ: Mapping[str, str]) -> Path:
+    """What we write for the user: chats and logins."""
+    configured = Path(environ.get("XDG_DATA_HOME", ""))
+    default = home_folder(environ) / ".local" / "share"
+    return (configured if configured.is_absolute() else default) / "eca-python"
