@@ -1,4 +1,4 @@
-"""Where keys and URLs of the endpoints come from, and the environment without the keys.
+"""Where keys and URLs of the endpoints come from, stored logins, the environment without keys.
 
 The rule it keeps: what is said of a key is where it came from (a configured key, a variable's
 name), never what it is.
@@ -6,7 +6,9 @@ name), never what it is.
 
 from __future__ import annotations
 
+from eca_server.credentials.logins import Logins, LoginsFault, StoredKeys
 from eca_server.credentials.lookup import (
+    LOGIN,
     Credential,
     Location,
     child_environment,
@@ -16,8 +18,12 @@ from eca_server.credentials.lookup import (
 )
 
 __all__ = [
+    "LOGIN",
     "Credential",
     "Location",
+    "Logins",
+    "LoginsFault",
+    "StoredKeys",
     "child_environment",
     "find_key",
     "find_url",

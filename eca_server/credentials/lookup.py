@@ -1,6 +1,7 @@
 """The order in which a provider's key and URL are looked for.
 
-Key: the configured `key`, the variable named by `keyEnv`, `<PROVIDER>_API_KEY`. URL: the
+Key: the configured `key`, the one stored by `/login`, the variable named by `keyEnv`,
+`<PROVIDER>_API_KEY`: a login counts whatever variables the editor was started with. URL: the
 configured `url`, the variable named by `urlEnv`, `<PROVIDER>_API_URL`. What is blank is absent.
 """
 
@@ -15,6 +16,7 @@ from eca_server.config import Problem, Provider
 from eca_server.secret import Secret, key_from, mask
 
 __all__ = [
+    "LOGIN",
     "Credential",
     "Location",
     "child_environment",
@@ -22,6 +24,9 @@ __all__ = [
     "find_url",
     "variable_of",
 ]
+
+LOGIN = "a stored login"
+"""Where a key comes from that `/login` stored."""
 
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _LONG = 8  # so long a key is no chance match inside another variable
@@ -34,7 +39,7 @@ class Credential:
     Attributes:
         provider: the provider's name.
         key: None if there is none, or none that can be used.
-        source: `providers.<name>.key`, or the variable's name; None if none is set.
+        source: `providers.<name>.key`, `LOGIN`, or the variable's name; None if none is set.
         looked_for: the variables a key would be taken from, in order.
         problem: why what was found cannot be used.
     """
@@ -65,15 +70,25 @@ def variable_of(provider: str, what: str) -> str:
     return f"{_WORD_BREAK.sub('_', provider).strip('_').upper()}_API_{what}"
 
 
-def find_key(name: str, provider: Provider, environ: Mapping[str, str]) -> Credential:
+def find_key(
+    name: str, provider: Provider, environ: Mapping[str, str], *, stored: Secret | None = None
+) -> Credential:
     """The key of a provider; raises nothing: one that cannot be sent is told as a problem.
 
     A variable with such a key ends the search: to go on with another key would hide the fault.
+
+    Args:
+        name: the provider's.
+        provider: its configuration.
+        environ: the environment variables.
+        stored: its stored login.
     """
     variables = _variables(provider.key_env, variable_of(name, "KEY"))
     found = Credential(provider=name, looked_for=variables)
     if provider.key is not None:
         return attrs.evolve(found, key=provider.key, source=f"providers.{name}.key")
+    if stored is not None:
+        return attrs.evolve(found, key=stored, source=LOGIN)
     for variable in variables:
         try:
             key = key_from(environ.get(variable, ""))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol.errors import ECAError
+from eca_server.config import data_folder
 
 __all__ = [
     "Presence",
@@ -36,11 +37,8 @@ class StoreFault(ECAError):
 
 
 def store_path(environ: Mapping[str, str]) -> Path:
-    """The user's file of chats by the XDG rules: a relative `XDG_DATA_HOME` does not count."""
-    configured = Path(environ.get("XDG_DATA_HOME", ""))
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    folder = configured if configured.is_absolute() else home / ".local" / "share"
-    return folder / "eca-python" / "chats.sqlite"
+    """The user's file of chats."""
+    return data_folder(environ) / "chats.sqlite"
 
 
 def workspace_key(roots: Iterable[Path]) -> str:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from eca_server.config import Provider
 from eca_server.credentials import (
+    LOGIN,
     Credential,
     Location,
     child_environment,
@@ -116,3 +117,11 @@ def test_no_variable_of_a_child_holds_the_key_that_was_found(
     left = child_environment(environ, [found])
     assert KEY not in " ".join(left.values())
     assert left.items() <= environ.items()
+
+
+def test_a_stored_login_goes_before_the_environment_and_after_the_configuration() -> None:
+    environ, login = {"P_API_KEY": "from-own", "NAMED": "from-named"}, Secret("from-login")
+    found = find_key("p", Provider(key_env="NAMED"), environ, stored=login)
+    assert (found.key, found.source) == (login, LOGIN)
+    found = find_key("p", Provider(key=Secret("from-config")), environ, stored=login)
+    assert found.source == "providers.p.key"
