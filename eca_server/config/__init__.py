@@ -8,7 +8,7 @@ from __future__ import annotations
 from eca_server.config.folders import data_folder, user_folder
 from eca_server.config.loading import Loaded, load
 from eca_server.config.problems import Problem, Source
-from eca_server.config.settings import Config, Limit, Model, Provider, Retry
+from eca_server.config.settings import Config, Cost, Limit, Model, Provider, Retry
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "ApprovalRule",
     "Behavior",
     "Config",
+    "Cost",
     "CustomTool",
     "Limit",
     "Loaded",

@@ -26,6 +26,8 @@ __all__ = [
     "NUMBER",
     "OBJECT",
     "PATH",
+    "PERCENT",
+    "PRICE",
     "SECONDS",
     "TEXT",
     "KeyPath",
@@ -262,6 +264,13 @@ def _number(value: Any, place: Place, *, most: float = _MOST, unit: str = "") ->
     return value
 
 
+def _price(value: Any, place: Place) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    expected = f"a number from 0 up to {_MOST}"
+    place.expect(is_number and 0 <= value <= _MOST, expected, value)
+    return value
+
+
 def _data(value: object, place: Place) -> object:
     """The user's own JSON: nothing is changed but the references inside its strings."""
     if isinstance(value, str):
@@ -300,5 +309,10 @@ SECONDS = Reader(
     read=lambda value, place: _number(value, place, most=_A_DAY, unit=" of seconds"),
     schema=_above_zero(_A_DAY),
 )
+PERCENT = Reader(
+    read=lambda value, place: _number(value, place, most=100, unit=" of percent"),
+    schema=_above_zero(100),
+)
+PRICE = Reader(read=_price, schema={"type": "number", "minimum": 0, "maximum": _MOST})
 _DATA = Reader(read=_data)
 OBJECT = Reader(read=_object, schema={"type": "object"})  # the user's own, its nulls included

@@ -18,6 +18,8 @@ from eca_server.config.reading import (
     NAME,
     NUMBER,
     OBJECT,
+    PERCENT,
+    PRICE,
     SECONDS,
     TEXT,
     each,
@@ -35,7 +37,7 @@ from eca_server.config.tool_settings import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["Config", "Limit", "Model", "Provider", "Retry"]
+__all__ = ["Config", "Cost", "Limit", "Model", "Provider", "Retry"]
 
 
 def _masked(url: str | None) -> str:
@@ -51,6 +53,23 @@ class Limit:
 
 
 @attrs.frozen(kw_only=True)
+class Cost:
+    """What a model costs, in US dollars per million tokens.
+
+    Attributes:
+        input: of a prompt.
+        output: of an answer.
+        cache_read: of what came from the provider's cache; None: as other input.
+        cache_write: of what went into it; None: as other input.
+    """
+
+    input: float | None = attrs.field(default=None, metadata=setting(PRICE, "input"))
+    output: float | None = attrs.field(default=None, metadata=setting(PRICE, "output"))
+    cache_read: float | None = attrs.field(default=None, metadata=setting(PRICE, "cacheRead"))
+    cache_write: float | None = attrs.field(default=None, metadata=setting(PRICE, "cacheWrite"))
+
+
+@attrs.frozen(kw_only=True)
 class Model:
     """`providers.<name>.models.<model>`.
 
@@ -59,6 +78,7 @@ class Model:
         extra_payload: merged into each request; a null in it removes the key.
         extra_headers: sent with each request.
         limit: what the user knows of its limits.
+        cost: what it costs the user; counts if `input` and `output` are given.
     """
 
     model_name: str | None = attrs.field(default=None, metadata=setting(NAME, "modelName"))
@@ -69,6 +89,7 @@ class Model:
         factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
     )
     limit: Limit = attrs.field(default=Limit(), metadata=setting(record(Limit), "limit"))
+    cost: Cost = attrs.field(default=Cost(), metadata=setting(record(Cost), "cost"))
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +153,8 @@ class Config:
         welcome_message: Markdown, shown by the editor in an empty chat.
         system_prompt: stands in place of our instructions, in every behaviour without its own.
         chat_title: whether a title is asked from the model (ruling W-25).
+        auto_compact_percentage: how full of its chat a model's context may be, in percent, before
+            a summary takes the chat's place.
         connect_timeout: for the connection to an endpoint.
         first_byte_timeout: from the request to the first byte of its answer.
         stream_idle_timeout: between two bytes of an answer.
@@ -166,6 +189,9 @@ class Config:
     )
     system_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.chat"))
     chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
+    auto_compact_percentage: float = attrs.field(
+        default=75, metadata=setting(PERCENT, "autoCompactPercentage")
+    )
     connect_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")
     )

@@ -15,6 +15,7 @@ from eca_server.config.reading import (
     NAME,
     OBJECT,
     PATH,
+    PERCENT,
     TEXT,
     Place,
     Reader,
@@ -254,6 +255,7 @@ class Behavior:
         system_prompt_file: its text does, if `systemPrompt` is not set.
         disabled_tools: not offered; None: what is usual for this behaviour.
         approval: rules beside the global ones; at the same rank these count first.
+        auto_compact_percentage: as for all behaviours; None: as everywhere.
     """
 
     mode: str | None = attrs.field(default=None, metadata=setting(NAME, "mode"))
@@ -269,6 +271,9 @@ class Behavior:
     )
     approval: Approval = attrs.field(
         default=Approval(), metadata=setting(record(Approval), "toolCall.approval")
+    )
+    auto_compact_percentage: float | None = attrs.field(
+        default=None, metadata=setting(PERCENT, "autoCompactPercentage")
     )
 
 

@@ -7,7 +7,6 @@ __all__ = ["UPSTREAM_KEYS"]
 # A `*` stands for a name of the user's own choice.
 UPSTREAM_KEYS = (
     "$schema",
-    "agent.*.autoCompactPercentage",
     "agent.*.description",
     "agent.*.inherit",
     "agent.*.prompts.chatTitle",
@@ -19,8 +18,6 @@ UPSTREAM_KEYS = (
     "agent.*.prompts.tools",
     "agent.*.spawnableBy",
     "agent.*.variant",
-    "autoCompactPercentage",
-    "behavior.*.autoCompactPercentage",
     "behavior.*.description",
     "behavior.*.inherit",
     "behavior.*.prompts.chatTitle",
@@ -59,7 +56,6 @@ UPSTREAM_KEYS = (
     "providers.*.fetchModels",
     "providers.*.httpClient",
     "providers.*.keyRc",
-    "providers.*.models.*.cost",
     "providers.*.models.*.imageInput",
     "providers.*.models.*.reasoningHistory",
     "providers.*.models.*.variants",

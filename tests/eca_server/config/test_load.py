@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import Config, Limit, Model, Retry, Source, load
+from eca_server.config import Config, Cost, Limit, Model, Retry, Source, load
 from eca_server.config.reading import deep_merge
 from eca_server.secret import Secret
 
@@ -226,6 +226,12 @@ WRONG: list[tuple[str, object]] = [
     ("providers.p.models.m.limit.context", "9"),
     ("providers.p.models.m.limit.output", -1),
     ("providers.p.models.m.limit.output", 5.0),
+    ("providers.p.models.m.cost.input", -0.1),
+    ("providers.p.models.m.cost.cacheRead", "0.1"),
+    ("autoCompactPercentage", 0),
+    ("autoCompactPercentage", 101),
+    ("autoCompactPercentage", "75"),
+    ("behavior.plan.autoCompactPercentage", False),
     ("defaultModel", {}),
     ("chat", 3),
     ("chat.title", "no"),
@@ -264,6 +270,25 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
     assert loaded.config.rate_limit_max_wait == 7
     assert loaded.config.welcome_message == "kept"
     assert set(loaded.config.providers["kept"].models) == {"kept"}
+
+
+def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -> None:
+    assert house.config().auto_compact_percentage == 75
+    cost = {"input": 0, "output": 1.5, "cacheRead": 0.1, "cacheWrite": 2}
+    house.in_root(
+        0,
+        {
+            "autoCompactPercentage": 60,
+            "agent": {"plan": {"autoCompactPercentage": 100}},
+            "providers": {"p": {"models": {"m": {"cost": cost}}}},
+        },
+    )
+    config = house.config()
+    assert config.auto_compact_percentage == 60
+    assert config.behaviors["plan"].auto_compact_percentage == 100
+    assert config.providers["p"].models["m"].cost == Cost(
+        input=0, output=1.5, cache_read=0.1, cache_write=2
+    )
 
 
 def test_a_wrong_value_leaves_what_an_earlier_source_said(house: House) -> None:
