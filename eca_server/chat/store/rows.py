@@ -21,6 +21,7 @@ from eca_protocol.errors import ECAError
 from eca_server.llm.history import (
     BlockPart,
     CitationPart,
+    CompactionPart,
     FilePart,
     ImagePart,
     Message,
@@ -194,6 +195,7 @@ _PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
         "refusal": RefusalPart,
         "citation": CitationPart,
         "block": BlockPart,
+        "compaction": CompactionPart,
     }
 )
 _TAGS: Final[Mapping[type[Any], str]] = MappingProxyType(

@@ -14,6 +14,7 @@ from eca_server.chat.store.rows import UnreadableRow, decode_message, encode_mes
 from eca_server.llm.history import (
     BlockPart,
     CitationPart,
+    CompactionPart,
     FilePart,
     ImagePart,
     Message,
@@ -65,6 +66,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(RefusalPart, texts),
     st.builds(CitationPart, url=texts, title=texts),
     st.builds(BlockPart, raw=values),
+    st.builds(CompactionPart, texts),
 )
 messages = st.builds(
     Message,
@@ -96,6 +98,7 @@ def test_every_kind_of_part_can_be_kept() -> None:
             RefusalPart("a"),
             CitationPart(url="a"),
             BlockPart(raw=None),
+            CompactionPart("a"),
         )
     }
     assert kept == set(get_args(Part))
