@@ -172,7 +172,7 @@ def _remember(turn: Turn, answer: Answer, model: Model) -> None:
     if message.parts:
         turn.messages.append(message)
     if answer.usage is not None:
-        turn.usages.append(answer.usage)
+        turn.usages.append(model.facts.priced(answer.usage))
 
 
 def _limit(model: Model) -> UsageLimit | None:

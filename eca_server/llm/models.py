@@ -18,6 +18,7 @@ from eca_server.credentials import Credential, Location, find_key, find_url
 from eca_server.llm import simulator
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
+from eca_server.llm.catalog import Catalog, ModelFacts, Price
 from eca_server.llm.errors import readable
 from eca_server.llm.events import Event
 from eca_server.llm.history import Origin
@@ -54,11 +55,18 @@ class ProviderFacts:
 
 
 class Model:
-    """A model that can be asked: its backend, with retries above it."""
+    """A model that can be asked: its backend, with retries above it.
 
-    def __init__(self, backend: Backend, policy: RetryPolicy) -> None:
+    Attributes:
+        facts: its limits and price, as configured or else known beforehand.
+    """
+
+    def __init__(
+        self, backend: Backend, policy: RetryPolicy, facts: ModelFacts | None = None
+    ) -> None:
         self._backend = backend
         self._policy = policy
+        self.facts = facts or ModelFacts()
 
     @property
     def origin(self) -> Origin:
@@ -68,7 +76,12 @@ class Model:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return self._backend.capabilities
+        told = self._backend.capabilities
+        return attrs.evolve(
+            told,
+            context=told.context or self.facts.context,
+            output=told.output or self.facts.output,
+        )
 
     @asynccontextmanager
     async def stream(
@@ -113,6 +126,8 @@ class Models:
 
     def __init__(self, config: Config, *, environ: Mapping[str, str], http: HTTPClient) -> None:
         self._policy = _policy(config)
+        self._catalog = Catalog()
+        self._configured = {name: each.models for name, each in config.providers.items()}
         self.providers = tuple(_facts(config, environ))
         self._registry = Registry(
             http=http,
@@ -155,7 +170,11 @@ class Models:
         Raises:
             BackendError: there is none, or something is missing for it.
         """
-        return Model(self._registry.backend(name), self._policy)
+        backend = self._registry.backend(name)
+        provider, model = backend.origin.provider, backend.origin.model
+        configured = self._configured.get(provider, {}).get(model, configuration.Model())
+        known = self._catalog.facts(provider, configured.model_name or model)
+        return Model(backend, self._policy, _with_configured(known, configured))
 
 
 def _facts(config: Config, environ: Mapping[str, str]) -> Iterator[ProviderFacts]:
@@ -205,6 +224,23 @@ def _settings(facts: ProviderFacts, provider: configuration.Provider | None) -> 
             )
             for name, model in provider.models.items()
         },
+    )
+
+
+def _with_configured(known: ModelFacts, model: configuration.Model) -> ModelFacts:
+    limit, cost = model.limit, model.cost
+    price = known.price
+    if cost.input is not None and cost.output is not None:
+        price = Price(
+            input=cost.input,
+            output=cost.output,
+            cache_read=cost.cache_read,
+            cache_write=cost.cache_write,
+        )
+    return ModelFacts(
+        context=known.context if limit.context is None else limit.context,
+        output=known.output if limit.output is None else limit.output,
+        price=price,
     )
 
 

@@ -115,3 +115,21 @@ async def test_the_costs_command_tells_the_same() -> None:
         received = await ours.turn("/costs", model=ECHO)
         assert "107" in text(received[2:])
         assert types(received) == ["progress", "text", "finished"]
+
+
+@pytest.mark.requirement("W-27b", "CHAT-19")
+async def test_a_cost_the_provider_does_not_tell_is_worked_out_by_price() -> None:
+    script = [
+        reply("a", finish("stop"), usage(2_000, 100)),
+        reply("b", finish("stop"), usage(10, 5, cost=0.5)),
+    ]
+    async with Provider(script) as provider:
+        config = provider_config(provider.url)
+        price = {"input": 1, "output": 2.5}
+        config["providers"]["p"]["models"]["m"] = {"cost": price}
+        async with editor(config) as ours:
+            first, second = [used(await ours.turn("hi")) for _ in script]
+            told = text(await ours.turn("/costs"))
+    assert (first["messageCost"], first["sessionCost"]) == ("0.00225", "0.00225")
+    assert (second["messageCost"], second["sessionCost"]) == ("0.50", "0.50225")
+    assert "$0.50225" in told
