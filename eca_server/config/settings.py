@@ -39,6 +39,8 @@ from eca_server.secret import Secret, mask
 
 __all__ = ["Config", "Cost", "Limit", "Model", "Provider", "Retry"]
 
+_BEHAVIORS = ("agent", "plan")
+
 
 def _masked(url: str | None) -> str:
     return repr(url and mask(url))
@@ -231,3 +233,9 @@ class Config:
         metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),
     )
     lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))
+
+    @property
+    def selectable_behaviors(self) -> tuple[str, ...]:
+        """The behaviours a user can select: ours, then the configured ones but for subagents."""
+        own = (name for name, each in self.behaviors.items() if name and each.mode != "subagent")
+        return tuple(dict.fromkeys((*_BEHAVIORS, *own)))

@@ -12,7 +12,7 @@ from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Body, Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.instructions import instructions
+from eca_server.chat.instructions import UnreadablePrompt, instructions, own_prompt
 from eca_server.commands import (
     COMMANDS,
     MakeAgent,
@@ -21,10 +21,11 @@ from eca_server.commands import (
     named_command,
     unknown_command,
 )
+from eca_server.config import Config
 from eca_server.context import Built, build, query_contexts, read_instruction_files
 from eca_server.features import tools
+from eca_server.features.configuration import note_selection, select_behavior
 from eca_server.features.connection import Connection
-from eca_server.features.introduction import select_behavior
 from eca_server.llm.backend import BackendError
 from eca_server.tools.approval import policy_of
 from eca_server.tools.permissions import Permissions
@@ -87,17 +88,17 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def _select_behavior(connection: Connection, name: str) -> None:
     """The user selected a behaviour: it counts from the next turn on (W-28)."""
-    before = select_behavior(connection)
     connection.behavior = name or connection.behavior
-    after = select_behavior(connection)
-    if after != before:
-        tools.announce_tools(connection, after)
+    if connection.is_introduced:
+        note_selection(connection)
+        tools.announce_tools(connection, select_behavior(connection))
 
 
 def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
     """Register the turn and answer at once, whatever will become of it (W-21)."""
-    model = params.model or connection.models.selected
     behavior = select_behavior(connection, params.agent or params.behavior)
+    model = params.model or connection.models.selected_in(behavior)
+    connection.asked_model = model
 
     async def make_agent(turn: Turn, text: str) -> Agent | None:
         return await _make_agent(
@@ -143,7 +144,10 @@ async def _make_agent(
     model: str,
     behavior: str,
 ) -> Agent | None:
-    """Who answers a text in a turn; None if the model cannot be asked, which was told."""
+    """Who answers a text in a turn; None if the model cannot be asked, which was told.
+
+    The configuration is looked at before the first wait: the turn keeps what it began with.
+    """
     try:
         asked = connection.models.find(model)
     except BackendError as error:
@@ -156,37 +160,47 @@ async def _make_agent(
             text,
             workspace=connection.workspace,
             http=connection.http,
-            gitignore=connection.follows_gitignore,
+            gitignore=gitignore,
         )
 
-    policy = policy_of(connection.config, behavior)
+    config, gitignore = connection.config, connection.follows_gitignore
+    policy = policy_of(config, behavior)
+    toolbox = connection.tools(turn.chat.ledger).toolbox(policy)
+    permissions = Permissions(
+        policy=policy,
+        workspace=connection.workspace,
+        memos=connection.memos,
+        variables=connection.child_variables,
+    )
+    if connection.is_introduced:
+        tools.announce_tools(connection, behavior)
     return Agent(
         model=asked,
         text=text,
-        system=await _system(connection, turn, behavior),
-        toolbox=connection.tools(turn.chat.ledger).toolbox(policy),
-        permissions=Permissions(
-            policy=policy,
-            workspace=connection.workspace,
-            memos=connection.memos,
-            variables=connection.child_variables,
-        ),
-        wants_title=connection.config.chat_title,
+        system=await _system(connection, turn, config, behavior),
+        toolbox=toolbox,
+        permissions=permissions,
+        wants_title=config.chat_title,
         gather=gather,
     )
 
 
-async def _system(connection: Connection, turn: Turn, behavior: str) -> str:
-    """The chat's instructions for a behaviour: ours, AGENTS.md and rules, read once."""
+async def _system(connection: Connection, turn: Turn, config: Config, behavior: str) -> str:
+    """The chat's instructions for a behaviour, AGENTS.md and rules, read once."""
     systems = turn.chat.systems
     if behavior not in systems:
         found = await read_instruction_files(
             connection.workspace,
             user_folder=connection.user_folder,
-            rules=[rule.path for rule in connection.config.rules if rule.path is not None],
+            rules=[rule.path for rule in config.rules if rule.path is not None],
         )
         for note in found.notes:
             turn.say(note, role="system")
-        parts = (instructions(behavior, connection.session.roots), found.text)
+        try:
+            own = await own_prompt(config, behavior)
+        except UnreadablePrompt as fault:
+            own = ""
+            turn.say(str(fault), role="system")
+        parts = (instructions(behavior, connection.session.roots, own), found.text)
         systems[behavior] = "\n\n".join(part for part in parts if part)
     return systems[behavior]

@@ -6,8 +6,8 @@ the answer to `initialize` needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,10 @@ import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
+from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.config import Config, Loaded
+from eca_server.config import Config, Loaded, load
 from eca_server.secret import Secret
 from eca_server.session import Session
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from eca_server.tools.native import NativeTools
     from eca_server.workspace import FileIndex, Workspace
 
-__all__ = ["Connection", "Options"]
+__all__ = ["Connection", "Options", "Told"]
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +43,7 @@ class Options:
         config_file: read in place of the user's and the workspace's configuration.
         revision: forces the protocol's edition; None: detected at `initialize` (W-12).
         keeps_chats: whether chats are stored and found again after a restart.
+        watch_seconds: how often the configuration's files are looked at; None: never again.
         hide: told every key in use, so that the log can hide it.
     """
 
@@ -49,7 +51,23 @@ class Options:
     config_file: Path | None = None
     revision: Revision | None = None
     keeps_chats: bool = False
+    watch_seconds: float | None = None
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
+
+
+@attrs.define(kw_only=True)
+class Told:
+    """What the client was told last, beside chats.
+
+    Attributes:
+        config: of what it can select; nothing before the introduction.
+        tools: the native tools; None before the introduction.
+        problems: those the user was shown, each without its line.
+    """
+
+    config: ChatConfig = attrs.field(factory=ChatConfig)
+    tools: EcaServerUpdatedParams | None = None
+    problems: Collection[object] = ()
 
 
 class Connection:
@@ -60,6 +78,10 @@ class Connection:
         client_is_gone: its process ended, which ends us like the end of its input.
         behavior: what the user selected last, or None (W-28).
         initial_behavior: what `initializationOptions` asked for, or None.
+        asked_model: what the last prompt was for.
+        load: reads the configuration from where `initialize` said.
+        loaded: what came of it last.
+        told: what the client was told last.
         notices: what the user is to be told once the client listens.
         memos: the calls the user approved for the session.
     """
@@ -72,11 +94,16 @@ class Connection:
         self.options = options
         self.http = http
         self.session = Session(peer)
+        self.load: Callable[..., Loaded] = partial(
+            load, initialization_options=None, roots=(), environ=options.environ
+        )
         self.loaded = Loaded(config=Config(), problems=(), sources=())
+        self.told = Told()
         self.notices: list[str] = []
         self.memos: set[Memo] = set()
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
+        self.asked_model: str | None = None
         self.was_shut_down = False
         self.client_is_gone = False
 
@@ -102,7 +129,7 @@ class Connection:
 
     @cached_property
     def models(self) -> Models:
-        """The models that the configuration, complete since `initialize`, makes available."""
+        """The models that the configuration in force and the keys make available."""
         from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
 
         models = Models(self.config, environ=self.options.environ, http=self.http)
@@ -162,6 +189,25 @@ class Connection:
         """Stop everything that runs and wait, within bounds, until it has ended."""
         if "chats" in vars(self):
             await self.chats.close()
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether the client was told what there is: before, it is told nothing unasked (W-10)."""
+        return self.told.tools is not None
+
+    def adopt(self, loaded: Loaded) -> None:
+        """Let a configuration govern what begins from now on; a turn that runs keeps its own."""
+        is_other = loaded.config != self.config
+        self.loaded = loaded
+        if is_other:
+            self.renew_models()
+            if "index" in vars(self):
+                self.index.gitignore = self.follows_gitignore
+
+    def renew_models(self) -> None:
+        """Have the models made anew when they are next asked for: settings or keys changed."""
+        for name in ("models", "child_variables"):
+            vars(self).pop(name, None)
 
     @property
     def config(self) -> Config:

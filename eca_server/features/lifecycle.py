@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import trio
@@ -87,12 +88,14 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
     session.capabilities = params.capabilities
     session.roots, problems = parse_roots(params.workspace_folders)
     connection.notices.extend(problems)
-    connection.loaded = load(
+    connection.load = partial(
+        load,
         initialization_options=options.extras,
         roots=[root.path for root in session.roots],
         environ=connection.options.environ,
         config_file=connection.options.config_file,
     )
+    connection.loaded = connection.load()
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
     return InitializeResponse(chat_welcome_message=connection.config.welcome_message)

@@ -36,24 +36,24 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def announce_tools(connection: Connection, behavior: str) -> None:
-    """Tell the client of the native tools, and which the behaviour disables (W-33)."""
+    """Tell the client of the native tools, and which the behaviour disables, if it is news."""
     native = connection.tools()
     toolbox = native.toolbox(policy_of(connection.config, behavior))
-    connection.session.notify(
-        "tool/serverUpdated",
-        m.EcaServerUpdatedParams(
-            name="ECA",
-            status="running",
-            tools=tuple(
-                _announced(
-                    tool,
-                    disabled=toolbox.find(tool.name) is None,
-                    brief=connection.session.profile.brief_tools,
-                )
-                for tool in native.tools
-            ),
+    params = m.EcaServerUpdatedParams(
+        name="ECA",
+        status="running",
+        tools=tuple(
+            _announced(
+                tool,
+                disabled=toolbox.find(tool.name) is None,
+                brief=connection.session.profile.brief_tools,
+            )
+            for tool in native.tools
         ),
     )
+    if params != connection.told.tools:
+        connection.told.tools = params
+        connection.session.notify("tool/serverUpdated", params)
 
 
 def _announced(tool: Tool, *, disabled: bool, brief: bool) -> m.ServerTool:

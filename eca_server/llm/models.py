@@ -119,9 +119,9 @@ class Models:
 
     Attributes:
         names: those that are offered, as `provider/model`; the embedded ones are always there.
-        selected: the one for a prompt that names none.
+        selected: the one for a prompt that names none, if its behaviour has none of its own.
         providers: what is known of each provider, for `doctor`.
-        problems: what is wrong with keys and with the configured default.
+        problems: what is wrong with keys and with the configured defaults.
     """
 
     def __init__(self, config: Config, *, environ: Mapping[str, str], http: HTTPClient) -> None:
@@ -139,30 +139,41 @@ class Models:
             timers=_timers(config),
         )
         self.names = self._registry.names()
-        problems = [
+        self.problems = tuple(
             facts.credential.problem
             for facts in self.providers
             if facts.credential is not None and facts.credential.problem is not None
-        ]
-        self.selected = self.names[0]
-        if config.default_model is not None:
-            try:
-                self.find(config.default_model)
-            except BackendError as error:
-                problems.append(
-                    Problem(source="configuration", key="defaultModel", message=error.message)
-                )
-            else:
-                self.selected = config.default_model
-                if self.selected not in self.names:
-                    self.names = (self.selected, *self.names)
-        self.problems = tuple(problems)
+        )
+        first = self.names[0]
+        self.selected = self._usable(config.default_model, "defaultModel") or first
+        self._own = {
+            behavior: self._usable(own.default_model, f"behavior.{behavior}.defaultModel")
+            for behavior, own in config.behaviors.items()
+        }
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Every key in use, to be hidden from the log."""
         found = (facts.credential for facts in self.providers)
         return tuple(each.key for each in found if each is not None and each.key is not None)
+
+    def selected_in(self, behavior: str) -> str:
+        """The model for a prompt of that behaviour that names none."""
+        return self._own.get(behavior) or self.selected
+
+    def _usable(self, name: str | None, key: str) -> str | None:
+        """A configured default if it can be asked: then it is offered; else that is a problem."""
+        if name is None:
+            return None
+        try:
+            self.find(name)
+        except BackendError as error:
+            problem = Problem(source="configuration", key=key, message=error.message)
+            self.problems = (*self.problems, problem)
+            return None
+        if name not in self.names:
+            self.names = (name, *self.names)
+        return name
 
     def find(self, name: str) -> Model:
         """The model of that name.

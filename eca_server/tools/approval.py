@@ -46,7 +46,7 @@ BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
 
 _PLAN = "plan"
 _ONLY_READS = "the plan behaviour only reads"
-_USUALLY_DISABLED = {"agent": ("preview_file_change",)}
+_PREVIEW = ("preview_file_change",)  # what it shows, an edit that asks shows as well
 _MATCHING_SECONDS = 0.25  # for all patterns of one decision together
 _NO_RULES = Approval()
 _SHOWN_PATHS = 3
@@ -113,7 +113,7 @@ def policy_of(config: Config, behavior: str) -> Policy:
     own = config.behaviors.get(behavior, Behavior())
     disabled = own.disabled_tools
     if disabled is None:
-        disabled = _USUALLY_DISABLED.get(behavior, ())
+        disabled = () if behavior == _PLAN else _PREVIEW
     return Policy(
         own=own.approval,
         common=config.tool_call.approval,

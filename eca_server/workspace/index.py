@@ -156,11 +156,15 @@ def _with_letters(letters: str) -> _Finder:
 
 
 class FileIndex:
-    """The files and folders of the roots, kept fresh while `run` runs."""
+    """The files and folders of the roots, kept fresh while `run` runs.
+
+    Attributes:
+        gitignore: what Git ignores is left out, from the next listing on.
+    """
 
     def __init__(self, roots: Sequence[Root], *, gitignore: bool = True) -> None:
         self._workspace = Workspace(roots)
-        self._gitignore = gitignore
+        self.gitignore = gitignore
         self._catalogue = Catalogue([])
         self._whole = trio.Event()
         self._wanted = trio.Event()
@@ -225,7 +229,7 @@ class FileIndex:
             for path in list_files(
                 root.real_path,
                 limit=left,
-                gitignore=self._gitignore,
+                gitignore=self.gitignore,
                 checkpoint=trio.from_thread.check_cancelled,
             ):
                 left -= 1

@@ -1,0 +1,134 @@
+"""The configuration while the connection lives: what the client is told of it, and its changes.
+
+The rules it keeps: once introduced, the client is told what differs from what it was told last,
+and nothing else (ruling W-11); a file counts when it has not changed between two looks at it, so
+that one which is just being written does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
+import attrs
+import trio
+
+from eca_protocol.messages import ChatConfig, ConfigUpdatedParams, UnknownValue
+from eca_server.config import Loaded
+from eca_server.features.connection import Connection
+from eca_server.features.tools import announce_tools
+
+__all__ = [
+    "note_selection",
+    "put_in_force",
+    "select_behavior",
+    "tell_changes",
+    "tell_offer",
+    "tell_problems",
+    "watch",
+]
+
+
+async def watch(connection: Connection, seconds: float) -> None:
+    """Put the configuration in force again when one of its files changes; it never returns.
+
+    Args:
+        connection: whose configuration it is.
+        seconds: between two looks at the files.
+    """
+    read = connection.loaded
+    while True:
+        await trio.sleep(seconds)
+        # A thread, for a file may lie on a disk that does not answer.
+        if not await trio.to_thread.run_sync(read.is_current, abandon_on_cancel=True):
+            load = partial(connection.load, before=connection.loaded)
+            read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+        elif read is not connection.loaded:
+            put_in_force(connection, read)
+
+
+def put_in_force(connection: Connection, loaded: Loaded) -> None:
+    """Let a configuration govern what begins from now on, and tell the client what it changes."""
+    connection.adopt(loaded)
+    tell_changes(connection)
+
+
+def tell_changes(connection: Connection) -> None:
+    """Tell the client what configuration and keys offer now; nothing before the introduction."""
+    if connection.is_introduced:
+        tell_offer(connection)
+        tell_problems(connection)
+
+
+def tell_offer(connection: Connection) -> None:
+    """Tell the client what it can select, and the tools there are, as far as that is news."""
+    offer, told = _offer(connection), connection.told.config
+    news = {
+        field.name: getattr(offer, field.name)
+        for field in attrs.fields(ChatConfig)
+        if getattr(offer, field.name) != getattr(told, field.name)
+    }
+    if connection.asked_model in {*(told.models or ())} - {*(offer.models or ())}:
+        news["select_model"] = offer.select_model
+    connection.told.config = offer
+    if news:
+        params = ConfigUpdatedParams(chat=ChatConfig(**news))
+        connection.session.notify("config/updated", params)
+    announce_tools(connection, select_behavior(connection))
+
+
+def note_selection(connection: Connection) -> None:
+    """The client knows what it selected itself: it is not told (ruling W-28)."""
+    offer = _offer(connection)
+    connection.told.config = attrs.evolve(
+        connection.told.config,
+        select_model=offer.select_model,
+        select_behavior=offer.select_behavior,
+        select_agent=offer.select_agent,
+    )
+
+
+def tell_problems(connection: Connection) -> None:
+    """Show what is wrong with the configuration and was not shown already."""
+    standing = {key: (level, text) for key, level, text in _problems(connection)}
+    for key, (level, text) in standing.items():
+        if key not in connection.told.problems:
+            connection.session.show(level, text)
+    connection.told.problems = standing.keys()
+
+
+def select_behavior(connection: Connection, asked: str | None = None) -> str:
+    """The behaviour in force: the prompt's, the last selected, the client's, the configured."""
+    selectable = connection.config.selectable_behaviors
+    wanted = (
+        asked,
+        connection.behavior,
+        connection.initial_behavior,
+        connection.config.default_behavior,
+    )
+    return next((name for name in wanted if name in selectable), selectable[0])
+
+
+def _offer(connection: Connection) -> ChatConfig:
+    behaviors = connection.config.selectable_behaviors
+    selected = select_behavior(connection)
+    return ChatConfig(
+        models=connection.models.names,
+        select_model=connection.models.selected_in(selected),
+        behaviors=tuple(map(UnknownValue, behaviors)),
+        select_behavior=UnknownValue(selected),
+        agents=behaviors,
+        select_agent=selected,
+        welcome_message=connection.config.welcome_message,
+    )
+
+
+def _problems(
+    connection: Connection,
+) -> Iterator[tuple[object, Literal["error", "warning"], str]]:
+    """What is wrong: what tells it from others (its line may move), how bad, in words."""
+    for text in connection.tools().problems:
+        yield text, "warning", text
+    for problem in (*connection.loaded.problems, *connection.models.problems):
+        yield attrs.evolve(problem, line=None, column=None), problem.level, str(problem)
