@@ -15,7 +15,14 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, cut_end
 from eca_server.tools.ripgrep import RipgrepUnusable, find_ripgrep, ripgrep
-from eca_server.tools.search import LARGEST_SEARCHED, Found, Include, Pattern, search
+from eca_server.tools.search import (
+    LARGEST_SEARCHED,
+    MOST_FOUND,
+    Found,
+    Include,
+    Pattern,
+    search,
+)
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import Checkpoint, Place, list_files
@@ -23,7 +30,6 @@ from eca_server.workspace import Checkpoint, Place, list_files
 __all__ = ["Grep"]
 
 _MAX_RESULTS = 1_000
-_MOST = 20_000  # lines that are looked for
 _SECONDS = 30.0
 _SUMMARY_PATTERN = 22  # characters
 _MOST_FILES = 1_000_000
@@ -106,7 +112,7 @@ class Grep:
             raise ToolFault(f"There is nothing at {str(place.path)!r}.")
         found: set[Found] = set()
         with contextlib.closing(lines), contextlib.suppress(_TookTooLong):
-            found.update(islice(lines, _MOST + 1))
+            found.update(islice(lines, MOST_FOUND + 1))
         if real_path.is_dir():
             found = {each._replace(path=_below_text(place.text, each.path)) for each in found}
         else:
@@ -149,7 +155,7 @@ def _below_text(directory: str, path: str) -> str:
 def _told(found: Sequence[Found], cap: Cap) -> str:
     if not found:
         return "No line matches."
-    count = str(len(found)) if len(found) <= _MOST else f"more than {_MOST}"
+    count = str(len(found)) if len(found) <= MOST_FOUND else f"more than {MOST_FOUND}"
     hint = (
         f"{count} lines in {len({each.path for each in found})} files match; to see the others "
         "narrow the pattern, the path or include"

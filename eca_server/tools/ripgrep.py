@@ -18,7 +18,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
-from eca_server.tools.search import LARGEST_SEARCHED, Found, Include, Pattern, shown
+from eca_server.tools.search import LARGEST_SEARCHED, MOST_FOUND, Found, Include, Pattern, shown
 from eca_server.tools.tracked import top_of_work_tree
 from eca_server.workspace import Checkpoint
 
@@ -36,6 +36,7 @@ _OPTIONS = (
     "--no-ignore-dot",
     "--max-depth=101",
     f"--max-filesize={LARGEST_SEARCHED}",
+    f"--max-count={MOST_FOUND + 1}",
     *(f"--glob=!{name}" for name in (".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS")),
 )
 

@@ -28,10 +28,13 @@ from eca_server.workspace.reading import open_regular
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["LARGEST_SEARCHED", "Found", "Include", "Pattern", "search", "shown"]
+__all__ = ["LARGEST_SEARCHED", "MOST_FOUND", "Found", "Include", "Pattern", "search", "shown"]
 
 LARGEST_SEARCHED = 10 * 1024 * 1024
 """Bytes of a file that is searched if it was not named itself."""
+
+MOST_FOUND = 20_000
+"""Lines that are looked for; a file with more of them is left after one more."""
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -187,6 +190,8 @@ def _found(file: BinaryIO, name: str, pattern: Pattern, checkpoint: Checkpoint) 
                     start = pattern.find(line)
                     if start is not None:
                         found.append(Found(name, number, shown(line, start)))
+                        if len(found) > MOST_FOUND:
+                            return found
             before += text.count("\n") + 1
     except TimeoutError:
         raise ToolFault(f"pattern: it takes too long on line {number} of {name!r}.") from None

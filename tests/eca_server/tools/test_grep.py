@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from eca_server.tools import grep, search
 from eca_server.tools.grep import Grep
 from eca_server.tools.output import Cap
-from eca_server.tools.ripgrep import find_ripgrep
+from eca_server.tools.ripgrep import find_ripgrep, ripgrep
+from eca_server.tools.search import MOST_FOUND, Include, Pattern
 from eca_server.tools.tool import ToolFault
 from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
 
@@ -282,9 +283,20 @@ async def test_more_lines_than_wanted_are_cut_and_counted(tool: Grep, tmp_path: 
 async def test_a_pattern_that_matches_everywhere_is_ended(
     tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "_MOST", 100)
+    monkeypatch.setattr(grep, "MOST_FOUND", 100)
     write(tmp_path, **{f"f{n}": "foo\n" * 50 for n in range(10)})
     assert "more than 100 lines" in await said(tool, path=".", pattern="^", max_results=1)
+
+
+async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> None:
+    assert RIPGREP is not None
+    write(tmp_path, a="foo\n" * 30_000)
+    ours = list(search.search(tmp_path, ["a"], Pattern("foo")))
+    theirs = ripgrep(
+        RIPGREP, tmp_path, Pattern("foo"), Include(None), gitignore=False, checkpoint=lambda: None
+    )
+    assert len(ours) == MOST_FOUND + 1
+    assert list(theirs) == ours
 
 
 @pytest.mark.parametrize(
