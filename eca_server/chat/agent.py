@@ -1,22 +1,23 @@
 """The body of a turn that loops: ask the model, run the calls it made, tell it what came of them.
 
-The rules it keeps: approvals of one answer are asked together; reads run at once, what changes
-something runs in the model's order; every call has its result in the one next request, in the
-order of the calls; a rejection ends the call and not the turn (W-31), nor does a tool that
-crashes; the loop has an end.
+The rules it keeps: approvals of one answer are asked together, but for a call that rests on what
+an earlier one will change (see `steps`): it is shown and asked for when that one has run. Every
+call has its result in the one next request, in the order of the calls; a rejection ends the call
+and not the turn (W-31), nor does a tool that crashes; the loop has an end.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import trio
 
 from eca_server.chat.reply import reply
+from eca_server.chat.steps import Step, ToCome, in_order
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.chat.turn import Turn
 from eca_server.context import Built
@@ -27,7 +28,7 @@ from eca_server.llm.models import Model
 from eca_server.tools.approval import BUILT_IN, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput
+from eca_server.tools.tool import Tool, ToolFault, ToolOutput
 from eca_server.tools.toolbox import ToolBox
 
 __all__ = ["Agent"]
@@ -100,19 +101,37 @@ class Agent:
         self, turn: Turn, finished: Sequence[ToolCallFinished]
     ) -> tuple[Part, ...]:
         """Run the calls of one answer; the results, in their order."""
-        steps = [_Step(turn.calls[each.key], each) for each in finished]
+        steps = [Step(turn.calls[each.key], each) for each in finished]
+        to_come = ToCome()
         for step in steps:
-            await self._look_at(step)
+            await self._look_at(step, to_come)
+            to_come.add(step)
             await turn.drained()
-        if any(not step.call.decided.is_set() and step.asks for step in steps):
-            turn.progress("Waiting for tool call approval")
+        _tell_of_waiting(turn, steps)
         async with trio.open_nursery() as nursery:
-            for step, earlier in _in_order(steps):
-                nursery.start_soon(_run_step, step, earlier, turn)
+            for step, earlier in in_order(steps):
+                nursery.start_soon(self._run_step, step, earlier, turn)
         return tuple(step.call.told() for step in steps)
 
-    async def _look_at(self, step: _Step) -> None:
-        """Announce a call, with what it would do and whether the user is asked."""
+    async def _run_step(self, step: Step, earlier: Sequence[Step], turn: Turn) -> None:
+        """Wait for the user and for what must come first; then run."""
+        if step.postponed:
+            await _all_done(earlier)
+            await self._look_at(step, ToCome())
+            _tell_of_waiting(turn, [step])
+        await step.call.decided.wait()
+        await _all_done(earlier)
+        if step.call.is_open:
+            step.call.start()
+            turn.progress("Calling tool")
+            output = await _output(step, turn)
+            if step.call.is_open:
+                step.call.finish(output)
+            await turn.drained()
+        step.done.set()
+
+    async def _look_at(self, step: Step, to_come: ToCome) -> None:
+        """Announce a call, with what it would do and whether the user is asked; or postpone it."""
         call, finished = step.call, step.finished
         arguments = finished.arguments or {}
         tool = self.toolbox.find(call.naming.name)
@@ -127,17 +146,27 @@ class Agent:
             call.announce(arguments, manual_approval=False)
             call.fault(self.toolbox.unknown(call.naming.name))
         else:
-            await self._look_at_known(step, tool, arguments)
+            await self._look_at_known(step, tool, arguments, to_come)
 
-    async def _look_at_known(self, step: _Step, tool: Tool, arguments: Mapping[str, Any]) -> None:
+    async def _look_at_known(
+        self, step: Step, tool: Tool, arguments: Mapping[str, Any], to_come: ToCome
+    ) -> None:
         call = step.call
+        step.changes_something = tool.effect != "read"
         try:
-            fitted = fitting(arguments, tool.parameters)
-            prepared = await tool.prepare(fitted)
+            prepared = await tool.prepare(fitting(arguments, tool.parameters))
             decision = await self.permissions.decide(tool, prepared, arguments)
         except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
-            call.announce(arguments, manual_approval=False)
-            call.fault(_told_of(fault, call))
+            await _still_running()
+            step.postponed = bool(to_come)
+            if not step.postponed:
+                call.announce(arguments, manual_approval=False)
+                call.fault(_told_of(fault, call))
+            return
+        await _still_running()
+        step.prepared = prepared
+        step.postponed = to_come.meets(prepared.changes)
+        if step.postponed:
             return
         call.announce(
             arguments,
@@ -145,7 +174,6 @@ class Agent:
             summary=_with_rule(prepared.summary, decision),
             details=prepared.details,
         )
-        step.plan(tool, prepared)
         if decision.verdict == "deny":
             call.deny(f"Denied by {decision.rule}. Do not repeat it.")
         elif decision.verdict == "ask":
@@ -155,57 +183,29 @@ class Agent:
             call.decided.set()
 
 
-class _Step:
-    """One call of an answer on its way."""
-
-    def __init__(self, call: ToolCall, finished: ToolCallFinished) -> None:
-        self.call = call
-        self.finished = finished
-        self.asks = False
-        self.done = trio.Event()
-        self.changes_something = False
-        self._prepared: PreparedCall | None = None
-
-    def plan(self, tool: Tool, prepared: PreparedCall) -> None:
-        """What will run, if it may: the very call that was looked at, and no other."""
-        self._prepared = prepared
-        self.changes_something = tool.effect != "read"
-
-    async def run(self) -> ToolOutput:
-        """Do it; what goes wrong is an output, too."""
-        assert self._prepared is not None
-        try:
-            return await self._prepared.run()
-        except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
-            return ToolOutput(parts=(TextPart(_told_of(fault, self.call)),), is_error=True)
+def _tell_of_waiting(turn: Turn, steps: Iterable[Step]) -> None:
+    if any(step.asks and not step.call.decided.is_set() for step in steps):
+        turn.progress("Waiting for tool call approval")
 
 
-def _in_order(steps: Sequence[_Step]) -> Iterator[tuple[_Step, Sequence[_Step]]]:
-    """Each step with those it has to wait for; they have waited for all the others before it."""
-    last_change: list[_Step] = []
-    reads: list[_Step] = []
+async def _still_running() -> None:
+    """Go on unless the turn was stopped while a thread worked: its calls are closed then."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+
+
+async def _all_done(steps: Iterable[Step]) -> None:
     for step in steps:
-        if step.changes_something:
-            yield step, [*last_change, *reads]
-            last_change, reads = [step], []
-        else:
-            yield step, last_change
-            reads.append(step)
+        await step.done.wait()
 
 
-async def _run_step(step: _Step, earlier: Sequence[_Step], turn: Turn) -> None:
-    """Wait for the user and for what must come first; then run."""
-    await step.call.decided.wait()
-    for other in earlier:
-        await other.done.wait()
-    if step.call.is_open:
-        step.call.start()
-        turn.progress("Calling tool")
-        output = await step.run()
-        if step.call.is_open:
-            step.call.finish(output)
-        await turn.drained()
-    step.done.set()
+async def _output(step: Step, turn: Turn) -> ToolOutput:
+    """Do what was looked at; what goes wrong is an output, too."""
+    assert step.prepared is not None
+    try:
+        await turn.will_change(step.prepared.changes)
+        return await step.prepared.run()
+    except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
+        return ToolOutput(parts=(TextPart(_told_of(fault, step.call)),), is_error=True)
 
 
 def _told_of(fault: Exception, call: ToolCall) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -22,6 +22,7 @@ from eca_server.chat.usage import SessionUsage
 from eca_server.llm.history import Message
 from eca_server.session import Session
 from eca_server.tools.ledger import Ledger
+from eca_server.tools.tool import FileChange
 
 __all__ = ["Chat", "Chats"]
 
@@ -43,6 +44,7 @@ class Chat:
         ledger: which files the chat's model has seen.
         systems: the instructions by behaviour, written once (design decision 20).
         title: what the chat is called, once the model has found a name.
+        awaits_key_of: the provider whose key the next prompt is; a stop ends the wait.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Chat:
         self.history: list[Message] = []
         self.usage = SessionUsage()
         self.title: str | None = None
+        self.awaits_key_of: str | None = None
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
@@ -81,6 +84,7 @@ class Chat:
 
     def stop(self) -> None:
         """End the running turn and drop the queued prompts; ignored when nothing runs."""
+        self.awaits_key_of = None
         self._cancel_title()
         if self._move(Input.STOP) is not Action.CANCEL:
             return
@@ -119,6 +123,18 @@ class Chat:
         if self._turn is not None:
             await self._close_late(self._turn)
 
+    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+        """Store what files are before a call changes them.
+
+        It is done before the turn is kept: killed in between, the file can still be restored.
+        """
+        if self._memory is not None and changes and self._is_of_ours(turn):
+            await self._memory.keep_before_images(turn, changes)
+
+    def _is_of_ours(self, turn: Turn) -> bool:
+        """Whether the turn is the one that runs, in a chat that is not deleted."""
+        return self._turn is turn and self.state is not ChatState.DELETED
+
     def _move(self, given: Input) -> Action:
         action, self.state = TRANSITIONS[self.state][given]
         return action
@@ -150,8 +166,7 @@ class Chat:
 
     async def _keep(self, turn: Turn) -> None:
         """Commit what the turn brought, before its `finished` (design decision 18)."""
-        is_ours = self._turn is turn and self.state is not ChatState.DELETED
-        if self._memory is not None and turn.messages and is_ours:
+        if self._memory is not None and turn.messages and self._is_of_ours(turn):
             await self._memory.keep(turn)
 
     async def _close_late(self, turn: Turn) -> None:

@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eca_server.chat.store import ChatSummary, Store, StoredChat, StoredMessage, TurnUsage
+from eca_server.chat.store import (
+    BeforeImage,
+    ChatSummary,
+    Store,
+    StoredChat,
+    StoredMessage,
+    TurnUsage,
+)
 from eca_server.chat.usage import taken
+from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
     from eca_server.chat.turn import Turn
 
 __all__ = ["Memory", "line_of"]
+
+LARGEST_IMAGE = 1024 * 1024
+"""Bytes of a file that are kept from before a change; of a larger one only that it was there."""
 
 
 class Memory:
@@ -60,6 +71,11 @@ class Memory:
                 usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
             )
 
+    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+        """Store what files are that a call of the turn is about to change; bounded in time."""
+        images = [_before_image(turn.prompt.content_id, change) for change in changes]
+        await self._store.add_before_images(turn.chat.id, images)
+
     async def name(self, chat: Chat) -> None:
         """Store a chat's new title."""
         await self._store.append(chat.id, self._workspace, title=chat.title)
@@ -79,6 +95,20 @@ class Memory:
     async def close(self) -> bool:
         """Write what is left; whether everything is on disk."""
         return await self._store.close()
+
+
+def _before_image(content_id: str, change: FileChange) -> BeforeImage:
+    before, after = change.before, change.after
+    kept = before is not None and len(before.data) <= LARGEST_IMAGE
+    return BeforeImage(
+        content_id=content_id,
+        path=str(change.path),
+        moved_from=None if change.moved_from is None else str(change.moved_from),
+        existed=before is not None,
+        mode=None if before is None else before.mode,
+        data=before.data if before is not None and kept else None,
+        after=None if after is None else after.digest,
+    )
 
 
 def line_of(summary: ChatSummary) -> str:

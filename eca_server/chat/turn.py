@@ -9,7 +9,7 @@ usage is told unless it was stopped, then comes the one `finished`, and after it
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -28,6 +28,7 @@ from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
 from eca_server.llm.history import Message, ToolResultPart
 from eca_server.session import Role
+from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
@@ -127,6 +128,10 @@ class Turn:
 
         call = self.calls[key] = ToolCall(emit, naming)
         return call
+
+    async def will_change(self, changes: Sequence[FileChange]) -> None:
+        """Keep what files are before a call of this turn changes them."""
+        await self.chat.keep_before_images(self, changes)
 
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""

@@ -11,15 +11,13 @@ from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import Edited, edit
-from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
+from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import (
-    Changed,
     Fingerprint,
     NotText,
     Place,
     decode,
-    read_file,
     replace_file,
 )
 
@@ -72,17 +70,19 @@ class LookedAt:
 
     Attributes:
         place: the file.
-        before: its content now.
+        expected: its content now.
         data: its content afterwards.
         edited: the same as text.
-        details: what changes.
+        details: what changes, for people.
+        change: what changes, for whoever undoes it.
     """
 
     place: Place
-    before: Fingerprint
+    expected: Fingerprint
     data: bytes = attrs.field(repr=False)
     edited: Edited = attrs.field(repr=False)
     details: FileChangeDetails
+    change: FileChange
 
 
 def look(files: Files, wanted: Wanted) -> LookedAt:
@@ -95,18 +95,8 @@ def look(files: Files, wanted: Wanted) -> LookedAt:
     snapshot = files.read(place)
     if snapshot is None:
         raise ToolFault(f"There is no file {str(place.path)!r}; write_file creates one.")
-    before, edited, data = _edited(place, snapshot.data, wanted)
-    details = file_change(
-        printable(place.path), before, edited.text, cap=files.cap, checkpoint=checkpoint
-    )
-    return LookedAt(
-        place=place, before=snapshot.fingerprint, data=data, edited=edited, details=details
-    )
-
-
-def _edited(place: Place, data: bytes, wanted: Wanted) -> tuple[str, Edited, bytes]:
     try:
-        text = decode(data)
+        text = decode(snapshot.data)
     except NotText as fault:
         raise ToolFault(f"Expected a text file, {fault}: {str(place.path)!r}.") from fault
     edited = edit(
@@ -116,7 +106,19 @@ def _edited(place: Place, data: bytes, wanted: Wanted) -> tuple[str, Edited, byt
         all_occurrences=wanted.all_occurrences,
         checkpoint=checkpoint,
     )
-    return text.text, edited, text.encode(edited.text)
+    data = text.encode(edited.text)
+    details = file_change(
+        printable(place.path), text.text, edited.text, cap=files.cap, checkpoint=checkpoint
+    )
+    change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
+    return LookedAt(
+        place=place,
+        expected=snapshot.fingerprint,
+        data=data,
+        edited=edited,
+        details=details,
+        change=change,
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -149,27 +151,22 @@ class EditFile:
         looked_at = await in_thread(lambda: look(self.files, wanted))
 
         async def run() -> ToolOutput:
-            return await in_thread(lambda: self._write(looked_at, wanted))
+            return await in_thread(lambda: self._write(looked_at))
 
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
             paths=(wanted.path,),
             details=looked_at.details,
+            changes=(looked_at.change,),
         )
 
-    def _write(self, looked_at: LookedAt, wanted: Wanted) -> ToolOutput:
-        place = looked_at.place
-        data, edited = looked_at.data, looked_at.edited
-        before = self.files.ledger.expected(place.real_path, looked_at.before)
-        if before != looked_at.before:
-            # Another edit of the same answer was done first: this one is done on its result.
-            snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
-            if snapshot.fingerprint != before:
-                raise Changed(f"{str(place.path)!r} has changed since it was read")
-            _, edited, data = _edited(place, snapshot.data, wanted)
-        after = replace_file(place, data, expected=before, checkpoint=checkpoint)
-        self.files.ledger.wrote(place.real_path, before, after)
+    def _write(self, looked_at: LookedAt) -> ToolOutput:
+        place, edited = looked_at.place, looked_at.edited
+        after = replace_file(
+            place, looked_at.data, expected=looked_at.expected, checkpoint=checkpoint
+        )
+        self.files.ledger.saw(place.real_path, after)
         details = looked_at.details
         words = (
             f"Edited {details.path}: {details.lines_added} lines added, "

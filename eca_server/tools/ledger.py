@@ -1,7 +1,6 @@
 """What the model knows of the files: the content of each that it read or wrote in this chat.
 
-The rule it keeps: a change rests on a content the model has seen, or on none it ever saw; and of
-what happened to a file since a call was looked at, only this chat's own writes are no surprise.
+The rule it keeps: a change rests on a content the model has seen, or on none it ever saw.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ class Ledger:
 
     def __init__(self) -> None:
         self._seen: dict[Path, Fingerprint] = {}
-        self._became: dict[tuple[Path, Fingerprint], Fingerprint] = {}
 
     def saw(self, path: Path, content: Fingerprint) -> None:
-        """The model has read this content."""
+        """The model has read this content, or written it."""
         self._seen[path] = content
 
     def forget(self, path: Path) -> None:
@@ -32,20 +30,7 @@ class Ledger:
         """The content the model knows; None if it knows none."""
         return self._seen.get(path)
 
-    def wrote(self, path: Path, before: Fingerprint | None, after: Fingerprint) -> None:
-        """A call of this chat gave the file a new content; `before` is None for a new file."""
-        self._seen[path] = after
-        self._became.pop((path, after), None)  # written before and back again: no circle
-        if before is not None:
-            self._became[path, before] = after
-
     def moved(self, source: Path, destination: Path) -> None:
         """A call of this chat moved a file, or a directory with all that lies in it."""
         for path in [each for each in self._seen if each.is_relative_to(source)]:
             self._seen[destination / path.relative_to(source)] = self._seen.pop(path)
-
-    def expected(self, path: Path, content: Fingerprint) -> Fingerprint:
-        """What a content that was looked at must be now, after this chat's own writes."""
-        while (path, content) in self._became:
-            content = self._became[path, content]
-        return content

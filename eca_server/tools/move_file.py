@@ -10,7 +10,7 @@ import attrs
 
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import Place, move_file
 
 __all__ = ["MoveFile"]
@@ -56,7 +56,10 @@ class MoveFile:
         async def run() -> ToolOutput:
             return await in_thread(lambda: self._move(source, destination))
 
-        return PreparedCall(run=run, summary=self.summary(arguments), paths=paths)
+        change = FileChange(path=destination.real_path, moved_from=source.real_path)
+        return PreparedCall(
+            run=run, summary=self.summary(arguments), paths=paths, changes=(change,)
+        )
 
     def _look(self, source_text: str, destination_text: str) -> tuple[Place, Place]:
         source = self.files.workspace.locate(source_text)

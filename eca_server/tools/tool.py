@@ -8,6 +8,7 @@ that (`approval`). `run` does it, and refuses if the world is not the one that w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -15,8 +16,9 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ToolCallDetails
 from eca_server.llm.history import ImagePart, TextPart
+from eca_server.workspace import FileSnapshot, Fingerprint
 
-__all__ = ["Effect", "PreparedCall", "Tool", "ToolFault", "ToolOutput"]
+__all__ = ["Effect", "FileChange", "PreparedCall", "Tool", "ToolFault", "ToolOutput"]
 
 Effect: TypeAlias = Literal["read", "write", "run"]
 """What a tool may do: look, change files, or anything (a command)."""
@@ -42,6 +44,23 @@ class ToolOutput:
 
 
 @attrs.frozen(kw_only=True)
+class FileChange:
+    """What a call would do to one file; enough to undo it.
+
+    Attributes:
+        path: the real path of the file, or of the directory that is moved there.
+        before: the file as it is; None: there is none.
+        after: its content afterwards; None where it is only moved.
+        moved_from: the real path it comes from, if it is moved.
+    """
+
+    path: Path
+    before: FileSnapshot | None = None
+    after: Fingerprint | None = None
+    moved_from: Path | None = None
+
+
+@attrs.frozen(kw_only=True)
 class PreparedCall:
     """A call that has been looked at and has not run.
 
@@ -50,6 +69,7 @@ class PreparedCall:
         summary: one line for the client: what it does to what.
         paths: every path it touches, as the model wrote them.
         details: what it would change, shown before it is approved.
+        changes: the same for whoever undoes it; what a command changes nobody knows.
         command: the text of a command, if it runs one.
         folder: where the command runs.
     """
@@ -58,6 +78,7 @@ class PreparedCall:
     summary: str
     paths: tuple[str, ...] = ()
     details: ToolCallDetails | None = None
+    changes: tuple[FileChange, ...] = ()
     command: str | None = None
     folder: str = ""
 

@@ -12,8 +12,15 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import with_newline
 from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import Fingerprint, NotText, Place, Text, decode, replace_file
+from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
+from eca_server.workspace import (
+    Fingerprint,
+    NotText,
+    Place,
+    Text,
+    decode,
+    replace_file,
+)
 
 __all__ = ["WriteFile"]
 
@@ -24,15 +31,17 @@ class _Writing:
 
     Attributes:
         place: where it goes.
-        before: the content there now; None for a new file.
+        expected: the content there now; None for a new file.
         data: the new content.
-        details: what changes.
+        details: what changes, for people.
+        change: what changes, for whoever undoes it.
     """
 
     place: Place
-    before: Fingerprint | None
+    expected: Fingerprint | None
     data: bytes = attrs.field(repr=False)
     details: FileChangeDetails
+    change: FileChange
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +85,11 @@ class WriteFile:
             return await in_thread(lambda: self._write(writing))
 
         return PreparedCall(
-            run=run, summary=self.summary(arguments), paths=(path,), details=writing.details
+            run=run,
+            summary=self.summary(arguments),
+            paths=(path,),
+            details=writing.details,
+            changes=(writing.change,),
         )
 
     def _look(self, path: str, content: str) -> _Writing:
@@ -98,21 +111,23 @@ class WriteFile:
         details = file_change(
             printable(place.path), before, content, cap=self.files.cap, checkpoint=checkpoint
         )
+        change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
         return _Writing(
             place=place,
-            before=None if snapshot is None else snapshot.fingerprint,
+            expected=None if snapshot is None else snapshot.fingerprint,
             data=data,
             details=details,
+            change=change,
         )
 
     def _write(self, writing: _Writing) -> ToolOutput:
-        place, before = writing.place, writing.before
-        after = replace_file(place, writing.data, expected=before, checkpoint=checkpoint)
-        self.files.ledger.wrote(place.real_path, before, after)
+        place = writing.place
+        after = replace_file(place, writing.data, expected=writing.expected, checkpoint=checkpoint)
+        self.files.ledger.saw(place.real_path, after)
         details = writing.details
         words = (
             f"Created {details.path}: {details.lines_added} lines."
-            if before is None
+            if writing.expected is None
             else f"Wrote {details.path}: {details.lines_added} lines added, "
             f"{details.lines_removed} removed."
         )

@@ -21,7 +21,7 @@ from typing import Final
 import attrs
 
 from eca_server.chat.store.place import Presence, StoreFault, make_private_file, set_aside
-from eca_server.chat.store.rows import ChatRow
+from eca_server.chat.store.rows import BeforeImage, ChatRow
 
 __all__ = ["MIGRATIONS", "Database", "is_damage", "set_damaged_aside"]
 
@@ -65,6 +65,21 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE TABLE rewrite_due (since REAL NOT NULL)",
     ),
+    (
+        "DROP TABLE before_image",  # nothing was kept in it yet
+        """CREATE TABLE before_image (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            content_id TEXT NOT NULL,
+            path BLOB NOT NULL,
+            moved_from BLOB,
+            existed INTEGER NOT NULL,
+            mode INTEGER,
+            data BLOB,
+            after BLOB
+        )""",
+        "CREATE INDEX before_image_by_chat ON before_image (chat, number)",
+    ),
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
 
@@ -74,6 +89,11 @@ _DELETE: Final = (
     "DELETE FROM before_image WHERE chat = ?",
     "DELETE FROM chat WHERE id = ?",
 )
+_ADD_IMAGE: Final = (
+    "INSERT INTO before_image (chat, content_id, path, moved_from, existed, mode, data, after)"
+    " VALUES (:chat, :content_id, :path, :moved_from, :existed, :mode, :data, :after)"
+)
+_PATHS: Final = ("path", "moved_from")
 _LARGEST = 2**63 - 1
 _RETRY_SECONDS = 0.005
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
@@ -186,27 +206,33 @@ class Database:
             self.rewrite_is_due = True
             self._empty_log()
 
-    def add_before_image(
-        self, chat: str, content_id: str, path: str, *, existed: bool, data: bytes | None
-    ) -> None:
-        """Keep what a file was before a turn changed it; of several in a turn the first counts."""
+    def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> None:
+        """Keep what files are before they are changed."""
         with self._writing() as execute:
-            execute(
-                "INSERT OR IGNORE INTO before_image (chat, content_id, path, existed, data)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (chat, content_id, os.fsencode(path), existed, data),
-            )
+            for image in images:
+                row = attrs.asdict(image)
+                for name in _PATHS:
+                    row[name] = None if row[name] is None else os.fsencode(row[name])
+                execute(_ADD_IMAGE, {"chat": chat, **row})
 
-    def before_images(self, chat: str) -> Sequence[tuple[str, str, bool, bytes | None]]:
-        """Content id, path, whether the file existed, and data; in the order they were kept."""
+    def before_images(self, chat: str) -> Sequence[BeforeImage]:
+        """What the files were that a chat changed, in the order of the changes."""
         found = self._connection.execute(
-            "SELECT content_id, path, existed, data FROM before_image"
-            " WHERE chat = ? ORDER BY number",
+            "SELECT content_id, path, moved_from, existed, mode, data, after"
+            " FROM before_image WHERE chat = ? ORDER BY number",
             (chat,),
         )
         return [
-            (content_id, os.fsdecode(path), bool(existed), data)
-            for content_id, path, existed, data in found.fetchall()
+            BeforeImage(
+                content_id=content_id,
+                path=os.fsdecode(path),
+                moved_from=None if moved_from is None else os.fsdecode(moved_from),
+                existed=bool(existed),
+                mode=mode,
+                data=data,
+                after=after,
+            )
+            for content_id, path, moved_from, existed, mode, data, after in found.fetchall()
         ]
 
     def rewrite(self, should_end: Callable[[], bool]) -> None:

@@ -141,24 +141,18 @@ class Keeper:
         self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)
         return self._write(_Write(chat_id, run))
 
-    def add_before_image(self, chat_id: str, image: BeforeImage) -> bool:
-        """Keep what a file was; it is not tried again later, for its bytes may be many."""
+    def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> bool:
+        """Keep what files were; it is not tried again later, for their bytes may be many."""
 
         def run(database: Database) -> bool:
-            database.add_before_image(
-                chat_id, image.content_id, image.path, existed=image.existed, data=image.data
-            )
+            database.add_before_images(chat_id, images)
             return True
 
         return self._flush() and self._read(run) is True
 
     def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
-        """What the files were that a chat changed, in the order they were kept."""
-        found = self._read(lambda database: database.before_images(chat_id))
-        return tuple(
-            BeforeImage(content_id=content_id, path=path, existed=existed, data=data)
-            for content_id, path, existed, data in found or ()
-        )
+        """What the files were that a chat changed, in the order of the changes."""
+        return tuple(self._read(lambda database: database.before_images(chat_id)) or ())
 
     def tidy(self, should_end: Callable[[], bool]) -> None:
         """Rewrite the file if that is due; `should_end` is asked often whether to give up."""

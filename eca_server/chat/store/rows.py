@@ -100,19 +100,28 @@ class ChatSummary:
 
 @attrs.frozen(kw_only=True)
 class BeforeImage:
-    """What a file was before a turn changed it.
+    """What a file was before a call changed it; of one path there may be several in a turn.
+
+    It is kept before the change is made. The change may therefore have failed: whoever restores
+    the file, the last change first, looks whether its content is the one of `after`.
 
     Attributes:
         content_id: the id of the user's message whose turn changed it.
-        path: the file.
+        path: the real path of the file, or of the directory that was moved there.
+        moved_from: the real path it was moved from, if it was: moved back, it is restored.
         existed: whether there was a file.
+        mode: its permission bits.
         data: its bytes; None if there was none, or it was larger than what is kept.
+        after: the digest of its content after the change (see `Fingerprint`).
     """
 
     content_id: str
     path: str
+    moved_from: str | None = None
     existed: bool
-    data: bytes | None = attrs.field(repr=False)
+    mode: int | None = None
+    data: bytes | None = attrs.field(default=None, repr=False)
+    after: bytes | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen

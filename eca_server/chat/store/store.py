@@ -123,31 +123,20 @@ class Store:
         """
         return await self._write(lambda keeper: keeper.delete(chat_id))
 
-    async def before_image(
-        self, chat_id: str, content_id: str, path: str, data: bytes | None, *, cap: int
-    ) -> bool:
-        """Keep what a file was before the first change that a turn makes to it.
-
-        Args:
-            chat_id: the chat.
-            content_id: the id of the user's message whose turn changes the file.
-            path: the file.
-            data: its bytes; None: there is none.
-            cap: of more bytes than this it is only kept that they were there.
+    async def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> bool:
+        """Keep what files are before they are changed: all of it or nothing.
 
         Returns:
             Whether it is on disk; it is not tried again.
         """
-        existed = data is not None
-        kept = data if data is None or len(data) <= cap else None
-        image = BeforeImage(content_id=content_id, path=path, existed=existed, data=kept)
         if self._is_late:
             await trio.lowlevel.checkpoint()
             return False
-        return await self._write(lambda keeper: keeper.add_before_image(chat_id, image))
+        kept = tuple(images)
+        return await self._write(lambda keeper: keeper.add_before_images(chat_id, kept))
 
     async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
-        """What the files were that a chat changed, in the order they were kept."""
+        """What the files were that a chat changed, in the order of the changes."""
         return await self._read(lambda keeper: keeper.before_images(chat_id)) or ()
 
     async def close(self) -> bool:

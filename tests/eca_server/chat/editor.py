@@ -155,7 +155,11 @@ def finishes(received: list[Content]) -> int:
 
 @contextlib.asynccontextmanager
 async def editor(
-    config: Mapping[str, Any] | None = None, *, started: bool = True, **environ: str
+    config: Mapping[str, Any] | None = None,
+    *,
+    started: bool = True,
+    keeps_chats: bool = False,
+    **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor connected to a server in this process; titles are off unless configured."""
     configured = {"chat": {"title": False}, **(config or {})}
@@ -174,7 +178,8 @@ async def editor(
                 ours.connection = connection
 
             async def run() -> None:
-                await serve(near, Options(environ=environ), on_connection=note)
+                options = Options(environ=environ, keeps_chats=keeps_chats)
+                await serve(near, options, on_connection=note)
 
             nursery.start_soon(run)
             await trio.testing.wait_all_tasks_blocked()

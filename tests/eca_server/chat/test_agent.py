@@ -3,71 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, Reply, chunk, finish, hang, reply, tool_call
+from eca_protocol.testing.provider import Reply, chunk, finish, hang, reply, tool_call
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import ToolOutput
-from eca_server.workspace import uri_of
 from tests.eca_protocol.wire import notification
-from tests.eca_server.chat.editor import Content, Editor, editor, finishes, provider_config
+from tests.eca_server.chat.agent_session import (
+    ALLOW,
+    RUN,
+    calls,
+    decide,
+    of_calls,
+    order,
+    results,
+    session,
+)
+from tests.eca_server.chat.editor import Editor, editor, finishes
 
 pytestmark = pytest.mark.trio
-
-ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}
-RUN = {"command": "echo hello"}
-
-
-def calls(*made: tuple[str, Any]) -> Reply:
-    """An answer of calls: names with arguments, or with the text that stands for them."""
-    steps = [
-        tool_call(name, given if isinstance(given, str) else json.dumps(given), call_id=f"p{i}",
-                  index=i)
-        for i, (name, given) in enumerate(made)
-    ]  # fmt: skip
-    return reply(*steps, finish("tool_calls"))
-
-
-@asynccontextmanager
-async def session(
-    folder: Path, *script: Reply, **config: Any
-) -> AsyncIterator[tuple[Editor, Provider]]:
-    provider = Provider(script, otherwise=reply("the end"))
-    async with provider:
-        configured = provider_config(provider.url, chat={"title": False}, **config)
-        async with editor(configured, started=False) as ours:
-            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
-            yield ours, provider
-
-
-def of_calls(ours: Editor) -> list[Content]:
-    return [each for each in ours.contents() if each["type"].startswith("toolCall")]
-
-
-def order(contents: list[Content]) -> list[str]:
-    """The kinds, without the pieces of arguments after the first."""
-    kinds = [each["type"].removeprefix("toolCall") for each in contents]
-    return [
-        kind
-        for position, kind in enumerate(kinds)
-        if kind != "Prepare" or position == 0 or kinds[position - 1] != "Prepare"
-    ]
-
-
-def results(provider: Provider, request: int = -1) -> list[str]:
-    """What the model was told of the calls."""
-    messages = provider.requests[request].body["messages"]
-    return [str(each["content"]) for each in messages if each["role"] == "tool"]
-
-
-async def decide(ours: Editor, what: str, call: Content, **more: Any) -> None:
-    await ours.tell(f"chat/toolCall{what}", {"chatId": "c", "toolCallId": call["id"], **more})
 
 
 @pytest.mark.requirement(

@@ -15,7 +15,7 @@ from eca_server.tools.edit_file import EditFile
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import FileSnapshot, Fingerprint, Place, decode
+from eca_server.workspace import Fingerprint, decode
 from tests.eca_server.tools.file_tools import (
     change_of,
     files_in,
@@ -140,52 +140,26 @@ async def test_it_refuses_if_the_file_changed_while_approval_waited(
     assert (tmp_path / "f").read_text() == TEXT + "more\n"
 
 
-async def test_edits_of_one_answer_build_on_each_other(tool: EditFile, tmp_path: Path) -> None:
-    calls = [
-        await prepare(tool, **asked("one", "1\n1")),
-        await prepare(tool, **asked("two", "2")),
-        await prepare(tool, **asked("three\n", "")),
-    ]
-    for call in calls:
-        assert change_of(await call.run()) == change_of(call)
-    assert (tmp_path / "f").read_text() == "1\n1\n2\n"
-
-
-async def test_an_edit_whose_passage_another_one_took_is_refused(
-    tool: EditFile, tmp_path: Path
-) -> None:
-    calls = [await prepare(tool, **asked("two", each)) for each in ("2", "II")]
-    await calls[0].run()
-    with pytest.raises(ToolFault, match="not found"):
-        await calls[1].run()
-    assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
-
-
-async def test_a_change_by_somebody_else_between_two_edits_is_noticed(
+async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
     tool: EditFile, tmp_path: Path
 ) -> None:
     calls = [await prepare(tool, **asked(each, each.upper())) for each in ("one", "two")]
     await calls[0].run()
-    (tmp_path / "f").write_text(TEXT)
-    with pytest.raises(ToolFault, match="has changed"):
-        await calls[1].run()
-    assert (tmp_path / "f").read_text() == TEXT
-
-
-async def test_an_edit_is_never_built_on_what_only_stood_there_for_a_moment(
-    tool: EditFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = [await prepare(tool, **asked(each, each.upper())) for each in ("one", "two")]
-    await calls[0].run()
-
-    def seen(place: Place, **_: object) -> FileSnapshot:
-        data = b"ONE\ntwo\nby somebody else\n"
-        return FileSnapshot(data=data, mode=0o644, fingerprint=Fingerprint.of(data))
-
-    monkeypatch.setattr(edit_file, "read_file", seen)
     with pytest.raises(ToolFault, match="has changed"):
         await calls[1].run()
     assert (tmp_path / "f").read_text() == "ONE\ntwo\nthree\n"
+
+
+async def test_it_tells_what_it_takes_to_undo_it(tool: EditFile, tmp_path: Path) -> None:
+    (tmp_path / "f").chmod(0o640)
+    (tmp_path / "link").symlink_to("f")
+    call = await prepare(tool, **asked("two", "2", path="link"))
+    (change,) = call.changes
+    assert change.before is not None
+    assert (change.path, change.moved_from) == (tmp_path / "f", None)
+    assert (change.before.data, change.before.mode) == (TEXT.encode(), 0o640)
+    await call.run()
+    assert change.after == Fingerprint.of((tmp_path / "f").read_bytes())
 
 
 async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stays(

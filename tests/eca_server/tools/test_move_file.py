@@ -8,7 +8,7 @@ import pytest
 
 from eca_server.tools.move_file import MoveFile
 from eca_server.tools.read_file import ReadFile
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import FileChange, ToolFault
 from eca_server.tools.write_file import WriteFile
 from tests.eca_server.tools.file_tools import files_in, prepare, run, said
 
@@ -27,6 +27,7 @@ async def test_a_file_moves_and_directories_it_needs_are_made(
     call = await prepare(tool, source="f", destination="a/b/g")
     assert call.paths == ("f", "a/b/g")
     assert call.summary == "Moving file"
+    assert call.changes == (FileChange(path=tmp_path / "a/b/g", moved_from=tmp_path / "f"),)
     await call.run()
     assert not (tmp_path / "f").exists()
     assert (tmp_path / "a/b/g").read_text() == "text"

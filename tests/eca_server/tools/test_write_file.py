@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from eca_server.tools import write_file
-from eca_server.tools.ledger import Ledger
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.write_file import WriteFile
@@ -171,16 +170,11 @@ async def test_a_stop_leaves_the_file_as_it_was(
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-def fingerprint(text: str) -> Fingerprint:
-    return Fingerprint.of(text.encode())
-
-
-async def test_a_content_written_back_and_forth_is_what_it_was_last() -> None:
-    ledger, path = Ledger(), Path("/f")
-    one, two = fingerprint("1"), fingerprint("2")
-    for before, after in ((None, one), (one, two), (two, one), (one, two)):
-        ledger.wrote(path, before, after)
-    assert ledger.expected(path, one) == two
-    assert ledger.expected(path, two) == two
-    assert ledger.expected(path, fingerprint("3")) == fingerprint("3")
-    assert ledger.last_seen(path) == two
+async def test_it_tells_what_it_takes_to_undo_it(tool: WriteFile, tmp_path: Path) -> None:
+    for before, content in ((None, "old"), (b"old", "new")):
+        call = await prepare(tool, path="a/f", content=content)
+        (change,) = call.changes
+        assert (change.path, change.moved_from) == (tmp_path / "a/f", None)
+        assert (None if change.before is None else change.before.data) == before
+        await call.run()
+        assert change.after == Fingerprint.of((tmp_path / "a/f").read_bytes())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, is_finished, text_of
+from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 
 
 def opened(start_server: Start, project: Path) -> Stranger:
@@ -27,6 +28,17 @@ def ended(server: Stranger) -> None:
     server.result("shutdown")
     server.tell("exit")
     assert server.exit_code() == 0
+
+
+def change_a_file(server: Stranger, folder: Path, chat: str) -> None:
+    (folder / "file").write_text("a secret in a file")
+    call = {"path": "file", "original_content": "in a", "new_content": "out of the"}
+    script = f"call eca_edit_file {json.dumps(call)}"
+    server.ask("chat/prompt", {"message": script, "chatId": chat, "model": "simulator/script"})
+    run = server.until(lambda m: content_of(m).get("type") == "toolCallRun")[-1]
+    server.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": content_of(run)["id"]})
+    server.until(is_finished)
+    assert (folder / "file").read_text() == "a secret out of the file"
 
 
 def stored_bytes(tmp_path: Path) -> bytes:
@@ -50,7 +62,9 @@ def test_a_chat_goes_on_after_the_process_was_killed(start_server: Start, tmp_pa
 def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server: Start, tmp_path: Path) -> None:
     server = opened(start_server, tmp_path)
     turn(server, "a secret that must go", "gone")
+    change_a_file(server, tmp_path, "gone")
     assert b"a secret that must go" in stored_bytes(tmp_path)
+    assert b"a secret in a file" in stored_bytes(tmp_path)
     assert server.result("chat/delete", {"chatId": "gone"}) == {}
     assert "Tokens of this chat: 0" in turn(server, "/costs", "gone")
     ended(server)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
-from eca_server.chat.store import Store, StoredChat, StoredMessage
+from eca_server.chat.store import BeforeImage, Store, StoredChat, StoredMessage
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -82,6 +83,11 @@ def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
         StoredMessage(id=f"{name}-{number}", message=message)
         for number, message in enumerate(messages)
     )
+
+
+def image(content_id: str, path: str, *, existed: bool = True, **more: Any) -> BeforeImage:
+    """What a file was before a turn changed it."""
+    return BeforeImage(content_id=content_id, path=path, existed=existed, **more)
 
 
 def texts_of(chat: StoredChat | None) -> list[str]:

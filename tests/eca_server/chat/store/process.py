@@ -18,6 +18,7 @@ from tests.eca_server.chat.store.keeping import (
     PATIENCE,
     WORKSPACE,
     Kept,
+    image,
     opened,
     said,
     texts_of,
@@ -46,7 +47,9 @@ async def write_until_killed(kept: Kept, name: str, seed: str) -> None:
     for number in range(1_000_000):
         each = f"{name}-{number}"
         filler = "x" * chance.choice([1, 100, 3000, 40_000])
-        await kept.store.before_image(name, f"{each}-0", "/f", filler.encode(), cap=10_000)
+        await kept.store.add_before_images(
+            name, [image(f"{each}-0", "/f", data=filler.encode()[:10_000])]
+        )
         mine = await kept.store.append(name, WORKSPACE, turn(each, filler=filler))
         await kept.store.append("shared", WORKSPACE, turn(each, filler=filler))
         if number % 3 == 0:

@@ -12,7 +12,7 @@ import trio
 
 from eca_server.chat.store import database, keeper, store
 from eca_server.chat.store.rows import ChatRow
-from tests.eca_server.chat.store.keeping import WORKSPACE, Kept, opened, said
+from tests.eca_server.chat.store.keeping import WORKSPACE, Kept, image, opened, said
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -45,7 +45,9 @@ def fill(path: Path) -> None:
         kept.append(row, [(f"{number}", body.encode())], turn=f"{number}", usage=None)
     for chat in range(CHATS):
         name, text = f"chat {chat}", mark(chat)
-        kept.add_before_image(name, "1", text, existed=True, data=text.encode() * 300)
+        kept.add_before_images(
+            name, [image("1", text, moved_from=text, data=text.encode() * 300, after=text.encode())]
+        )
     kept.close()
 
 

@@ -12,13 +12,12 @@ import pytest
 import trio
 
 from eca_server.chat.store import (
-    BeforeImage,
     Store,
     StoredMessage,
     TurnUsage,
 )
 from eca_server.llm.history import ImagePart, Message, TextPart
-from tests.eca_server.chat.store.keeping import WORKSPACE, opened, said, texts_of, turn
+from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -109,7 +108,7 @@ async def test_a_chats_beginning_is_the_users_own_words_in_one_short_line(path: 
 async def test_a_deleted_chat_begins_anew(path: Path) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"), title="old", usage=TurnUsage(tokens=7))
-        await ours.store.before_image("c", "a-0", "/f", b"old", cap=10)
+        await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
         assert await ours.store.delete("c")
         assert await ours.store.load("c") is None
         assert await ours.store.before_images("c") == ()
@@ -120,25 +119,22 @@ async def test_a_deleted_chat_begins_anew(path: Path) -> None:
     assert (texts_of(chat), chat.title, chat.usages) == (["new"], None, ())
 
 
-async def test_what_a_file_was_before_a_turn_is_kept_once_under_the_cap(path: Path) -> None:
-    async with opened(path) as ours:
-        keep = ours.store.before_image
-        assert await keep("c", "1", "/f", b"before", cap=6)
-        assert await keep("c", "1", "/f", b"between", cap=10)
-        assert await keep("c", "1", "/new", None, cap=6)
-        assert await keep("c", "1", "/large", b"7 bytes", cap=6)
-        assert await keep("c", "2", "/f", b"", cap=6)
-        assert await keep("c", "2", "/\udcff\n", b"odd", cap=6)
-        assert await keep("other", "1", "/f", b"other", cap=6)
-    async with opened(path) as ours:
-        images = await ours.store.before_images("c")
-    assert images == (
-        BeforeImage(content_id="1", path="/f", existed=True, data=b"before"),
-        BeforeImage(content_id="1", path="/new", existed=False, data=None),
-        BeforeImage(content_id="1", path="/large", existed=True, data=None),
-        BeforeImage(content_id="2", path="/f", existed=True, data=b""),
-        BeforeImage(content_id="2", path="/\udcff\n", existed=True, data=b"odd"),
+async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: Path) -> None:
+    images = (
+        image("1", "/f", data=b"before", mode=0o640, after=b"digest"),
+        image("1", "/f", data=b"between"),
+        image("1", "/new", existed=False),
+        image("1", "/large", data=None),
+        image("1", "/g", existed=False, moved_from="/\udcfe"),
+        image("2", "/\udcff\n", data=b"\0odd\xff"),
     )
+    async with opened(path) as ours:
+        assert await ours.store.add_before_images("c", images[:2])
+        assert await ours.store.add_before_images("other", images[:1])
+        assert await ours.store.add_before_images("c", images[2:])
+    async with opened(path) as ours:
+        assert await ours.store.before_images("c") == images
+        assert await ours.store.before_images("other") == images[:1]
 
 
 async def test_only_the_user_can_read_what_is_kept(path: Path) -> None:
