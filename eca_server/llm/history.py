@@ -15,7 +15,6 @@ import attrs
 __all__ = [
     "BlockPart",
     "CitationPart",
-    "CompactionPart",
     "FilePart",
     "ImagePart",
     "Message",
@@ -23,11 +22,11 @@ __all__ = [
     "Part",
     "ReasoningPart",
     "RefusalPart",
+    "Repair",
     "ServerToolPart",
     "TextPart",
     "ToolCallPart",
     "ToolResultPart",
-    "in_force",
     "repair",
 ]
 
@@ -125,13 +124,6 @@ class BlockPart:
     raw: Any
 
 
-@attrs.frozen
-class CompactionPart:
-    """A marker: from its message on a summary stands for all that was said before (`in_force`)."""
-
-    summary: str
-
-
 Part = (
     TextPart
     | ImagePart
@@ -143,7 +135,6 @@ Part = (
     | RefusalPart
     | CitationPart
     | BlockPart
-    | CompactionPart
 )
 
 
@@ -172,22 +163,6 @@ _Answered = TextPart | ImagePart | ToolCallPart | ServerToolPart
 INTERRUPTED = "[interrupted: this call has no result]"
 
 
-_SUMMARY = (
-    "The conversation before this was long. In its place stands this summary of it:\n\n{}\n\n"
-    "Go on from there; what it says is done need not be done again."
-)
-
-
-def in_force(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What a model is told of a history: all of it, or what begins with the last summary."""
-    for position in range(len(messages) - 1, -1, -1):
-        match messages[position]:
-            case Message(role="user", parts=(CompactionPart(summary), *rest)) as marker:
-                told = attrs.evolve(marker, parts=(TextPart(_SUMMARY.format(summary)), *rest))
-                return (told, *messages[position + 1 :])
-    return tuple(messages)
-
-
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The history as every API accepts it; a pure function that leaves a valid history alone.
 
@@ -197,27 +172,74 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     no result is without its call. A refused answer is left out; of an interrupted one the text
     stays, and what belongs to calls that had a result.
     """
-    repaired: list[Message] = []
-    seen: set[str] = set()
+    return Repair().rest(messages)
+
+
+class Repair:
+    """`repair` for a history that grows at its end: what is settled is not looked at again.
+
+    What it settled, then the rest of a history, are together what `repair` makes of that history.
+    """
+
+    def __init__(self) -> None:
+        self._settled: list[Message] = []  # of the history, as it was
+        self._end: list[Message] = []  # repaired; what follows may still be joined to it
+        self._seen: set[str] = set()
+
+    def continues(self, messages: Sequence[Message]) -> bool:
+        """Whether a history begins with all that is settled."""
+        return messages[: len(self._settled)] == self._settled
+
+    def settle(self, messages: list[Message]) -> list[Message]:
+        """Repaired messages, after those given before, that nothing will change any more.
+
+        Args:
+            messages: a history that continues.
+        """
+        settled = len(self._settled)
+        answers = (
+            n for n in range(len(messages) - 1, settled, -1) if messages[n].role == "assistant"
+        )
+        new = messages[settled : next(answers, settled)]
+        _repair_onto(self._end, self._seen, new)
+        self._settled += new
+        given, self._end = self._end[:-2], self._end[-2:]
+        return given
+
+    def rest(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The repaired messages after the settled ones."""
+        end = list(self._end)
+        _repair_onto(end, set(self._seen), messages[len(self._settled) :])
+        if not end or end[-1].role == "assistant":
+            end.append(Message(role="user", parts=(TextPart("Continue."),)))
+        return tuple(end)
+
+
+def _repair_onto(repaired: list[Message], seen: set[str], messages: Sequence[Message]) -> None:
+    """Repair what follows a repaired beginning; it begins with an answer if that has one.
+
+    Only the last two messages of the beginning may change: an answer that is joined to the last
+    can leave nothing of it, and then what follows is joined to the one before.
+    """
     for position, message in enumerate(messages):
         if message.role == "assistant":
             answers = _until_next_answer(messages, position + 1)
-            repaired += _answer_with_results(message, answers, seen)
+            for each in _answer_with_results(message, answers, seen):
+                _append(repaired, each)
         elif message.role == "user":
             parts = tuple(part for part in message.parts if isinstance(part, _Said))
-            repaired.append(attrs.evolve(message, parts=_full(parts)))
-    merged: list[Message] = []
-    for message in repaired:
-        if not message.parts or (not merged and message.role != "user"):
-            continue
-        if merged and merged[-1].role == message.role:
-            joined = _joined(merged.pop(), message)
-            merged += [joined] if joined.parts else []
-        else:
-            merged.append(message)
-    if not merged or merged[-1].role == "assistant":
-        merged.append(Message(role="user", parts=(TextPart("Continue."),)))
-    return tuple(merged)
+            _append(repaired, attrs.evolve(message, parts=_full(parts)))
+
+
+def _append(repaired: list[Message], message: Message) -> None:
+    if not message.parts or (not repaired and message.role != "user"):
+        return
+    if repaired and repaired[-1].role == message.role:
+        joined = _joined(repaired.pop(), message)
+        if not joined.parts:
+            return
+        message = joined
+    repaired.append(message)
 
 
 def _until_next_answer(messages: Sequence[Message], start: int) -> list[ToolResultPart]:
@@ -282,7 +304,8 @@ def _full(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 
 def _joined(first: Message, second: Message) -> Message:
     if first.origin == second.origin:
-        return attrs.evolve(first, parts=first.parts + second.parts)
+        interrupted = first.interrupted and second.interrupted
+        return attrs.evolve(first, parts=first.parts + second.parts, interrupted=interrupted)
     neutral = tuple(
         attrs.evolve(part, opaque=None) if isinstance(part, ToolCallPart) else part
         for part in first.parts + second.parts

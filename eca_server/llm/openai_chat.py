@@ -23,8 +23,9 @@ from eca_server.llm.errors import error_from_fault, error_from_response
 from eca_server.llm.events import Event, Progress
 from eca_server.llm.history import Origin
 from eca_server.llm.openai_chat_decoder import ChatDecoder
+from eca_server.llm.openai_chat_history import Histories
 from eca_server.llm.openai_chat_profiles import Profile
-from eca_server.llm.openai_chat_request import refused_parameter, write_request
+from eca_server.llm.openai_chat_request import encoded, refused_parameter, write_request
 from eca_server.secret import Secret
 
 __all__ = ["API", "AnswerBody", "OpenAIChat", "endpoint"]
@@ -91,6 +92,7 @@ class OpenAIChat:
         self._key = key
         self._wire_model = wire_model or origin.model
         self._profile = profile or Profile()
+        self._histories = Histories(origin, self._profile, images=self.capabilities.images)
         self._extra_payload = dict(extra_payload or {})
         self._extra_headers = dict(extra_headers or {})
         self._deadlines = deadlines or Deadlines()
@@ -127,13 +129,12 @@ class OpenAIChat:
         return None
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """The JSON that `request` is sent as."""
+        """The JSON that `request` is sent as, its messages written already."""
         payload = write_request(
             request,
-            origin=self.origin,
             wire_model=self._wire_model,
             profile=self._profile,
-            images=self.capabilities.images,
+            histories=self._histories,
         )
         payload |= self._extra_payload
         return {
@@ -158,7 +159,7 @@ class OpenAIChat:
                     "POST",
                     self._url,
                     headers=self._headers(),
-                    content=json.dumps(payload),
+                    content=encoded(payload),
                     deadlines=self._deadlines,
                 ) as response:
                     if response.status == 200:

@@ -1,38 +1,23 @@
 """A request in the words of Chat Completions. Pure functions.
 
-The rules it keeps: the history is repaired first; what a provider wants back goes only to that
-provider and model; every call is answered by a `tool` message before anything else is said, and a
-picture from a tool follows behind all of them, since tool messages hold text only.
+The rule it keeps: what a server may not know stands at the top level, under the name by which it
+refuses it, so that it can be dropped.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
+from eca_protocol import json
 from eca_server.llm.backend import Request
-from eca_server.llm.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    repair,
-)
+from eca_server.llm.openai_chat_history import Histories
 from eca_server.llm.openai_chat_profiles import Profile
 
-__all__ = ["refused_parameter", "write_request"]
-
-_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+__all__ = ["Written", "encoded", "refused_parameter", "write_request"]
 
 _DROPPABLE = (
     "stream_options",
@@ -52,21 +37,29 @@ _REFUSAL = re.compile(
 )
 
 
+@attrs.frozen
+class Written:
+    """A value that is JSON already, in pieces."""
+
+    pieces: Sequence[bytes] = attrs.field(repr=False)
+
+
+def encoded(payload: Mapping[str, Any]) -> bytes:
+    """An object as JSON; values at its top level may be `Written`."""
+    pieces: list[bytes] = []
+    for name, value in payload.items():
+        pieces += b"," if pieces else b"{", json.dumps(name), b":"
+        pieces += value.pieces if isinstance(value, Written) else [json.dumps(value)]
+    return b"".join([*pieces, b"}"])
+
+
 def write_request(
-    request: Request,
-    *,
-    origin: Origin,
-    wire_model: str,
-    profile: Profile,
-    images: bool = True,
+    request: Request, *, wire_model: str, profile: Profile, histories: Histories
 ) -> dict[str, Any]:
     """The JSON object to post; optional fields stand at its top level, so they can be dropped."""
     payload: dict[str, Any] = {
         "model": wire_model,
-        "messages": [
-            *_instructions(request.system, profile),
-            *_Writer(origin, profile, images=images).write(request),
-        ],
+        "messages": Written(histories.written(request.system, request.messages)),
         "stream": True,
     }
     if profile.stream_options is not None:
@@ -101,145 +94,3 @@ def refused_parameter(status: int | None, words: str, payload: Mapping[str, Any]
         return None
     named = (name for name in _DROPPABLE if name in payload)
     return next((name for name in named if re.search(rf"\b{name}\b", words)), None)
-
-
-def _instructions(system: str, profile: Profile) -> list[dict[str, Any]]:
-    return [{"role": profile.system_role, "content": system}] if system.strip() else []
-
-
-class _Writer:
-    def __init__(self, origin: Origin, profile: Profile, *, images: bool) -> None:
-        self._origin = origin
-        self._profile = profile
-        self._images = images
-
-    def write(self, request: Request) -> list[dict[str, Any]]:
-        written: list[dict[str, Any]] = []
-        pictures: list[dict[str, Any]] = []  # of tools, they wait for the next user message
-        for message in repair(request.messages):
-            if message.role == "user":
-                content = [*pictures, *self._user_parts(message)]
-                written.append({"role": "user", "content": _plain(content)})
-                pictures = []
-                continue
-            if pictures:
-                written.append({"role": "user", "content": pictures})
-                pictures = []
-            if message.role == "assistant":
-                written.append(self._assistant(message))
-            else:
-                for result in message.parts:
-                    assert isinstance(result, ToolResultPart)
-                    written.append(self._tool(result))
-                    pictures += self._pictures(result)
-        if pictures:
-            written.append({"role": "user", "content": pictures})
-        return written
-
-    def _user_parts(self, message: Message) -> list[dict[str, Any]]:
-        parts: list[dict[str, Any]] = []
-        for part in message.parts:
-            match part:
-                case TextPart(text):
-                    parts.append({"type": "text", "text": text})
-                case ImagePart():
-                    parts.append(self._picture(part))
-                case FilePart():
-                    file = {"filename": part.name, "file_data": _data_url(part)}
-                    parts.append({"type": "file", "file": file})
-        return parts
-
-    def _assistant(self, message: Message) -> dict[str, Any]:
-        ours = message.origin == self._origin
-        texts: list[str] = []
-        calls: list[dict[str, Any]] = []
-        extra: dict[str, Any] = {}
-        thoughts: list[ReasoningPart] = []
-        for part in message.parts:
-            match part:
-                case TextPart(text):
-                    texts.append(text)
-                case ServerToolPart():
-                    texts.append(f"[used {part.kind}]")
-                case ImagePart():
-                    texts.append("[an image that you made]")
-                case ToolCallPart():
-                    calls.append(self._call(part, ours=ours))
-                case BlockPart() if ours and isinstance(part.raw, dict):
-                    extra |= part.raw
-                case ReasoningPart() if ours and self._profile.reasoning_back:
-                    thoughts.append(part)
-        content: Any = "".join(texts)
-        for field, value in _thought_fields(thoughts).items():
-            if field == "content":
-                content = [value, *([{"type": "text", "text": content}] if content else [])]
-            else:
-                extra[field] = value
-        if not content and self._profile.null_content:
-            content = None
-        return {
-            "role": "assistant",
-            "content": content,
-            **({"tool_calls": calls} if calls else {}),
-            **extra,
-        }
-
-    def _call(self, part: ToolCallPart, *, ours: bool) -> dict[str, Any]:
-        call = {
-            "id": self._call_id(part.id),
-            "type": "function",
-            "function": {"name": part.name, "arguments": part.raw},
-        }
-        return {**call, **part.opaque} if ours and isinstance(part.opaque, dict) else call
-
-    def _tool(self, result: ToolResultPart) -> dict[str, Any]:
-        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
-        if len(texts) < len(result.parts):
-            texts.append("[an image, shown in the next message]")
-        content = "\n".join(texts)
-        return {
-            "role": "tool",
-            "tool_call_id": self._call_id(result.call_id),
-            "content": f"Error: {content}" if result.is_error else content,
-        }
-
-    def _pictures(self, result: ToolResultPart) -> list[dict[str, Any]]:
-        return [self._picture(part) for part in result.parts if isinstance(part, ImagePart)]
-
-    def _picture(self, part: ImagePart) -> dict[str, Any]:
-        if not self._images:
-            return {"type": "text", "text": "[an image was left out: this model reads none]"}
-        return {"type": "image_url", "image_url": {"url": _data_url(part)}}
-
-    def _call_id(self, call_id: str) -> str:
-        """The same id for a call and its result; a hash where ours is not legal."""
-        if not self._profile.short_call_ids and _LEGAL_ID.fullmatch(call_id):
-            return call_id
-        number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
-        return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
-
-
-def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
-    """The reasoning in the fields it came in; tags are not repeated."""
-    fields: dict[str, Any] = {}
-    for thought in thoughts:
-        opaque = thought.opaque if isinstance(thought.opaque, dict) else {}
-        if details := opaque.get("details"):
-            fields.setdefault("reasoning_details", []).extend(details)
-        elif (field := opaque.get("field")) in ("reasoning_content", "reasoning", "reasoning_text"):
-            fields[field] = fields.get(field, "") + thought.text
-        elif field == "content":
-            pieces = fields.setdefault("content", {"type": "thinking", "thinking": []})
-            pieces["thinking"].append({"type": "text", "text": thought.text})
-    return fields
-
-
-def _plain(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """A string when there is only text, for the servers that take nothing else."""
-    if all(part["type"] == "text" for part in parts):
-        return "\n\n".join(part["text"] for part in parts)
-    return parts
-
-
-def _data_url(part: ImagePart | FilePart) -> str:
-    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"

@@ -22,8 +22,9 @@ from eca_server.llm.history import (
     ToolResultPart,
     repair,
 )
+from eca_server.llm.openai_chat_history import Histories
 from eca_server.llm.openai_chat_profiles import PROFILES, Profile
-from eca_server.llm.openai_chat_request import refused_parameter, write_request
+from eca_server.llm.openai_chat_request import encoded, refused_parameter, write_request
 
 OURS = Origin(api="openai-chat", provider="p", model="m")
 THEIRS = Origin(api="other", provider="q", model="n")
@@ -145,26 +146,59 @@ def test_an_interrupted_answer_keeps_its_text_and_nothing_unfinished():
     assert results.parts[0].is_error
 
 
+def test_a_whole_answer_loses_nothing_to_an_interrupted_one_before_it():
+    user = Message(role="user", parts=(TextPart("x"),))
+    cut = Message(role="assistant", parts=(TextPart("Hel"),), interrupted=True)
+    whole = Message(role="assistant", parts=(TextPart("Hello"), BlockPart(raw={})))
+    repaired = repair([user, cut, whole, user])
+    assert repaired[1].parts == (*cut.parts, *whole.parts)
+    assert repair(repaired) == repaired
+
+
 @given(
     histories,
     st.sampled_from([Profile(), *PROFILES.values(), Profile(null_content=True)]),
     st.booleans(),
 )
 def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, images_read):
-    payload = write_request(
-        Request(system="s", messages=history),
-        origin=OURS,
-        wire_model="m",
-        profile=profile,
-        images=images_read,
-    )
-    check_messages(payload["messages"], short_ids=profile.short_call_ids)
-    written = json.dumps(payload)
+    histories = Histories(OURS, profile, images=images_read)
+    request = Request(system="s", messages=history)
+    written = encoded(
+        write_request(request, wire_model="m", profile=profile, histories=histories)
+    ).decode()
+    check_messages(json.loads(written)["messages"], short_ids=profile.short_call_ids)
     if not any(message.origin == OURS for message in history):
         assert "secret" not in written
         assert "theirs" not in written
     if not images_read:
         assert "image_url" not in written
+
+
+@given(histories, st.lists(histories, min_size=1, max_size=2))
+def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
+    kept = Histories(OURS, Profile())
+    for rest in (*rests, rests[0]):
+        history = start + rest
+        for length in range(len(history) + 1):
+            again = b"".join(kept.written("s", history[:length]))
+            assert again == b"".join(Histories(OURS, Profile()).written("s", history[:length]))
+
+
+def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
+    looked_at: list[str] = []
+
+    def note(parts):
+        looked_at.extend(part.text for part in parts)
+        return parts
+
+    monkeypatch.setattr("eca_server.llm.history._full", note)
+    kept = Histories(OURS, Profile())
+    history: list[Message] = []
+    for number in range(20):
+        history.append(Message(role="user", parts=(TextPart(f"question {number}"),)))
+        kept.written("s", history)
+        history.append(Message(role="assistant", parts=(TextPart(f"answer {number}"),)))
+    assert max(map(looked_at.count, looked_at)) <= 3
 
 
 def check_messages(written: list[dict], *, short_ids: bool) -> None:
@@ -199,7 +233,8 @@ def check_messages(written: list[dict], *, short_ids: bool) -> None:
 def written_fields(profile: Profile, **fields) -> dict:
     tool = Tool(name="f", description="d", parameters={"type": "object"})
     request = Request(messages=[], tools=[tool], **fields)
-    payload = write_request(request, origin=OURS, wire_model="m", profile=profile)
+    histories = Histories(OURS, profile)
+    payload = write_request(request, wire_model="m", profile=profile, histories=histories)
     return {k: v for k, v in payload.items() if k not in ("model", "messages", "stream", "tools")}
 
 
@@ -230,9 +265,8 @@ def test_a_picture_from_a_tool_follows_behind_all_results():
         Message(role="assistant", parts=tuple(calls_made), origin=OURS),
         Message(role="tool", parts=answers),
     ]
-    request = Request(messages=history)
-    payload = write_request(request, origin=OURS, wire_model="m", profile=Profile())
-    _, _, first, second, shown = payload["messages"]
+    written = Histories(OURS, Profile()).written("", history)
+    _, _, first, second, shown = json.loads(b"".join(written))
     assert first["content"] == "one\n[an image, shown in the next message]"
     assert second["content"] == "Error: two"
     assert shown["content"][0]["image_url"]["url"] == "data:image/png;base64,aQ=="

@@ -1,0 +1,245 @@
+"""Histories in the words of Chat Completions. No I/O.
+
+The rules it keeps: the history is repaired first; what a provider wants back goes only to that
+provider and model; every call is answered by a `tool` message before anything else is said, and a
+picture from a tool follows behind all of them, since tool messages hold text only. A turn costs
+what is new in it: what was written of a chat's history once is not written again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eca_protocol import json
+from eca_server.llm.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    ReasoningPart,
+    Repair,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.llm.openai_chat_profiles import Profile
+
+__all__ = ["Histories"]
+
+_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+_MOST_KEPT = 8
+_LARGEST_KEPT = 8 * 2**20  # bytes
+
+
+class Histories:
+    """Histories as JSON; of the latest ones it is kept how they begin, for they grow at their end.
+
+    Args:
+        origin: whose opaque parts are given back.
+        profile: what the server takes.
+        images: whether the model reads pictures.
+    """
+
+    def __init__(self, origin: Origin, profile: Profile, *, images: bool = True) -> None:
+        self._system_role = profile.system_role
+        self._writer = _Writer(origin, profile, images=images)
+        self._beginnings: deque[_Beginning] = deque(maxlen=_MOST_KEPT)
+
+    def written(self, system: str, messages: Sequence[Message]) -> list[bytes]:
+        """The instructions and the repaired messages: an array, in pieces, to be joined at once."""
+        instructions = [{"role": self._system_role, "content": system}] if system.strip() else []
+        history = list(messages)
+        beginning = next((each for each in self._beginnings if each.begins(history)), None)
+        if beginning is None:
+            beginning = _Beginning(self._writer)
+        else:
+            self._beginnings.remove(beginning)
+        beginning.grow(history)
+        if 0 < len(beginning.json) <= _LARGEST_KEPT:
+            self._beginnings.append(beginning)
+        return [b"[", _members(instructions), beginning.json, beginning.rest(history), b"]"]
+
+
+class _Beginning:
+    """How a history begins, repaired; nothing that follows will change it.
+
+    Attributes:
+        json: its messages, a comma behind each.
+    """
+
+    def __init__(self, writer: _Writer) -> None:
+        self.json = bytearray()
+        self._writer = writer
+        self._repair = Repair()
+        self._pictures: Pictures = []
+
+    def begins(self, history: list[Message]) -> bool:
+        """Whether it is the beginning of that history."""
+        return self._repair.continues(history)
+
+    def grow(self, history: list[Message]) -> None:
+        """Take over what is settled of a history that begins like this."""
+        written, self._pictures = self._writer.write(self._repair.settle(history), self._pictures)
+        self.json += _members(written)
+
+    def rest(self, history: list[Message]) -> bytes:
+        """The other messages of the history."""
+        written, pictures = self._writer.write(self._repair.rest(history), self._pictures)
+        if pictures:
+            written.append({"role": "user", "content": pictures})
+        return _members(written).removesuffix(b",")
+
+
+def _members(array: Sequence[Any]) -> bytes:
+    return json.dumps(array)[1:-1] + b"," if array else b""
+
+
+Pictures = list[dict[str, Any]]
+"""Pictures that tools made; they wait for the next message that is no tool's."""
+
+
+class _Writer:
+    def __init__(self, origin: Origin, profile: Profile, *, images: bool) -> None:
+        self._origin = origin
+        self._profile = profile
+        self._images = images
+
+    def write(
+        self, messages: Iterable[Message], pictures: Pictures
+    ) -> tuple[list[dict[str, Any]], Pictures]:
+        """Repaired messages, behind `pictures` that wait; and the pictures that wait then."""
+        written: list[dict[str, Any]] = []
+        for message in messages:
+            if message.role == "user":
+                content = [*pictures, *self._user_parts(message)]
+                written.append({"role": "user", "content": _plain(content)})
+                pictures = []
+                continue
+            if pictures:
+                written.append({"role": "user", "content": pictures})
+                pictures = []
+            if message.role == "assistant":
+                written.append(self._assistant(message))
+            else:
+                for result in message.parts:
+                    assert isinstance(result, ToolResultPart)
+                    written.append(self._tool(result))
+                    pictures = [*pictures, *self._pictures(result)]
+        return written, pictures
+
+    def _user_parts(self, message: Message) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    parts.append({"type": "text", "text": text})
+                case ImagePart():
+                    parts.append(self._picture(part))
+                case FilePart():
+                    file = {"filename": part.name, "file_data": _data_url(part)}
+                    parts.append({"type": "file", "file": file})
+        return parts
+
+    def _assistant(self, message: Message) -> dict[str, Any]:
+        ours = message.origin == self._origin
+        texts: list[str] = []
+        calls: list[dict[str, Any]] = []
+        extra: dict[str, Any] = {}
+        thoughts: list[ReasoningPart] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    texts.append(text)
+                case ServerToolPart():
+                    texts.append(f"[used {part.kind}]")
+                case ImagePart():
+                    texts.append("[an image that you made]")
+                case ToolCallPart():
+                    calls.append(self._call(part, ours=ours))
+                case BlockPart() if ours and isinstance(part.raw, dict):
+                    extra |= part.raw
+                case ReasoningPart() if ours and self._profile.reasoning_back:
+                    thoughts.append(part)
+        content: Any = "".join(texts)
+        for field, value in _thought_fields(thoughts).items():
+            if field == "content":
+                content = [value, *([{"type": "text", "text": content}] if content else [])]
+            else:
+                extra[field] = value
+        if not content and self._profile.null_content:
+            content = None
+        return {
+            "role": "assistant",
+            "content": content,
+            **({"tool_calls": calls} if calls else {}),
+            **extra,
+        }
+
+    def _call(self, part: ToolCallPart, *, ours: bool) -> dict[str, Any]:
+        call = {
+            "id": self._call_id(part.id),
+            "type": "function",
+            "function": {"name": part.name, "arguments": part.raw},
+        }
+        return {**call, **part.opaque} if ours and isinstance(part.opaque, dict) else call
+
+    def _tool(self, result: ToolResultPart) -> dict[str, Any]:
+        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+        if len(texts) < len(result.parts):
+            texts.append("[an image, shown in the next message]")
+        content = "\n".join(texts)
+        return {
+            "role": "tool",
+            "tool_call_id": self._call_id(result.call_id),
+            "content": f"Error: {content}" if result.is_error else content,
+        }
+
+    def _pictures(self, result: ToolResultPart) -> list[dict[str, Any]]:
+        return [self._picture(part) for part in result.parts if isinstance(part, ImagePart)]
+
+    def _picture(self, part: ImagePart) -> dict[str, Any]:
+        if not self._images:
+            return {"type": "text", "text": "[an image was left out: this model reads none]"}
+        return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+
+    def _call_id(self, call_id: str) -> str:
+        """The same id for a call and its result; a hash where ours is not legal."""
+        if not self._profile.short_call_ids and _LEGAL_ID.fullmatch(call_id):
+            return call_id
+        number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+        return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
+
+
+def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
+    """The reasoning in the fields it came in; tags are not repeated."""
+    fields: dict[str, Any] = {}
+    for thought in thoughts:
+        opaque = thought.opaque if isinstance(thought.opaque, dict) else {}
+        if details := opaque.get("details"):
+            fields.setdefault("reasoning_details", []).extend(details)
+        elif (field := opaque.get("field")) in ("reasoning_content", "reasoning", "reasoning_text"):
+            fields[field] = fields.get(field, "") + thought.text
+        elif field == "content":
+            pieces = fields.setdefault("content", {"type": "thinking", "thinking": []})
+            pieces["thinking"].append({"type": "text", "text": thought.text})
+    return fields
+
+
+def _plain(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """A string when there is only text, for the servers that take nothing else."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _data_url(part: ImagePart | FilePart) -> str:
+    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"
