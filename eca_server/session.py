@@ -7,8 +7,10 @@ and `request`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
+
+import attrs
 
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.messages import (
@@ -16,6 +18,7 @@ from eca_protocol.messages import (
     ChatContentReceivedParams,
     ChatReasonTextContent,
     ChatTextContent,
+    ChatToolCallPrepareContent,
     ClientCapabilities,
     ClientInfo,
     ShowMessageParams,
@@ -30,6 +33,13 @@ __all__ = ["Role", "Session"]
 Role = Literal["user", "system", "assistant"]
 
 _DEAREST = 6  # bytes of JSON that one character takes at most
+
+_TEXTS: Mapping[type, str] = {
+    ChatTextContent: "text",
+    ChatReasonTextContent: "text",
+    ChatToolCallPrepareContent: "arguments_text",
+}
+"""The contents whose text may come in pieces that the client joins."""
 
 
 class Session:
@@ -55,28 +65,22 @@ class Session:
 
     def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
         """Append a content of a chat, in pieces if it is long."""
-        if isinstance(content, ChatTextContent):
-            limit = self._profile.text_limit
-            whole = len(content.text) * _DEAREST <= limit
-            if not whole and (role != "user" or self._profile.splits_echo):
-                for piece in pieces(content.text, limit):
-                    self._content(
-                        chat_id, role, ChatTextContent(text=piece, content_id=content.content_id)
-                    )
-                return
-        elif isinstance(content, ChatReasonTextContent):
-            limit = self._profile.text_limit
-            if len(content.text) * _DEAREST > limit:
-                for piece in pieces(content.text, limit):
-                    self._content(chat_id, role, ChatReasonTextContent(id=content.id, text=piece))
-                return
-        self._content(chat_id, role, content)
+        for piece in self._pieces(role, content):
+            self.notify(
+                "chat/contentReceived",
+                ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece),
+            )
 
-    def _content(self, chat_id: str, role: Role, content: ChatContent) -> None:
-        self.notify(
-            "chat/contentReceived",
-            ChatContentReceivedParams(chat_id=chat_id, role=role, content=content),
-        )
+    def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
+        field = _TEXTS.get(type(content))
+        if field is None or (role == "user" and not self._profile.splits_echo):
+            return (content,)
+        text: str = getattr(content, field)
+        limit = self._profile.text_limit
+        if len(text) * _DEAREST <= limit:
+            return (content,)
+        part: Any = content
+        return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
 
     def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:
         """Show the user a message outside of any chat (`$/showMessage`)."""

@@ -207,6 +207,9 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
     said, peer.params = peer.params, []
     session.emit("c", "assistant", m.ChatReasonTextContent(id="r", text=text))
     thought, peer.params = peer.params, []
+    call = {"origin": "native", "id": "t", "name": "n", "server": "eca"}
+    session.emit("c", "assistant", m.ChatToolCallPrepareContent(arguments_text=text, **call))
+    written, peer.params = peer.params, []
     session.emit("c", "system", m.ChatProgressContent(state="finished", text=""))
     assert len(peer.params) == 1
     for contents, role in ((echo, "user"), (said, "assistant"), (thought, "assistant")):
@@ -218,3 +221,6 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
             assert len(contents) == 1
     assert all(params.content.content_id == "id" for params in echo)
     assert all(params.content.id == "r" for params in thought)
+    assert "".join(params.content.arguments_text for params in written) == text
+    assert all(cost(params.content.arguments_text) <= limit for params in written)
+    assert all(params.content.id == "t" for params in written)
