@@ -7,6 +7,7 @@ What was stopped or broke in the middle is made sendable by `repair`, each time 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -162,15 +163,17 @@ _Answered = TextPart | ImagePart | ToolCallPart | ServerToolPart
 
 INTERRUPTED = "[interrupted: this call has no result]"
 
+_LONGEST_NAME = 64
+
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The history as every API accepts it; a pure function that leaves a valid history alone.
 
     Afterwards the first message is the user's and the last the user's or a tool's; neighbours
-    differ in role; no message and no text is empty; every call has an id of its own, arguments
-    that are an object, and exactly one result, in its place in the `tool` message that follows;
-    no result is without its call. A refused answer is left out; of an interrupted one the text
-    stays, and what belongs to calls that had a result.
+    differ in role; no message and no text is empty; every call has an id of its own, a legal name,
+    arguments that are an object, and exactly one result, in its place in the `tool` message that
+    follows; no result is without its call. A refused answer is left out; of an interrupted one the
+    text stays, and what belongs to calls that had a result.
     """
     return Repair().rest(messages)
 
@@ -273,11 +276,8 @@ def _answer_with_results(
         )
         is_error = result is None or result.is_error
         readable = part.arguments is not None and part.raw.strip()
-        kept.append(
-            attrs.evolve(part, id=call_id)
-            if readable
-            else attrs.evolve(part, id=call_id, raw="{}", arguments={})
-        )
+        legal = attrs.evolve(part, id=call_id, name=_legal(part.name))
+        kept.append(legal if readable else attrs.evolve(legal, raw="{}", arguments={}))
         answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
         kept = [part for part in kept if not isinstance(part, ReasoningPart | BlockPart)]
@@ -287,6 +287,11 @@ def _answer_with_results(
         attrs.evolve(message, parts=tuple(kept)),
         Message(role="tool", parts=tuple(answers)),
     ]
+
+
+def _legal(name: str) -> str:
+    """A tool's name as every API takes it: models make up others."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_NAME] or "_"
 
 
 def _unused(call_id: str, seen: set[str]) -> str:

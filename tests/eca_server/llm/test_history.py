@@ -33,16 +33,18 @@ SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
 texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
 images = st.just(ImagePart(media_type="image/png", data=b"i"))
 ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
+names = st.sampled_from(["f", "", "read file", "\n", "é", "n" * 70])
 opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
 calls = st.builds(
-    lambda call_id, readable, opaque: ToolCallPart(
+    lambda call_id, name, readable, opaque: ToolCallPart(
         id=call_id,
-        name="f",
+        name=name,
         raw='{"n":1}' if readable else "{bad",
         arguments={"n": 1} if readable else None,
         opaque=opaque,
     ),
     ids,
+    names,
     st.booleans(),
     opaques,
 )
@@ -101,6 +103,7 @@ def test_a_repaired_history_keeps_every_rule(history):
         assert len(set(expected)) == len(expected)
         seen |= set(expected)
         assert all(json.loads(part.raw) == part.arguments for part in made)
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", part.name) for part in made)
         if message.role != "assistant":
             assert not made
         if message.role != "tool":
