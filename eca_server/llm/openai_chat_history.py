@@ -54,7 +54,7 @@ class Histories:
         self._writer = _Writer(origin, profile, images=images)
         self._beginnings: deque[_Beginning] = deque(maxlen=_MOST_KEPT)
 
-    def written(self, system: str, messages: Sequence[Message]) -> list[bytes]:
+    def written(self, system: str, messages: Sequence[Message]) -> list[bytes | bytearray]:
         """The instructions and the repaired messages: an array, in pieces, to be joined at once."""
         instructions = [{"role": self._system_role, "content": system}] if system.strip() else []
         history = list(messages)

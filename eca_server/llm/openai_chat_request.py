@@ -41,12 +41,12 @@ _REFUSAL = re.compile(
 class Written:
     """A value that is JSON already, in pieces."""
 
-    pieces: Sequence[bytes] = attrs.field(repr=False)
+    pieces: Sequence[bytes | bytearray] = attrs.field(repr=False)
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
     """An object as JSON; values at its top level may be `Written`."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | bytearray] = []
     for name, value in payload.items():
         pieces += b"," if pieces else b"{", json.dumps(name), b":"
         pieces += value.pieces if isinstance(value, Written) else [json.dumps(value)]
