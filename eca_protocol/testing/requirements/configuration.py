@@ -19,7 +19,6 @@ ROWS = (
         "server",
         "A change of configuration or of keys is told as it happens.",
         ruling="W-11",
-        later="providers",
     ),
     _config("CONF-4", "client", "What is missing or null has not changed."),
     _config("CONF-5", "client", "A select* that is present replaces the client's choice."),

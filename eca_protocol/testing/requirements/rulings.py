@@ -48,12 +48,7 @@ ROWS = (
     _life("W-11d", "server", "Then MCP servers, each when it comes.", later="mcp"),
     _life("W-11e", "server", "`$/progress` tells the start and the finish of one task around it."),
     _life("W-11f", "server", "That finish waits for no MCP server.", later="mcp"),
-    _life(
-        "W-11g",
-        "server",
-        "Later updates carry only what changed, and never a null.",
-        later="providers",
-    ),
+    _life("W-11g", "server", "Later updates carry only what changed, and never a null."),
     _life(
         "W-12a",
         "server",

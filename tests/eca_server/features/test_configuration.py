@@ -1,0 +1,315 @@
+"""A configuration that changes while the client is connected: what it is told, what governs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
+from eca_server.workspace import uri_of
+from tests.eca_server.chat.editor import Editor, editor
+
+pytestmark = pytest.mark.trio
+
+LOOK = 1.0
+NAMES = {"models": {"m": {}, "n": {}}}
+P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
+
+
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """Jumps when nothing has happened for a moment: files are looked at in a thread."""
+    return trio.testing.MockClock(autojump_threshold=0.02)
+
+
+class Project:
+    """A project whose configuration is edited under a connected editor."""
+
+    def __init__(self, root: Path, ours: Editor) -> None:
+        self.root = root
+        self.file = root / ".eca" / "config.json"
+        self.editor = ours
+
+    def write(self, content: Mapping[str, Any] | str) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    async def told(self, seconds: float = 3 * LOOK) -> list[dict[str, Any]]:
+        """What comes unasked in that time."""
+        begun = len(self.editor.seen)
+        await trio.sleep(seconds)
+        await self.editor.ask("chat/queryCommands", {"query": "?"})
+        return self.editor.seen[begun:-1]
+
+    async def chat_told(self) -> dict[str, Any]:
+        """The one `config/updated` that comes."""
+        (update,) = [each for each in await self.told() if each["method"] == "config/updated"]
+        found: dict[str, Any] = update["params"]["chat"]
+        return found
+
+
+@asynccontextmanager
+async def project(
+    root: Path, content: Mapping[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Project]:
+    async with editor(
+        started=False, watch_seconds=LOOK, HOME=str(root / "home"), PATH=os.environ["PATH"]
+    ) as ours:
+        made = Project(root, ours)
+        if content is not None:
+            made.write(content)
+        folders = [{"name": "w", "uri": uri_of(root)}]
+        await ours.start(workspaceFolders=folders, initializationOptions=options)
+        yield made
+
+
+@pytest.mark.requirement("CONF-3", "W-11g")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"welcomeMessage": "Hi"}, {"welcomeMessage": "Hi"}),
+        ({"defaultBehavior": "plan"}, {"selectBehavior": "plan", "selectAgent": "plan"}),
+        ({"defaultModel": "simulator/script"}, {"selectModel": "simulator/script"}),
+        (
+            {"agent": {"review": {}}},
+            {"behaviors": ["agent", "plan", "review"], "agents": ["agent", "plan", "review"]},
+        ),
+        (
+            {"providers": {"p": P | NAMES}},
+            {
+                "models": ["p/m", "p/n", "simulator/echo", "simulator/script"],
+                "selectModel": "p/m",
+            },
+        ),
+    ],
+)
+async def test_a_change_is_told_and_nothing_else(
+    tmp_path: Path, content: dict[str, Any], expected: dict[str, Any], autojump_clock: object
+) -> None:
+    async with project(tmp_path) as ours:
+        ours.write(content)
+        assert await ours.chat_told() == expected
+        ours.file.unlink()
+        undone = await ours.chat_told()
+        assert undone.keys() == expected.keys()
+        first = next(e for e in ours.editor.seen if e.get("method") == "config/updated")
+        assert undone.items() <= first["params"]["chat"].items()
+
+
+@pytest.mark.parametrize(
+    "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
+)
+async def test_a_change_that_is_no_news_is_not_told(
+    tmp_path: Path, content: Any, autojump_clock: object
+) -> None:
+    async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
+        models = ours.editor.connection.models
+        ours.write(content)
+        assert await ours.told() == []
+        assert (ours.editor.connection.models is models) == isinstance(content, str)
+
+
+async def test_a_file_that_is_just_being_written_does_not_count(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
+        for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
+            ours.write(half)
+            assert await ours.told(LOOK) == []
+        ours.write({"welcomeMessage": "three", "defaultBehavior": "plan"})
+        assert await ours.chat_told() == {"welcomeMessage": "three"}
+
+
+async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
+        before = ours.editor.connection.config
+        ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        (shown,) = await ours.told()
+        assert shown["method"] == "$/showMessage"
+        assert shown["params"]["type"] == "error"
+        assert f"{ours.file}:3:" in shown["params"]["message"]
+        assert ours.editor.connection.config == before
+        ours.write('{\n\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        assert await ours.told() == []
+        ours.write({"welcomeMessage": "two", "disabledTools": ["grep"]})
+        assert await ours.chat_told() == {"welcomeMessage": "two"}
+        ours.write("{")
+        assert len(await ours.told()) == 1
+
+
+async def test_a_value_that_does_not_fit_is_told_with_its_place(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path) as ours:
+        ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
+        error, warning = [each["params"] for each in await ours.told()]
+        assert (error["type"], warning["type"]) == ("error", "warning")
+        assert f"{ours.file}:2:2: welcomeMessage: " in error["message"]
+        assert f"{ours.file}:3:2: lspTimeOut: " in warning["message"]
+        assert "lspTimeoutSeconds" in warning["message"]
+
+
+@pytest.mark.requirement("W-33b")
+async def test_tools_are_told_again_when_the_configuration_disables_others(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path) as ours:
+        ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
+        (update,) = await ours.told()
+        assert update["method"] == "tool/serverUpdated"
+        tools = {each["name"]: each["disabled"] for each in update["params"]["tools"]}
+        assert tools["eca_grep"] is True
+        assert tools["eca_hi"] is False
+        ours.write({"disabledTools": ["grep"], "customTools": {"hi": {"command": "true"}}})
+        assert await ours.told() == []
+
+
+@pytest.mark.requirement("W-33b", "W-28b")
+async def test_tools_are_told_again_when_a_prompt_comes_with_another_behaviour(
+    tmp_path: Path,
+) -> None:
+    async with editor() as ours:
+        for behavior, times in (("agent", 1), ("plan", 2), ("plan", 2), ("agent", 3)):
+            await ours.turn("hi", model="simulator/echo", behavior=behavior)
+            methods = [each.get("method") for each in ours.seen]
+            assert methods.count("tool/serverUpdated") == times
+        assert methods.count("config/updated") == 1
+
+
+@pytest.mark.requirement("W-10e")
+async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> None:
+    async with editor(started=False) as ours:
+        await ours.ask("initialize", {"capabilities": {}})
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        await ours.turn("hi", model="simulator/echo", behavior="agent")
+        methods = {each.get("method") for each in ours.seen} - {None}
+        assert methods == {"chat/contentReceived"}
+        await ours.tell("initialized", {})
+        update = await ours.until(lambda each: each.get("method") == "config/updated")
+        assert update["params"]["chat"]["selectBehavior"] == "plan"
+        assert len(update["params"]["chat"]) == 7
+
+
+@pytest.mark.requirement("W-28b")
+async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    behaviors = {"plan": {"defaultModel": "simulator/script"}}
+    async with project(tmp_path, {"behavior": behaviors}) as ours:
+        await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        ours.write({"behavior": behaviors, "welcomeMessage": "x", "defaultBehavior": "agent"})
+        assert await ours.chat_told() == {"welcomeMessage": "x"}
+
+
+async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path, autojump_clock: object) -> None:
+    async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
+        await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
+        ours.write({"defaultBehavior": "plan"})
+        told = await ours.chat_told()
+        assert told == {
+            "behaviors": ["agent", "plan"],
+            "agents": ["agent", "plan"],
+            "selectBehavior": "plan",
+            "selectAgent": "plan",
+        }
+
+
+async def test_a_model_that_was_asked_and_is_gone_is_replaced(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
+        await ours.editor.prompt("/costs", model="p/n")
+        await ours.editor.finished()
+        ours.write({"providers": {"p": {**P, "models": {"m": {}}}}})
+        told = await ours.chat_told()
+        assert told == {
+            "models": ["p/m", "simulator/echo", "simulator/script"],
+            "selectModel": "p/m",
+        }
+
+
+async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    (tmp_path / "a.txt").write_text("what stands there\n")
+    look = tool_call("eca_read_file", '{"path": "a.txt"}', call_id="1")
+    provider = Provider([reply(wait("now"), look, finish("tool_calls"))], otherwise=reply("end"))
+    async with provider:
+        config = {"providers": {"p": {**P, "url": provider.url, "models": {"m": {}}}}}
+        async with project(tmp_path, config) as ours:
+            await ours.editor.prompt("go")
+            await provider.until(lambda: "now" in provider.reached)
+            config["disabledTools"] = ["eca_read_file"]  # type: ignore[assignment]
+            config["chat"] = {"title": False}
+            ours.write(config)
+            told = await ours.told()
+            assert [each["method"] for each in told] == ["tool/serverUpdated"]
+            provider.open("now")
+            await ours.editor.finished()
+            await ours.editor.turn("again")
+
+    def offers(number: int) -> bool:
+        tools = provider.requests[number].body["tools"]
+        return "eca_read_file" in {each["function"]["name"] for each in tools}
+
+    assert "what stands there" in str(provider.requests[1].body["messages"][-1])
+    assert [offers(0), offers(1), offers(-1)] == [True, True, False]
+
+
+async def test_a_key_in_a_file_is_taken_anew_when_it_changes(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("sk-the-first-key-0123456789")
+    provider = Provider(otherwise=reply("a"))
+    async with provider:
+        settings = {**P, "url": provider.url, "key": "${file:../key}", "models": {"m": {}}}
+        config = {"providers": {"p": settings}, "chat": {"title": False}}
+        async with project(tmp_path, config) as ours:
+            await ours.editor.turn("hi")
+            key.write_text("sk-the-second-key-0123456789")
+            assert await ours.told() == []
+            await ours.editor.turn("hi")
+    keys = [request.headers["authorization"] for request in provider.requests]
+    assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
+
+
+async def test_children_do_not_see_the_variable_of_a_new_key(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with project(tmp_path) as ours:
+        connection = ours.editor.connection
+        assert "PATH" in connection.child_variables
+        ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "HOME"}}})
+        await ours.told()
+        assert "HOME" not in connection.child_variables
+        assert "PATH" in connection.child_variables
+
+
+async def test_what_git_ignores_is_left_out_or_not_from_the_next_listing_on(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").touch()
+    async with project(tmp_path) as ours:
+
+        async def found() -> set[str]:
+            answer = await ours.editor.ask("chat/queryContext", {"query": "a.log"})
+            return {Path(each["path"]).name for each in answer["contexts"] if "path" in each}
+
+        assert "a.log" not in await found()
+        ours.write({"index": {"ignoreFiles": []}})
+        await ours.told(30)
+        await found()
+        await ours.told(1)
+        assert "a.log" in await found()
