@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 import attrs
@@ -11,10 +12,27 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
-from eca_server.config import Loaded
+from eca_server.commands.custom import CommandFiles
+from eca_server.config import Loaded, Source
+from eca_server.credentials import Logins
 from eca_server.llm.models import Models
+from eca_server.secret import Secret, mask
+from eca_server.workspace import Workspace
 
-__all__ = ["Command", "MakeAgent", "Run", "Situation", "named_command"]
+__all__ = [
+    "Command",
+    "MakeAgent",
+    "Run",
+    "Situation",
+    "arguments_of",
+    "fenced",
+    "let_answer",
+    "named_command",
+    "told_of_sources",
+    "without_keys",
+]
+
+_MASKED_FROM = 8  # characters of a key
 
 MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
 """Who answers a text as if the user had written it, with the prompt's model, behaviour and
@@ -30,6 +48,11 @@ class Situation:
         models: the models.
         behavior: of the turn.
         make_agent: who answers a text in the turn.
+        logins: the stored keys.
+        refresh_models: makes the models anew, after a key came or went, and tells the client.
+        workspace: the user's project.
+        gitignore: whether what Git ignores is left out of trees.
+        command_files: where custom commands lie.
         memory: the stored chats, if chats are stored.
     """
 
@@ -37,6 +60,11 @@ class Situation:
     models: Models
     behavior: str
     make_agent: MakeAgent
+    logins: Logins
+    refresh_models: Callable[[], Models]
+    workspace: Workspace
+    gitignore: bool
+    command_files: CommandFiles
     memory: Memory | None = None
 
 
@@ -56,8 +84,43 @@ class Command:
 def named_command(message: str) -> str | None:
     """The command a prompt names: its first word, if that begins with the only slash in it.
 
-    `/doctor` and `/costs now` name one; `/usr/bin/env`, `a/b` and `/` do not.
+    `/doctor` and `/Costs now` name one; `/usr/bin/env`, `a/b` and `/` do not. Capitals mean
+    nothing.
     """
     word = message.split(maxsplit=1)[0] if message.strip() else ""
-    name = word[1:]
+    name = word[1:].lower()
     return name if word.startswith("/") and name and "/" not in name else None
+
+
+def arguments_of(prompt: str) -> str:
+    """What stands behind the command's name."""
+    return " ".join(prompt.split(maxsplit=1)[1:]).strip()
+
+
+def fenced(text: str) -> str:
+    """A text as a block of code in Markdown, whatever is in it."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def told_of_sources(sources: Iterable[Source]) -> list[str]:
+    """Lines about where the configuration was looked for."""
+    states = {"used": "used", "absent": "not found", "broken": "broken, see below"}
+    return [
+        "Configuration (the later wins):",
+        "",
+        *(f"- {source.name}: {states[source.state]}" for source in sources),
+    ]
+
+
+def without_keys(text: str, keys: Iterable[Secret]) -> str:
+    """A report without keys; one so short that it is any word (`ollama`) stays."""
+    return mask(text, *(key for key in keys if len(key.reveal()) >= _MASKED_FROM))
+
+
+async def let_answer(turn: Turn, situation: Situation, text: str) -> None:
+    """Let the model answer a text as if the user had written it."""
+    agent = await situation.make_agent(turn, text)
+    if agent is not None:
+        await agent.run(turn)

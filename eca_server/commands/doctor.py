@@ -13,19 +13,16 @@ import trio
 
 from eca_protocol import json
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation
+from eca_server.commands.command import Command, Situation, told_of_sources, without_keys
 from eca_server.config import Problem, Source
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models, ProviderFacts
-from eca_server.secret import mask
 
 __all__ = ["DOCTOR", "report"]
 
 _MOST_MODELS = 10
-_MASKED_FROM = 8  # a shorter key is any word (`ollama`), which would be hidden everywhere
-_STATES = {"used": "used", "absent": "not found", "broken": "broken, see below"}
 
 
 def report(
@@ -60,9 +57,7 @@ def report(
         f"- Platform: {platform}",
         f"- JSON engine: {json_engine}",
         "",
-        "Configuration (the later wins):",
-        "",
-        *(f"- {source.name}: {_STATES[source.state]}" for source in sources),
+        *told_of_sources(sources),
         *(["", "Problems:", "", *(f"- {problem}" for problem in found)] if found else []),
         "",
         "Providers:",
@@ -72,7 +67,7 @@ def report(
         f"Selected model: {selected_model or 'none'}",
     ]
     keys = [each.key for each in credentials if each.key is not None]
-    return mask("\n".join(lines), *(key for key in keys if len(key.reveal()) >= _MASKED_FROM))
+    return without_keys("\n".join(lines), keys)
 
 
 def _provider(facts: ProviderFacts) -> Iterator[str]:

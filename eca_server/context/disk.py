@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from eca_protocol.messages import LinesRange
-from eca_server.context.block import Section
+from eca_server.context.block import Section, render
 from eca_server.context.excerpt import read_excerpt
 from eca_server.context.limits import Limits
 from eca_server.context.tree import draw_tree
@@ -33,7 +33,7 @@ from eca_server.workspace import (
     read_file,
 )
 
-__all__ = ["FromDisk", "Reader"]
+__all__ = ["FromDisk", "Reader", "draw_roots"]
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes of a frame around a file, and what a look at one costs
@@ -167,6 +167,16 @@ class Reader:
             checkpoint=self.checkpoint,
         )
         return list(found)
+
+
+def draw_roots(
+    workspace: Workspace, *, gitignore: bool = True, checkpoint: Checkpoint = lambda: None
+) -> str:
+    """The files of every root, each as the tree that the context `repoMap` gives."""
+    reader = Reader(
+        workspace=workspace, limits=Limits(), gitignore=gitignore, checkpoint=checkpoint
+    )
+    return render(reader.outline(root) for root in workspace.roots)
 
 
 def _media_type(head: bytes) -> str | None:

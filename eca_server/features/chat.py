@@ -10,23 +10,27 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.chat import Body, Prompt, Turn
+from eca_server.chat import Prompt, Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import UnreadablePrompt, instructions, own_prompt
 from eca_server.commands import (
-    COMMANDS,
+    CommandFiles,
     MakeAgent,
     Situation,
-    find_command,
+    let_answer,
+    login_prompt,
+    matching_commands,
     named_command,
-    unknown_command,
+    providers_with_keys,
+    run_command,
 )
 from eca_server.config import Config
 from eca_server.context import Built, build, query_contexts, read_instruction_files
 from eca_server.features import tools
-from eca_server.features.configuration import note_selection, select_behavior
+from eca_server.features.configuration import note_selection, select_behavior, tell_changes
 from eca_server.features.connection import Connection
 from eca_server.llm.backend import BackendError
+from eca_server.llm.models import Models
 from eca_server.tools.approval import policy_of
 from eca_server.tools.permissions import Permissions
 
@@ -55,18 +59,11 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=())
         return query_contexts(params, index=connection.index, workspace=connection.workspace)
 
-    def query_commands(params: m.ChatQueryCommandsParams) -> m.ChatQueryCommandsResponse:
-        wanted = params.query.strip().lower()
-        return m.ChatQueryCommandsResponse(
-            chat_id=params.chat_id,
-            commands=tuple(
-                m.ChatCommand(
-                    name=c.name, description=c.description, type="native", arguments=c.arguments
-                )
-                for c in COMMANDS
-                if wanted in c.name.lower() or wanted in c.description.lower()
-            ),
-        )
+    async def query_commands(
+        params: m.ChatQueryCommandsParams,
+    ) -> m.ChatQueryCommandsResponse:
+        commands = await matching_commands(params.query, _command_files(connection))
+        return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def behavior_selected(params: m.ChatSelectedBehaviorChanged) -> None:
         _select_behavior(connection, params.behavior)
@@ -100,39 +97,60 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
     model = params.model or connection.models.selected_in(behavior)
     connection.asked_model = model
 
+    chat = connection.chats.open(params.chat_id)
+    login = login_prompt(
+        params.message,
+        awaited=chat.awaits_key_of,
+        providers=providers_with_keys(connection.config.providers),
+    )
+    chat.awaits_key_of = None if login is None else login.awaits_key_of
+
     async def make_agent(turn: Turn, text: str) -> Agent | None:
         return await _make_agent(
             connection, turn, text, contexts=params.contexts, model=model, behavior=behavior
         )
 
-    async def reply(turn: Turn) -> None:
-        agent = await make_agent(turn, turn.prompt.text)
-        if agent is not None:
-            await agent.run(turn)
+    async def body(turn: Turn) -> None:
+        situation = _situation(connection, make_agent, behavior)
+        if login is not None:
+            await login.run(turn, situation)
+        elif name := named_command(turn.prompt.text):
+            await run_command(name, turn, situation)
+        else:
+            await let_answer(turn, situation, turn.prompt.text)
 
-    name = named_command(params.message)
-    body = reply if name is None else _command_body(connection, name, behavior, make_agent)
-    chat = connection.chats.open(params.chat_id)
-    chat.prompt(Prompt(text=params.message, body=body))
+    text = params.message if login is None else login.shown
+    chat.prompt(Prompt(text=text, body=body))
     return m.ChatPromptResponse(chat_id=chat.id, model=model, status="prompting")
 
 
-def _command_body(connection: Connection, name: str, behavior: str, make_agent: MakeAgent) -> Body:
-    async def run(turn: Turn) -> None:
-        command = find_command(name)
-        if command is None:
-            turn.fail(unknown_command(name))
-            return
-        situation = Situation(
-            loaded=connection.loaded,
-            models=connection.models,
-            behavior=behavior,
-            make_agent=make_agent,
-            memory=connection.chats.memory,
-        )
-        await command.run(turn, situation)
+def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> Situation:
+    def refresh_models() -> Models:
+        connection.renew_models()
+        tell_changes(connection)
+        return connection.models
 
-    return run
+    return Situation(
+        loaded=connection.loaded,
+        models=connection.models,
+        behavior=behavior,
+        make_agent=make_agent,
+        logins=connection.logins,
+        refresh_models=refresh_models,
+        workspace=connection.workspace,
+        gitignore=connection.follows_gitignore,
+        command_files=_command_files(connection),
+        memory=connection.chats.memory,
+    )
+
+
+def _command_files(connection: Connection) -> CommandFiles:
+    named = (each.path for each in connection.config.commands)
+    return CommandFiles(
+        workspace=connection.workspace,
+        user_folder=connection.user_folder,
+        configured=tuple(path for path in named if path is not None),
+    )
 
 
 async def _make_agent(

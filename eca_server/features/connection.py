@@ -25,6 +25,7 @@ from eca_server.session import Session
 if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
+    from eca_server.credentials import Logins
     from eca_server.llm.models import Models
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
@@ -132,9 +133,21 @@ class Connection:
         """The models that the configuration in force and the keys make available."""
         from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
 
-        models = Models(self.config, environ=self.options.environ, http=self.http)
+        models = Models(
+            self.config,
+            environ=self.options.environ,
+            http=self.http,
+            stored=self.logins.read(),
+        )
         self.options.hide(models.secrets)
         return models
+
+    @cached_property
+    def logins(self) -> Logins:
+        """The keys that `/login` stored."""
+        from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
+
+        return Logins(self.options.environ)
 
     @cached_property
     def workspace(self) -> Workspace:

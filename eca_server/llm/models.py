@@ -14,7 +14,7 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_server import config as configuration
 from eca_server.config import Config, Problem
-from eca_server.credentials import Credential, Location, find_key, find_url
+from eca_server.credentials import Credential, Location, StoredKeys, find_key, find_url
 from eca_server.llm import simulator
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
@@ -124,11 +124,19 @@ class Models:
         problems: what is wrong with keys and with the configured defaults.
     """
 
-    def __init__(self, config: Config, *, environ: Mapping[str, str], http: HTTPClient) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        environ: Mapping[str, str],
+        http: HTTPClient,
+        stored: StoredKeys | None = None,
+    ) -> None:
+        stored = stored or StoredKeys()
         self._policy = _policy(config)
         self._catalog = Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
-        self.providers = tuple(_facts(config, environ))
+        self.providers = tuple(_facts(config, environ, stored.keys))
         self._registry = Registry(
             http=http,
             providers={
@@ -144,6 +152,8 @@ class Models:
             for facts in self.providers
             if facts.credential is not None and facts.credential.problem is not None
         )
+        if stored.problem is not None:
+            self.problems = (*self.problems, stored.problem)
         first = self.names[0]
         self.selected = self._usable(config.default_model, "defaultModel") or first
         self._own = {
@@ -188,14 +198,16 @@ class Models:
         return Model(backend, self._policy, _with_configured(known, configured))
 
 
-def _facts(config: Config, environ: Mapping[str, str]) -> Iterator[ProviderFacts]:
+def _facts(
+    config: Config, environ: Mapping[str, str], stored: Mapping[str, Secret]
+) -> Iterator[ProviderFacts]:
     """The configured providers, then the known ones that have a key, then the embedded one."""
     for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
         provider = config.providers.get(name, configuration.Provider())
         known = KNOWN_PROVIDERS.get(name)
         if known is not None and provider.key_env is None and known.key_variable is not None:
             provider = attrs.evolve(provider, key_env=known.key_variable)
-        credential = find_key(name, provider, environ)
+        credential = find_key(name, provider, environ, stored=stored.get(name))
         if name not in config.providers and credential.source is None:
             continue
         location = find_url(name, provider, environ)

@@ -166,6 +166,7 @@ async def editor(
     configured = {"chat": {"title": False}, **(config or {})}
     environ = {
         "XDG_CONFIG_HOME": "/nowhere",
+        "XDG_DATA_HOME": "/nowhere",
         "ECA_CONFIG": json.dumps(configured).decode(),
         **environ,
     }

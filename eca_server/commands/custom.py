@@ -1,0 +1,229 @@
+r"""Custom commands: Markdown files whose text the model is asked in place of `/name`.
+
+They lie in `.eca/commands/` of each root, in `commands/` of the user's folder, and where `commands`
+of the configuration says; of two with one name the first in this order counts, and none takes the
+name of a command of ours. A file may begin with front matter that holds a `description`.
+
+In the text `$ARGS` and `$ARGUMENTS` stand for all that follows the name, `$1`, `$2` (also `$ARG1`)
+for its words; `\$1` is no placeholder. A word in quotes may hold blanks; one that is missing is
+empty. Where a text has no placeholder, what follows the name is put behind it.
+
+The rule it keeps: a file of a project counts only where it really lies in the project.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_protocol.messages import CommandArgument
+from eca_server.tools.files import printable
+from eca_server.workspace import (
+    Checkpoint,
+    FileFault,
+    LeadsOut,
+    Place,
+    Workspace,
+    decode,
+    list_files,
+    read_file,
+)
+
+__all__ = ["CommandFiles", "CustomCommand", "FoundCommands", "TooLong", "parse_command", "words_of"]
+
+_LARGEST = 64 * 1024  # bytes of one file
+_MOST = 200  # files of one folder
+_LONGEST = 4 * 2**20  # characters of a text with its arguments put in
+_LONGEST_DESCRIPTION = 200
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_DESCRIPTION = re.compile(r"^description:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"(\\?)\$(?:(ARGUMENTS|ARGS)\b|(?:ARG)?([1-9][0-9]?)(?![0-9]))")
+_WORD = re.compile(r'"([^"]*)"(?!\S)|\'([^\']*)\'(?!\S)|(\S+)')
+
+
+class TooLong(Exception):
+    """A command's text is too long with its arguments put in."""
+
+
+@attrs.frozen(kw_only=True)
+class CustomCommand:
+    """One command from a file.
+
+    Attributes:
+        name: what stands behind the slash.
+        description: one line.
+        text: what the model is asked, with placeholders.
+    """
+
+    name: str
+    description: str
+    text: str
+
+    @property
+    def arguments(self) -> tuple[CommandArgument, ...]:
+        """What its placeholders stand for."""
+        found = [match for match in _PLACEHOLDER.finditer(self.text) if not match[1]]
+        most = max((int(match[3]) for match in found if match[3]), default=0)
+        arguments = [
+            CommandArgument(
+                name=f"arg{n}", description=f"Stands for `${n}`; in quotes if it has blanks."
+            )
+            for n in range(1, most + 1)
+        ]
+        if any(match[2] for match in found):
+            all_of_it = "All that follows the name, as it is written."
+            arguments.append(CommandArgument(name="args", description=all_of_it))
+        return tuple(arguments)
+
+    def expand(self, given: str) -> str:
+        """The text with the arguments put in; nothing that is put in is looked at again.
+
+        Raises:
+            TooLong: it would have millions of characters.
+        """
+        words = words_of(given)
+        count = sum(not match[1] for match in _PLACEHOLDER.finditer(self.text))
+        if len(self.text) + max(count, 1) * len(given) > _LONGEST:
+            raise TooLong(f"expected at most {_LONGEST:,} characters with its arguments, got more")
+        if not count and given:
+            return f"{self._replaced(words, given)}\n\n{given}"
+        return self._replaced(words, given)
+
+    def _replaced(self, words: Sequence[str], given: str) -> str:
+        def put_in(match: re.Match[str]) -> str:
+            escaped, _, number = match.groups()
+            if escaped:
+                return match[0][1:]
+            if number is None:
+                return given
+            return words[int(number) - 1] if int(number) <= len(words) else ""
+
+        return _PLACEHOLDER.sub(put_in, self.text)
+
+
+def words_of(given: str) -> tuple[str, ...]:
+    """The arguments in a text: cut at blanks, but not inside quotes around a whole word."""
+    return tuple(
+        next(group for group in match.groups() if group is not None)
+        for match in _WORD.finditer(given)
+    )
+
+
+def parse_command(name: str, text: str) -> CustomCommand | None:
+    """A command from its file's text; None if the model would be asked nothing."""
+    text = text.replace("\r\n", "\n")
+    front = _FRONT_MATTER.match(text)
+    body = (text[front.end() :] if front else text).strip()
+    if not body:
+        return None
+    told = _DESCRIPTION.search(front[1]) if front else None
+    first_line = body.partition("\n")[0].strip("#* \t")
+    description = (told[1].strip("\"'") if told else first_line) or name
+    return CustomCommand(
+        name=name, description=printable(description[:_LONGEST_DESCRIPTION]), text=body
+    )
+
+
+@attrs.frozen(kw_only=True)
+class FoundCommands:
+    """The custom commands there are.
+
+    Attributes:
+        commands: each name once.
+        notes: sentences about files that are none.
+    """
+
+    commands: tuple[CustomCommand, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def find(self, name: str) -> CustomCommand | None:
+        """The command of that name."""
+        return next((each for each in self.commands if each.name == name), None)
+
+
+@attrs.frozen(kw_only=True)
+class CommandFiles:
+    """Where custom commands lie.
+
+    Attributes:
+        workspace: its roots.
+        user_folder: the user's own configuration, `~/.config/eca`.
+        configured: paths of files and folders; relative ones start in a root.
+    """
+
+    workspace: Workspace
+    user_folder: Path
+    configured: tuple[str, ...] = ()
+
+    async def read(self, *, taken: Iterable[str]) -> FoundCommands:
+        """Every command there is now, but for names that are `taken`."""
+
+        def work() -> FoundCommands:
+            reading = _Reading(
+                workspace=self.workspace,
+                taken=frozenset(taken),
+                checkpoint=trio.from_thread.check_cancelled,
+            )
+            for root in self.workspace.roots:
+                reading.add(str(root.path / ".eca" / "commands"), is_the_projects=True)
+            reading.add(str(self.user_folder / "commands"))
+            bases = [root.path for root in self.workspace.roots] or [self.user_folder]
+            for path in self.configured:
+                if not any(reading.add(path, base=base) for base in bases):
+                    reading.notes.append(f"{printable(path)}: there is no such file.")
+            return FoundCommands(commands=tuple(reading.found.values()), notes=tuple(reading.notes))
+
+        return await trio.to_thread.run_sync(work)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Reading:
+    """What was found so far, in a worker thread."""
+
+    workspace: Workspace
+    taken: frozenset[str]
+    checkpoint: Checkpoint
+    found: dict[str, CustomCommand] = attrs.field(factory=dict)
+    notes: list[str] = attrs.field(factory=list)
+
+    def add(self, path: str, *, base: Path | None = None, is_the_projects: bool = False) -> bool:
+        """A file, or those of a folder; whether there is one."""
+        try:
+            place = self.workspace.locate(path, base=base)
+            if not place.real_path.exists():
+                return False
+            if is_the_projects and not place.inside:
+                raise LeadsOut("a link leads out of the workspace")
+            if place.real_path.is_dir():
+                for file in self._files(place, links=not is_the_projects):
+                    self.add(str(place.path / file), is_the_projects=is_the_projects)
+            else:
+                self._add_file(place)
+        except (FileFault, OSError) as fault:
+            reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
+            self.notes.append(f"{printable(path)}: {reason}.")
+        return True
+
+    def _files(self, folder: Place, *, links: bool) -> Iterator[str]:
+        paths = list_files(
+            folder.real_path, limit=_MOST, gitignore=False, links=links, checkpoint=self.checkpoint
+        )
+        for path in sorted(paths):
+            if path.endswith(".md") and not any(name.startswith(".") for name in path.split("/")):
+                yield path
+
+    def _add_file(self, place: Place) -> None:
+        name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
+        if name in self.found or name in self.taken:
+            return
+        snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
+        command = parse_command(name, decode(snapshot.data).text)
+        if command is None:
+            self.notes.append(f"{printable(place.path)}: there is no text in it.")
+        elif printable(name) == name:
+            self.found[name] = command

@@ -1,0 +1,75 @@
+"""`/prompt-show`: what the model would be told if the prompt were its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eca_protocol import json
+from eca_protocol.messages import CommandArgument
+from eca_server.chat import Turn
+from eca_server.commands.command import Command, Situation, arguments_of, fenced
+from eca_server.context import Built
+from eca_server.llm.backend import Tool
+from eca_server.llm.history import ImagePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+
+__all__ = ["PROMPT_SHOW"]
+
+
+async def _run(turn: Turn, situation: Situation) -> None:
+    agent = await situation.make_agent(turn, arguments_of(turn.prompt.text))
+    if agent is None:
+        return
+    origin = agent.model.origin
+    tools = agent.toolbox.offered
+    parts = [
+        f"Model: {origin.provider}/{origin.model}\n\nBehaviour: {situation.behavior}",
+        f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
+        f"Tools ({len(tools)}):\n\n{_listed(tools)}",
+        _of_contexts(await agent.gather()),
+        _of_history(turn.chat.history),
+    ]
+    turn.say("\n\n".join(part for part in parts if part), role="system")
+
+
+def _listed(tools: Iterable[Tool]) -> str:
+    return "\n".join(f"- `{tool.name}` ({_size_of_tool(tool):,} characters)" for tool in tools)
+
+
+def _size_of_tool(tool: Tool) -> int:
+    return len(tool.description) + len(json.dumps(tool.parameters))
+
+
+def _of_contexts(built: Built) -> str:
+    texts = [part.text for part in built.parts if isinstance(part, TextPart)]
+    pictures = sum(isinstance(part, ImagePart) for part in built.parts)
+    lines = [fenced("\n".join(texts))] if texts else []
+    lines += [f"Pictures: {pictures}"] if pictures else []
+    return "\n\n".join(["Contexts:", *lines, *built.notes]) if lines or built.notes else ""
+
+
+def _of_history(history: Iterable[Message]) -> str:
+    messages = list(history)
+    size = sum(sum(_sizes(message.parts)) for message in messages)
+    return f"History: {len(messages)} messages, {size:,} characters"
+
+
+def _sizes(parts: Iterable[Part]) -> Iterator[int]:
+    """The characters of what the model reads as text."""
+    for part in parts:
+        match part:
+            case ToolCallPart(raw=raw):
+                yield len(raw)
+            case ToolResultPart(parts=results):
+                yield from _sizes(results)
+            case _:
+                yield len(getattr(part, "text", ""))
+
+
+PROMPT_SHOW = Command(
+    name="prompt-show",
+    description="What the model would be told: system prompt, tools, contexts, history.",
+    run=_run,
+    arguments=(
+        CommandArgument(name="prompt", description="A prompt whose mentions are followed."),
+    ),
+)
