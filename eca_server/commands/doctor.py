@@ -19,6 +19,7 @@ from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models, ProviderFacts
+from eca_server.tools.approval import policy_of
 
 __all__ = ["DOCTOR", "report"]
 
@@ -35,6 +36,9 @@ def report(
     problems: Iterable[Problem],
     providers: Sequence[ProviderFacts],
     selected_model: str | None,
+    logins: Iterable[str] = (),
+    behavior: str = "agent",
+    approval: Iterable[str] = (),
 ) -> str:
     """The whole report, as lines that read well in a terminal and as Markdown.
 
@@ -47,9 +51,13 @@ def report(
         problems: what is wrong in them; those of the credentials are added here.
         providers: what can be talked to.
         selected_model: `provider/model` of a prompt that names none.
+        logins: the providers whose key `/login` stored.
+        behavior: whose rules of approval are told.
+        approval: what decides on tool calls.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
-    found = [*problems, *(each.problem for each in credentials if each.problem is not None)]
+    of_keys = (each.problem for each in credentials if each.problem is not None)
+    found = dict.fromkeys((*problems, *of_keys))
     lines = [
         f"ECA for Python {version}",
         "",
@@ -64,7 +72,13 @@ def report(
         "",
         *(line for facts in providers for line in _provider(facts)),
         "",
+        f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
+        "",
         f"Selected model: {selected_model or 'none'}",
+        "",
+        f"Tool calls in the behaviour {behavior} (the most specific rule counts, deny before all):",
+        "",
+        *(f"- {line}" for line in approval),
     ]
     keys = [each.key for each in credentials if each.key is not None]
     return without_keys("\n".join(lines), keys)
@@ -97,15 +111,20 @@ def _key(credential: Credential | None) -> str:
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
+    stored = await trio.to_thread.run_sync(situation.logins.read)
+    problems = [*situation.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
         version=_version(),
         python=sys.version.split()[0],
         platform=platform.platform(),
         json_engine=json.ENGINE,
         sources=situation.loaded.sources,
-        problems=situation.loaded.problems,
+        problems=problems,
         providers=situation.models.providers,
-        selected_model=situation.models.selected,
+        selected_model=situation.models.selected_in(situation.behavior),
+        logins=stored.keys,
+        behavior=situation.behavior,
+        approval=policy_of(situation.loaded.config, situation.behavior).told(),
     )
     turn.say(f"{text}\n{await _trial(situation.models)}", role="system")
 

@@ -165,6 +165,27 @@ class Policy:
         self._reads_only = behavior == _PLAN
         self._disabled = disabled or {}
 
+    def told(self) -> Iterator[str]:
+        """What decides, in words: what is withheld, the rules, and what counts without one."""
+        for key, names in self._disabled.items():
+            if names:
+                yield f"{key}: {', '.join(names)}"
+        for rule in self._rules:
+            matched = f", by its {' or '.join(rule.matchers)}" if rule.matchers else ""
+            yield f"{rule.verdict} {rule.selector} ({rule.name}{matched})"
+        if self._reads_only:
+            yield _ONLY_READS
+        if self._asks_always:
+            yield "everything else asks (toolCall.manualApproval)"
+            return
+        yield _READS_ARE_ALLOWED
+        if self._default is None:
+            yield _ELSE_ASKS
+        else:
+            verdict, name = self._default
+            yield f"{verdict} everything else in the workspace ({name})"
+        yield "a path outside the workspace asks, whatever is allowed"
+
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
         selectors = spellings(server, tool) | _server_names(server)

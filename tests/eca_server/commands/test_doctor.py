@@ -119,3 +119,21 @@ def test_a_long_list_of_models_is_cut_with_its_number() -> None:
     assert "m9" in line
     assert "m10" not in line
     assert "15 more" in line
+
+
+def test_it_tells_what_decides_on_tool_calls() -> None:
+    lines = lines_of(behavior="plan", approval=["deny x (toolCall.approval.deny.x)", "else"])
+    assert "- deny x (toolCall.approval.deny.x)" in lines
+    assert any("behaviour plan" in line for line in lines)
+
+
+def test_it_names_the_stored_logins() -> None:
+    assert "Stored logins: none" in lines_of()
+    assert "Stored logins: groq, openai" in lines_of(logins=["openai", "groq"])
+
+
+def test_a_problem_is_told_once() -> None:
+    broken = facts("broken", Provider())
+    assert broken.credential is not None
+    problem = broken.credential.problem
+    assert lines_of(providers=[broken], problems=[problem]) == lines_of(providers=[broken])

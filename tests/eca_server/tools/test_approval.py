@@ -327,3 +327,25 @@ def test_plan_asks_for_a_command_that_only_reads_as_ever() -> None:
 def test_plan_asks_for_a_tool_that_may_do_anything() -> None:
     plan = Policy(common=Approval(by_default="allow", allow=rules(github={})), behavior="plan")
     assert plan.decide(GITHUB).verdict == "ask"
+
+
+def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
+    approval = Approval(
+        by_default="allow",
+        deny={"shell_command": ApprovalRule(args_matchers={"command": ("rm .*",)})},
+        ask={"server": ApprovalRule()},
+    )
+    disabled = {"disabledTools": ("grep",), "behavior.agent.disabledTools": ()}
+    assert list(Policy(common=approval, disabled=disabled).told()) == [
+        "disabledTools: grep",
+        "deny shell_command (toolCall.approval.deny.shell_command, by its command)",
+        "ask server (toolCall.approval.ask.server)",
+        "reading in the workspace is allowed",
+        "allow everything else in the workspace (toolCall.approval.byDefault)",
+        "a path outside the workspace asks, whatever is allowed",
+    ]
+    told = list(Policy(behavior="plan").told())
+    assert told[0] == "the plan behaviour only reads"
+    assert "everything but reading in the workspace asks" in told
+    told = list(Policy(manual=True).told())
+    assert told == ["everything else asks (toolCall.manualApproval)"]
