@@ -16,6 +16,7 @@ import attrs
 __all__ = [
     "BlockPart",
     "CitationPart",
+    "CompactionPart",
     "FilePart",
     "ImagePart",
     "Message",
@@ -28,6 +29,7 @@ __all__ = [
     "TextPart",
     "ToolCallPart",
     "ToolResultPart",
+    "in_force",
     "repair",
 ]
 
@@ -125,6 +127,13 @@ class BlockPart:
     raw: Any
 
 
+@attrs.frozen
+class CompactionPart:
+    """A marker: from its message on a summary stands for all that was said before (`in_force`)."""
+
+    summary: str
+
+
 Part = (
     TextPart
     | ImagePart
@@ -136,6 +145,7 @@ Part = (
     | RefusalPart
     | CitationPart
     | BlockPart
+    | CompactionPart
 )
 
 
@@ -164,6 +174,21 @@ _Answered = TextPart | ImagePart | ToolCallPart | ServerToolPart
 INTERRUPTED = "[interrupted: this call has no result]"
 
 _LONGEST_NAME = 64
+
+_SUMMARY = (
+    "The conversation before this was long. In its place stands this summary of it:\n\n{}\n\n"
+    "Go on from there; what it says is done need not be done again."
+)
+
+
+def in_force(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """What a model is told of a history: all of it, or what begins with the last summary."""
+    for position in range(len(messages) - 1, -1, -1):
+        match messages[position]:
+            case Message(role="user", parts=(CompactionPart(summary), *rest)) as marker:
+                told = attrs.evolve(marker, parts=(TextPart(_SUMMARY.format(summary)), *rest))
+                return (told, *messages[position + 1 :])
+    return tuple(messages)
 
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
