@@ -16,14 +16,16 @@ from typing import Any
 import attrs
 import trio
 
+from eca_server.chat.compaction import RoomKeeper
 from eca_server.chat.reply import reply
 from eca_server.chat.steps import Step, ToCome, in_order
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.chat.turn import Turn
 from eca_server.context import Built
-from eca_server.llm.backend import Request
+from eca_server.llm.answer import Answer
+from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import Message, Part, TextPart
+from eca_server.llm.history import Message, Part, TextPart, in_force
 from eca_server.llm.models import Model
 from eca_server.tools.approval import BUILT_IN, Decision
 from eca_server.tools.permissions import Permissions
@@ -53,6 +55,7 @@ class Agent:
         toolbox: what the model may call.
         permissions: whether a call that was looked at may run.
         wants_title: whether the chat is to be given a title.
+        compact_at: how much of the model's context a request may take, in percent.
         gather: reads what the prompt refers to; it stands before the user's words.
     """
 
@@ -62,6 +65,7 @@ class Agent:
     toolbox: ToolBox
     permissions: Permissions
     wants_title: bool
+    compact_at: float
     gather: Callable[[], Awaitable[Built]]
 
     async def run(self, turn: Turn) -> None:
@@ -70,18 +74,13 @@ class Agent:
         for note in built.notes:
             turn.say(note, role="system")
         parts = (*built.parts, TextPart(self.text))
-        turn.messages.append(Message(role="user", parts=parts))
+        opening = Message(role="user", parts=parts)
+        turn.messages.append(opening)
+        room = RoomKeeper(turn, self.model, opening, self.compact_at)
         failures: Counter[tuple[str, str]] = Counter()
         for step in range(MOST_STEPS):
-            request = Request(
-                system=self.system,
-                messages=[*turn.chat.history, *turn.messages],
-                tools=self.toolbox.offered,
-            )
             wants_title = self.wants_title and step == 0
-            answer = await reply(
-                turn, self.model, request, naming=self._naming, wants_title=wants_title
-            )
+            answer = await self._ask(turn, room, wants_title=wants_title)
             if answer is None or not answer.calls:
                 return
             results = await self._run_calls(turn, answer.calls)
@@ -93,6 +92,33 @@ class Agent:
                 )
                 return
         turn.fail(f"This turn took {MOST_STEPS} steps without an end. Say `go on` to continue.")
+
+    async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
+        """One request, with room made for it; one that is too long is tried once more, shorter."""
+        await room.make_room(self._request(turn))
+        try:
+            return await self._reply(turn, wants_title=wants_title)
+        except BackendError as error:
+            if not await room.compact():
+                turn.fail(self.model.explain(error))
+                return None
+        try:
+            return await self._reply(turn, wants_title=wants_title)
+        except BackendError as error:
+            turn.fail(self.model.explain(error))
+            return None
+
+    async def _reply(self, turn: Turn, *, wants_title: bool) -> Answer | None:
+        answer = await reply(
+            turn, self.model, self._request(turn), naming=self._naming, wants_title=wants_title
+        )
+        if answer is not None and answer.usage is not None:
+            turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))
+        return answer
+
+    def _request(self, turn: Turn) -> Request:
+        messages = in_force([*turn.chat.history, *turn.messages])
+        return Request(system=self.system, messages=messages, tools=self.toolbox.offered)
 
     def _naming(self, key: str, name: str) -> Naming:
         return Naming(id=key, name=self.toolbox.listed(name), server="eca", origin="native")

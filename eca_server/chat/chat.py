@@ -19,6 +19,7 @@ from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Turn
 from eca_server.chat.usage import SessionUsage
+from eca_server.chat.window import Window
 from eca_server.llm.history import Message
 from eca_server.session import Session
 from eca_server.tools.ledger import Ledger
@@ -41,6 +42,7 @@ class Chat:
     Attributes:
         history: what the model is told of the chat, oldest first; append-only.
         usage: tokens and costs of the whole chat.
+        window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
         systems: the instructions by behaviour, written once (design decision 20).
         title: what the chat is called, once the model has found a name.
@@ -60,6 +62,7 @@ class Chat:
         self.session = session
         self.history: list[Message] = []
         self.usage = SessionUsage()
+        self.window = Window()
         self.title: str | None = None
         self.awaits_key_of: str | None = None
         self.state = ChatState.IDLE

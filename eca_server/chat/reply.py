@@ -32,7 +32,7 @@ from eca_server.llm.events import (
 from eca_server.llm.models import Model
 from eca_server.llm.retry import Wait
 
-__all__ = ["CallsInOrder", "reply"]
+__all__ = ["CallsInOrder", "reply", "tell_of_waits"]
 
 PACE_SECONDS = 0.001
 """How long events are shown without a look at what else there is to do, a stop for example."""
@@ -60,21 +60,18 @@ async def reply(
         request: with the whole history.
         naming: how a call is named on the wire, from its id and the tool's name.
         wants_title: ask for the chat's title once the first piece is here.
+
+    Raises:
+        BackendError: the request is too long (`context_overflow`); nothing was shown.
     """
     turn.limit = _limit(model)
     answer = Answer()
     calls = CallsInOrder(turn, naming)
 
-    def tell_wait(wait: Wait) -> None:
-        turn.progress(
-            f"{wait.reason.replace('_', ' ')}: trying again in {wait.seconds:.0f} s "
-            f"({wait.attempt} of {wait.of})"
-        )
-
+    shown = False
     try:
-        async with model.stream(request, on_wait=tell_wait) as events:
+        async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             looked = trio.current_time()
-            shown = False
             async for event in events:
                 answer.feed(event)
                 if not shown and isinstance(event, _VISIBLE):
@@ -91,6 +88,8 @@ async def reply(
                     await trio.lowlevel.checkpoint()
                     looked = trio.current_time()
     except BackendError as error:
+        if error.kind == "context_overflow" and not shown:
+            raise
         _break_off(turn, model, error)
         return None
     finally:
@@ -100,6 +99,18 @@ async def reply(
         _break_off(turn, model, BackendError("premature_stop", words))
         return None
     return answer
+
+
+def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
+    """What shows the user that a request is tried again later."""
+
+    def tell(wait: Wait) -> None:
+        turn.progress(
+            f"{wait.reason.replace('_', ' ')}: trying again in {wait.seconds:.0f} s "
+            f"({wait.attempt} of {wait.of})"
+        )
+
+    return tell
 
 
 class CallsInOrder:

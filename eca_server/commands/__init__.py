@@ -12,6 +12,7 @@ from eca_server.commands.command import (
     let_answer,
     named_command,
 )
+from eca_server.commands.compact import COMPACT
 from eca_server.commands.config import CONFIG
 from eca_server.commands.costs import COSTS
 from eca_server.commands.custom import CommandFiles, CustomCommand, TooLong
@@ -41,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     LOGIN,
     LOGOUT,
     COSTS,
+    COMPACT,
     RESUME,
     CONFIG,
     DOCTOR,

@@ -10,7 +10,15 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, fenced
 from eca_server.context import Built
 from eca_server.llm.backend import Tool
-from eca_server.llm.history import ImagePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from eca_server.llm.history import (
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    in_force,
+)
 
 __all__ = ["PROMPT_SHOW"]
 
@@ -26,7 +34,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
-        _of_history(turn.chat.history),
+        _of_history(in_force(turn.chat.history)),
     ]
     turn.say("\n\n".join(part for part in parts if part), role="system")
 

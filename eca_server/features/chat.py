@@ -199,8 +199,16 @@ async def _make_agent(
         toolbox=toolbox,
         permissions=permissions,
         wants_title=config.chat_title,
+        compact_at=_compact_at(config, behavior),
         gather=gather,
     )
+
+
+def _compact_at(config: Config, behavior: str) -> float:
+    own = config.behaviors.get(behavior)
+    if own is None or own.auto_compact_percentage is None:
+        return config.auto_compact_percentage
+    return own.auto_compact_percentage
 
 
 async def _system(connection: Connection, turn: Turn, config: Config, behavior: str) -> str:

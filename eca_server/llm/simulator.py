@@ -18,9 +18,9 @@ text says, one directive a line, in order; `\n` in a TEXT is a line end:
     cut                  ends without an end, as no backend should
     empty                answers nothing
 
-A line that is no directive is answered with a text that says so. A request for a title (its
-instruction's first line contains that word; a folder's name may do so further down) gets the first
-words of the user's text from both.
+A line that is no directive is answered with a text that says so. A request for a title or a
+summary (its instruction's first line contains that word; a folder's name may do so further down)
+gets the first words of the user's text from both.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ PROVIDER = "simulator"
 MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
 
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
+_ASIDE = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
 _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
 _REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(FinishReason)}
@@ -92,7 +93,7 @@ class Simulator:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
         text, step = _last_user_text(request)
         playing = _Playing(request)
-        if "title" in request.system.partition("\n")[0].lower():
+        if _ASIDE.search(request.system.partition("\n")[0]):
             lines = ["say " + " ".join(text.split()[:_TITLE_WORDS])]
         elif self.origin.model == "echo":
             lines = ["say " + text.replace("\\", "\\\\").replace("\n", "\\n")]
