@@ -26,6 +26,7 @@ _Path: TypeAlias = "tuple[str, ...]"
 
 _LONGEST = 400  # characters of one value
 _MOST = 300  # values
+_REFERENCE = re.compile(r"\$\{\w+:[^{}:]+\}")  # without a default, which may be the secret
 _HIDES = re.compile(
     r"(?:.*(?:key|token|secret|password|passphrase|authorization)s?|extraHeaders|extraPayload"
     r"|headers|env)",
@@ -104,7 +105,7 @@ def _shown(path: _Path, value: object) -> str:
 
 def _without_secrets(value: object, *, hides: bool) -> object:
     if isinstance(value, str):
-        return HIDDEN if hides and not _is_reference(value) else value
+        return HIDDEN if hides and not _REFERENCE.fullmatch(value) else value
     if isinstance(value, Mapping):
         return {
             name: _without_secrets(member, hides=hides or bool(_HIDES.fullmatch(name)))
@@ -113,10 +114,6 @@ def _without_secrets(value: object, *, hides: bool) -> object:
     if isinstance(value, list | tuple):
         return [_without_secrets(item, hides=hides) for item in value]
     return value
-
-
-def _is_reference(text: str) -> bool:
-    return text.startswith("${") and text.find("}") == len(text) - 1
 
 
 async def _run(turn: Turn, situation: Situation) -> None:

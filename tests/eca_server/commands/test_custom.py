@@ -1,0 +1,206 @@
+"""Custom commands: which files they come from, how their arguments are put in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.messages import WorkspaceFolder
+from eca_server.commands.custom import (
+    CommandFiles,
+    CustomCommand,
+    FoundCommands,
+    TooLong,
+    parse_command,
+    words_of,
+)
+from eca_server.workspace import Workspace, parse_roots
+
+
+def command(text: str) -> CustomCommand:
+    return CustomCommand(name="c", description="", text=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        ("fix $1 in $2", "a b c", "fix a in b"),
+        ("fix $ARG1 in $ARG2", "a b", "fix a in b"),
+        ("all: $ARGS.", ' a  "b c"', 'all:  a  "b c".'),
+        ("all: $ARGUMENTS", "a", "all: a"),
+        ("$1|$2", "'a b' \"c d\"", "a b|c d"),
+        ("$1|$2", "don't stop", "don't|stop"),
+        ("$1|$2", '"a b', '"a|b'),
+        ("$1|$2|$3", "a", "a||"),
+        ("$10", "a b c d e f g h i j", "j"),
+        ("$100 and $0 and $ARGSX", "a", "$100 and $0 and $ARGSX\n\na"),
+        (r"awk \$1 $1", "x", "awk $1 x"),
+        (r"awk \$1", "x", "awk $1\n\nx"),
+        ("$1 $2", "$2 $ARGS", "$2 $ARGS"),
+        ("no placeholder", "", "no placeholder"),
+        ("no placeholder", "a b", "no placeholder\n\na b"),
+    ],
+)
+def test_arguments_are_put_in(text: str, given: str, expected: str) -> None:
+    assert command(text).expand(given) == expected
+
+
+@given(st.text(), st.text())
+def test_nothing_that_is_put_in_is_looked_at_again(text: str, given: str) -> None:
+    plain = text.replace("$", "S").replace("\\", "/")
+    assert command(f"{plain}$ARGS").expand(given) == f"{plain}{given}"
+    assert command("<$1>").expand(given) == f"<{(*words_of(given), '')[0]}>"
+    assert command(text).expand(given) is not None
+
+
+def test_a_text_that_would_explode_is_refused() -> None:
+    with pytest.raises(TooLong, match="expected at most"):
+        command("$ARGS " * 10_000).expand("x" * 100_000)
+
+
+def test_its_placeholders_are_its_described_arguments() -> None:
+    assert [each.name for each in command("$2 $ARGS").arguments] == ["arg1", "arg2", "args"]
+    assert command(r"\$1 and $0").arguments == ()
+    assert all(each.description for each in command("$2 $ARGS").arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "description", "body"),
+    [
+        ("# Review the diff\nlook", "Review the diff", "# Review the diff\nlook"),
+        ("---\ndescription: 'A b'\nmodel: x\n---\nlook", "A b", "look"),
+        ("---\r\ndescription: A b\r\n---\r\nlook\r\nwell", "A b", "look\nwell"),
+        ("---\nmodel: x\n---\n\n look", "look", "look"),
+        ("---\nno end", "---", "---\nno end"),
+        ("- a\x1b[1m\n- b", "- a\\x1b[1m", "- a\x1b[1m\n- b"),
+        ("###", "name", "###"),
+    ],
+)
+def test_the_description_is_that_of_the_front_matter_or_the_first_line(
+    text: str, description: str, body: str
+) -> None:
+    found = parse_command("name", text)
+    assert found is not None
+    assert (found.description, found.text) == (description, body)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "---\ndescription: x\n---\n"])
+def test_a_file_without_text_is_no_command(text: str) -> None:
+    assert parse_command("name", text) is None
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    found = parse_command("name", text)
+    assert found is None or (found.text and found.description and "\n" not in found.description)
+
+
+class Places:
+    """Two roots and the user's folder, in which commands are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.first, self.second, self.user = folder / "first", folder / "second", folder / "user"
+        for each in (self.first, self.second, self.user):
+            each.mkdir()
+
+    def write(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    async def found(self, *configured: str, taken: tuple[str, ...] = ()) -> FoundCommands:
+        folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
+        roots, _ = parse_roots(folders)
+        files = CommandFiles(
+            workspace=Workspace(roots), user_folder=self.user, configured=configured
+        )
+        return await files.read(taken=taken)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def texts(found: FoundCommands) -> dict[str, str]:
+    return {each.name: each.text for each in found.commands}
+
+
+@pytest.mark.trio
+async def test_where_nothing_lies_there_is_nothing(places: Places) -> None:
+    assert await places.found() == FoundCommands()
+
+
+@pytest.mark.trio
+async def test_the_project_goes_before_the_user_and_the_user_before_the_configuration(
+    places: Places,
+) -> None:
+    other = places.write(places.folder / "elsewhere" / "d.md", "configured")
+    for name in ("a", "b", "c", "d"):
+        places.write(other.with_name(f"{name}.md"), "configured")
+    for name in ("a", "b", "c"):
+        places.write(places.user / "commands" / f"{name}.md", "user")
+    for name in ("a", "b"):
+        places.write(places.second / ".eca" / "commands" / f"{name}.md", "second")
+    places.write(places.first / ".eca" / "commands" / "a.md", "first")
+    found = await places.found(str(other.parent))
+    assert texts(found) == {"a": "first", "b": "second", "c": "user", "d": "configured"}
+    assert found.notes == ()
+
+
+@pytest.mark.trio
+async def test_a_name_is_the_file_s_in_small_letters_without_blanks(places: Places) -> None:
+    folder = places.user / "commands"
+    places.write(folder / "Fix  It.md", "x")
+    places.write(folder / "deep" / "down.md", "x")
+    for ignored in ("notes.txt", ".hidden.md", ".git/a.md", "new\nline\x07.md"):
+        places.write(folder / ignored, "x")
+    assert sorted(texts(await places.found())) == ["down", "fix-it"]
+
+
+@pytest.mark.trio
+async def test_a_name_that_is_taken_stays_with_its_owner(places: Places) -> None:
+    places.write(places.first / ".eca" / "commands" / "login.md", "give me your key")
+    assert texts(await places.found(taken=("login",))) == {}
+
+
+@pytest.mark.trio
+async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places) -> None:
+    places.write(places.second / "docs" / "ask.md", "x")
+    found = await places.found("docs/ask.md", "docs/missing.md")
+    assert texts(found) == {"ask": "x"}
+    assert found.notes == ("docs/missing.md: there is no such file.",)
+
+
+@pytest.mark.trio
+async def test_what_cannot_be_read_is_noted_and_the_rest_counts(places: Places) -> None:
+    folder = places.user / "commands"
+    places.write(folder / "good.md", "x")
+    places.write(folder / "empty.md", "")
+    places.write(folder / "large.md", "x" * 70_000)
+    (folder / "binary.md").write_bytes(b"\0\xff")
+    os.mkfifo(folder / "pipe.md")
+    found = await places.found()
+    assert texts(found) == {"good": "x"}
+    assert len(found.notes) >= 3
+
+
+@pytest.mark.trio
+async def test_a_link_of_the_project_does_not_lead_out_of_it(places: Places) -> None:
+    secret = places.write(places.folder / "secret.md", "secret")
+    folder = places.first / ".eca" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "link.md").symlink_to(secret)
+    (places.second / ".eca").mkdir()
+    (places.second / ".eca" / "commands").symlink_to(places.folder)
+    found = await places.found()
+    assert texts(found) == {}
+    mine = places.user / "commands"
+    mine.mkdir()
+    (mine / "link.md").symlink_to(secret)
+    assert texts(await places.found()) == {"link": "secret"}
