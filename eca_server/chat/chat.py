@@ -35,6 +35,9 @@ STOP_SECONDS = 0.3
 TOOL_STOP_SECONDS = 0.9
 """The same where a tool ran: its processes are ended, and those deaf to TERM are killed."""
 
+KEEP_SECONDS = 0.05
+"""How long a turn that is closed without its body waits for its place on disk."""
+
 
 class Chat:
     """One chat of the connected client.
@@ -56,6 +59,7 @@ class Chat:
         nursery: trio.Nursery,
         memory: Memory | None = None,
         *,
+        bodies: set[Turn] | None = None,
         may_be_stored: bool = False,
     ) -> None:
         self.id = chat_id
@@ -71,6 +75,7 @@ class Chat:
         self.systems: dict[str, str] = {}
         self._nursery = nursery
         self._memory = memory
+        self._bodies = set() if bodies is None else bodies
         self._may_be_stored = may_be_stored
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
@@ -144,6 +149,7 @@ class Chat:
 
     def _begin(self, prompt: Prompt) -> None:
         turn = self._turn = Turn(self, prompt)
+        self._bodies.add(turn)
         turn.begin()
         self._nursery.start_soon(self._run, turn)
 
@@ -157,24 +163,32 @@ class Chat:
             turn.fail("The server failed while it answered; its log says more.")
         finally:
             turn.close_messages()
-            await self._keep(turn)
+            with trio.CancelScope(shield=True):
+                await self._keep(turn)
             self._end(turn)
             turn.ended.set()
+            self._bodies.discard(turn)
 
     async def _restore(self) -> None:
         """Read the chat back before its first turn, if its id may be that of a stored one."""
         if self._may_be_stored and self._memory is not None:
-            self._may_be_stored = False
             await self._memory.restore(self)
+            self._may_be_stored = False  # not before: a stop may have cut it short
 
     async def _keep(self, turn: Turn) -> None:
-        """Commit what the turn brought, before its `finished` (design decision 18)."""
-        if self._memory is not None and turn.messages and self._is_of_ours(turn):
-            await self._memory.keep(turn)
+        """Commit what the turn brought, once, before its `finished` (design decision 18)."""
+        if self._memory is None or turn.kept or not turn.messages or not self._is_of_ours(turn):
+            return
+        turn.kept = True
+        await self._memory.keep(turn)
 
     async def _close_late(self, turn: Turn) -> None:
         with trio.move_on_after(TOOL_STOP_SECONDS if turn.cut_a_call else STOP_SECONDS):
             await turn.ended.wait()
+        if self._turn is turn:
+            turn.close_messages()
+            with trio.move_on_after(KEEP_SECONDS):
+                await self._keep(turn)
         self._end(turn)
 
     def _end(self, turn: Turn) -> None:
@@ -233,6 +247,7 @@ class Chats:
         self._nursery = nursery
         self._chats: dict[str, Chat] = {}
         self._deleted: set[str] = set()
+        self._bodies: set[Turn] = set()
 
     def open(self, chat_id: str | None) -> Chat:
         """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
@@ -243,7 +258,12 @@ class Chats:
                 self._nursery.start_soon(self.memory.wake)
             may_be_stored = bool(chat_id) and known not in self._deleted
             chat = self._chats[known] = Chat(
-                known, self._session, self._nursery, self.memory, may_be_stored=may_be_stored
+                known,
+                self._session,
+                self._nursery,
+                self.memory,
+                bodies=self._bodies,
+                may_be_stored=may_be_stored,
             )
         return chat
 
@@ -262,10 +282,27 @@ class Chats:
             self._deleted.add(chat_id)
             self._nursery.start_soon(self.memory.delete, chat_id)
 
-    async def close(self) -> None:
-        """Stop every chat, wait until all turns are closed, and store what is left."""
+    async def close(self) -> Sequence[str]:
+        """Stop every chat, wait until all turns are closed, and store what is left.
+
+        Returns:
+            What did not succeed within its bounds: a tool that could not be ended, chats that
+            could not be stored or deleted.
+        """
+        for chat in self._chats.values():
+            chat.stop()
         async with trio.open_nursery() as closing:
             for chat in self._chats.values():
                 closing.start_soon(chat.close)
-        if self.memory is not None:
-            await self.memory.close()
+            with trio.move_on_after(TOOL_STOP_SECONDS):
+                for turn in tuple(self._bodies):  # those of deleted chats, too
+                    if turn.cut_a_call:
+                        await turn.ended.wait()
+        left = [
+            f"a tool of the chat {turn.chat.id} cannot be ended"
+            for turn in self._bodies
+            if turn.cut_a_call
+        ]
+        if self.memory is not None and not await self.memory.close():
+            left.append("the last changes of the chats could not be written to the disk")
+        return left

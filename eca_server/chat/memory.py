@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import trio
-
 from eca_server.chat.store import (
     BeforeImage,
     ChatSummary,
@@ -56,20 +54,19 @@ class Memory:
                 chat.usage.add_turn(usage.tokens, usage.cost)
 
     async def keep(self, turn: Turn) -> None:
-        """Store what a turn brought; bounded in time, and not to be cancelled."""
+        """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
         ids = [turn.prompt.content_id, *(str(uuid.uuid4()) for _ in turn.messages[1:])]
         messages = [
             StoredMessage(id=i, message=m) for i, m in zip(ids, turn.messages, strict=False)
         ]
         tokens, cost = taken(turn.usages)
-        with trio.CancelScope(shield=True):
-            await self._store.append(
-                turn.chat.id,
-                self._workspace,
-                messages,
-                title=turn.chat.title,
-                usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
-            )
+        await self._store.append(
+            turn.chat.id,
+            self._workspace,
+            messages,
+            title=turn.chat.title,
+            usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
+        )
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
         """Store what files are that a call of the turn is about to change; bounded in time."""

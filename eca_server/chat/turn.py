@@ -66,6 +66,7 @@ class Turn:
         limit: the model's limits, if both are known.
         calls: the tool calls of the turn, by id.
         cut_a_call: a tool ran when the turn was stopped.
+        kept: what it brought is stored, or on its way there.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -80,6 +81,7 @@ class Turn:
         self.limit: UsageLimit | None = None
         self.calls: dict[str, ToolCall] = {}
         self.cut_a_call = False
+        self.kept = False
         self._reasons: dict[str, tuple[str, float]] = {}
         self._mute = False
 

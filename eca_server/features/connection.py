@@ -6,7 +6,7 @@ the answer to `initialize` needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,10 +198,9 @@ class Connection:
             ledger=ledger or Ledger(),
         )
 
-    async def close(self) -> None:
-        """Stop everything that runs and wait, within bounds, until it has ended."""
-        if "chats" in vars(self):
-            await self.chats.close()
+    async def close(self) -> Sequence[str]:
+        """Stop everything that runs and wait, within bounds, until it has ended; what has not."""
+        return await self.chats.close() if "chats" in vars(self) else ()
 
     @property
     def is_introduced(self) -> bool:

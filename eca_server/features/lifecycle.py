@@ -14,6 +14,7 @@ from typing import Any
 import trio
 
 from eca_protocol.codec import Codec, MessageCodec
+from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.messages import (
     InitializationOptions,
     InitializeParams,
@@ -63,8 +64,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return _initialize(connection, params)
 
     async def shutdown(_: None) -> None:
-        await connection.close()
+        left = await connection.close()
         connection.was_shut_down = True
+        if left:
+            raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(left)}")
 
     def leave(_: None) -> None:
         connection.peer.close("the client said exit")

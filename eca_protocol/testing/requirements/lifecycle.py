@@ -63,7 +63,6 @@ ROWS = (
         "server",
         "A shutdown that failed is answered with an error: a code and a text.",
         ruling="W-13",
-        later="tools",
     ),
     _shutdown("LIFE-22", "server", "After `shutdown` every further request is refused."),
     _exit("LIFE-23", "client", "`exit` is sent after `shutdown` was answered.", level="should"),
