@@ -134,9 +134,13 @@ class Agent:
             to_come.add(step)
             await turn.drained()
         _tell_of_waiting(turn, steps)
-        async with trio.open_nursery() as nursery:
-            for step, earlier in in_order(steps):
-                nursery.start_soon(self._run_step, step, earlier, turn)
+        match steps:
+            case [step]:  # a task of its own would cost more than a small tool takes
+                await self._run_step(step, (), turn)
+            case _:
+                async with trio.open_nursery() as nursery:
+                    for step, earlier in in_order(steps):
+                        nursery.start_soon(self._run_step, step, earlier, turn)
         return tuple(step.call.told() for step in steps)
 
     async def _run_step(self, step: Step, earlier: Sequence[Step], turn: Turn) -> None:
@@ -145,7 +149,8 @@ class Agent:
             await _all_done(earlier)
             await self._look_at(step, ToCome())
             _tell_of_waiting(turn, [step])
-        await step.call.decided.wait()
+        if not step.call.decided.is_set():
+            await step.call.decided.wait()
         await _all_done(earlier)
         if step.call.is_open:
             step.call.start()

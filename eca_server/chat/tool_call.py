@@ -108,6 +108,7 @@ class ToolCall:
         self.decided = trio.Event()
         self.memo: Memo | None = None
         self._emit = emit
+        self._names = attrs.asdict(naming)
         self._summary: str | None = None
         self._details: ToolCallDetails | None = None
         self._started: float | None = None
@@ -122,7 +123,7 @@ class ToolCall:
         self._summary = summary or self._summary
         self._emit(
             ChatToolCallPrepareContent(
-                **self._names(), arguments_text=arguments_text, summary=self._summary
+                **self._names, arguments_text=arguments_text, summary=self._summary
             )
         )
 
@@ -140,9 +141,7 @@ class ToolCall:
         self._summary = summary or self._summary
         self._details = details
         self._emit(
-            ChatToolCallRunContent(
-                **self._names(), **self._shown(), manual_approval=manual_approval
-            )
+            ChatToolCallRunContent(**self._names, **self._shown(), manual_approval=manual_approval)
         )
 
     def ask(self, memo: Memo | None = None) -> None:
@@ -180,7 +179,7 @@ class ToolCall:
         """It runs."""
         self._move(CallInput.START)
         self._started = trio.current_time()
-        self._emit(ChatToolCallRunningContent(**self._names(), **self._shown()))
+        self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
 
     def finish(self, output: ToolOutput) -> None:
         """It has run."""
@@ -218,7 +217,7 @@ class ToolCall:
         spent = 0.0 if self._started is None else trio.current_time() - self._started
         self._emit(
             ChatToolCalledContent(
-                **self._names(),
+                **self._names,
                 **self._shown(),
                 error=output.is_error,
                 outputs=tuple(
@@ -233,11 +232,8 @@ class ToolCall:
 
     def _end_rejected(self, reason: Reason, told: str) -> None:
         self.result = ToolOutput(parts=(TextPart(told),), is_error=True)
-        self._emit(ChatToolCallRejectedContent(**self._names(), **self._shown(), reason=reason))
+        self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
         self.decided.set()
-
-    def _names(self) -> dict[str, Any]:
-        return attrs.asdict(self.naming)
 
     def _shown(self) -> dict[str, Any]:
         return {
