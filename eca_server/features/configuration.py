@@ -20,32 +20,38 @@ from eca_server.features.connection import Connection
 from eca_server.features.tools import announce_tools
 
 __all__ = [
+    "Watcher",
     "note_selection",
     "put_in_force",
     "select_behavior",
     "tell_changes",
     "tell_offer",
     "tell_problems",
-    "watch",
 ]
 
 
-async def watch(connection: Connection, seconds: float) -> None:
-    """Put the configuration in force again when one of its files changes; it never returns.
+class Watcher:
+    """Puts the configuration in force again when one of its files has changed."""
 
-    Args:
-        connection: whose configuration it is.
-        seconds: between two looks at the files.
-    """
-    read = connection.loaded
-    while True:
-        await trio.sleep(seconds)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._read = connection.loaded
+
+    async def run(self, seconds: float) -> None:
+        """Look at the files every so many seconds; it never returns."""
+        while True:
+            await trio.sleep(seconds)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the files if they changed; what was read counts if they stay so until the next."""
+        connection = self._connection
         # A thread, for a file may lie on a disk that does not answer.
-        if not await trio.to_thread.run_sync(read.is_current, abandon_on_cancel=True):
+        if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
             load = partial(connection.load, before=connection.loaded)
-            read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
-        elif read is not connection.loaded:
-            put_in_force(connection, read)
+            self._read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+        elif self._read is not connection.loaded:
+            put_in_force(connection, self._read)
 
 
 def put_in_force(connection: Connection, loaded: Loaded) -> None:

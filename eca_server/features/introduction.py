@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
-from eca_server.features.configuration import tell_offer, tell_problems, watch
+from eca_server.features.configuration import Watcher, tell_offer, tell_problems
 from eca_server.features.connection import Connection, Told
 
 __all__ = ["handlers_of"]
@@ -34,4 +34,5 @@ def _introduce(connection: Connection) -> None:
         session.show("warning", notice)
     tell_problems(connection)
     if connection.options.watch_seconds is not None:
-        connection.nursery.start_soon(watch, connection, connection.options.watch_seconds)
+        watcher = Watcher(connection)
+        connection.nursery.start_soon(watcher.run, connection.options.watch_seconds)

@@ -159,7 +159,6 @@ async def editor(
     *,
     started: bool = True,
     keeps_chats: bool = False,
-    watch_seconds: float | None = None,
     **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor connected to a server in this process; titles are off unless configured."""
@@ -180,9 +179,7 @@ async def editor(
                 ours.connection = connection
 
             async def run() -> None:
-                options = Options(
-                    environ=environ, keeps_chats=keeps_chats, watch_seconds=watch_seconds
-                )
+                options = Options(environ=environ, keeps_chats=keeps_chats)
                 await serve(near, options, on_connection=note)
 
             nursery.start_soon(run)

@@ -10,42 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
+from eca_server.features.configuration import Watcher
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor
 
 pytestmark = pytest.mark.trio
 
-LOOK = 1.0
 NAMES = {"models": {"m": {}, "n": {}}}
 P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
-
-
-@pytest.fixture
-def autojump_clock() -> trio.testing.MockClock:
-    """Jumps when nothing has happened for a moment: files are looked at in a thread."""
-    return trio.testing.MockClock(autojump_threshold=0.02)
 
 
 class Project:
     """A project whose configuration is edited under a connected editor."""
 
-    def __init__(self, root: Path, ours: Editor) -> None:
-        self.root = root
-        self.file = root / ".eca" / "config.json"
+    def __init__(self, file: Path, ours: Editor) -> None:
+        self.file = file
         self.editor = ours
+        self.watcher = Watcher(ours.connection)
 
     def write(self, content: Mapping[str, Any] | str) -> None:
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(content if isinstance(content, str) else json.dumps(content))
 
-    async def told(self, seconds: float = 3 * LOOK) -> list[dict[str, Any]]:
-        """What comes unasked in that time."""
+    async def told(self, looks: int = 2) -> list[dict[str, Any]]:
+        """What comes unasked when the files have been looked at so many times."""
+        await self.editor.ask("chat/queryCommands", {"query": "?"})
         begun = len(self.editor.seen)
-        await trio.sleep(seconds)
+        for _ in range(looks):
+            await self.watcher.look()
         await self.editor.ask("chat/queryCommands", {"query": "?"})
         return self.editor.seen[begun:-1]
 
@@ -60,15 +54,14 @@ class Project:
 async def project(
     root: Path, content: Mapping[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Project]:
-    async with editor(
-        started=False, watch_seconds=LOOK, HOME=str(root / "home"), PATH=os.environ["PATH"]
-    ) as ours:
-        made = Project(root, ours)
-        if content is not None:
-            made.write(content)
+    file = root / ".eca" / "config.json"
+    if content is not None:
+        file.parent.mkdir()
+        file.write_text(json.dumps(content))
+    async with editor(started=False, PATH=os.environ["PATH"]) as ours:
         folders = [{"name": "w", "uri": uri_of(root)}]
         await ours.start(workspaceFolders=folders, initializationOptions=options)
-        yield made
+        yield Project(file, ours)
 
 
 @pytest.mark.requirement("CONF-3", "W-11g")
@@ -92,7 +85,7 @@ async def project(
     ],
 )
 async def test_a_change_is_told_and_nothing_else(
-    tmp_path: Path, content: dict[str, Any], expected: dict[str, Any], autojump_clock: object
+    tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     async with project(tmp_path) as ours:
         ours.write(content)
@@ -107,9 +100,7 @@ async def test_a_change_is_told_and_nothing_else(
 @pytest.mark.parametrize(
     "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
 )
-async def test_a_change_that_is_no_news_is_not_told(
-    tmp_path: Path, content: Any, autojump_clock: object
-) -> None:
+async def test_a_change_that_is_no_news_is_not_told(tmp_path: Path, content: Any) -> None:
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
         ours.write(content)
@@ -117,19 +108,17 @@ async def test_a_change_that_is_no_news_is_not_told(
         assert (ours.editor.connection.models is models) == isinstance(content, str)
 
 
-async def test_a_file_that_is_just_being_written_does_not_count(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
         for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
             ours.write(half)
-            assert await ours.told(LOOK) == []
+            assert await ours.told(looks=1) == []
         ours.write({"welcomeMessage": "three", "defaultBehavior": "plan"})
         assert await ours.chat_told() == {"welcomeMessage": "three"}
 
 
 async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended(
-    tmp_path: Path, autojump_clock: object
+    tmp_path: Path,
 ) -> None:
     async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
         before = ours.editor.connection.config
@@ -147,9 +136,18 @@ async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended
         assert len(await ours.told()) == 1
 
 
-async def test_a_value_that_does_not_fit_is_told_with_its_place(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
+        ours.file.unlink()
+        os.mkfifo(ours.file)
+        (shown,) = await ours.told()
+        assert f"{ours.file}: expected a regular file, got a pipe" in shown["params"]["message"]
+        ours.file.unlink()
+        ours.write({"welcomeMessage": "two"})
+        assert await ours.chat_told() == {"welcomeMessage": "two"}
+
+
+async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
         error, warning = [each["params"] for each in await ours.told()]
@@ -160,9 +158,7 @@ async def test_a_value_that_does_not_fit_is_told_with_its_place(
 
 
 @pytest.mark.requirement("W-33b")
-async def test_tools_are_told_again_when_the_configuration_disables_others(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
         (update,) = await ours.told()
@@ -202,7 +198,7 @@ async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> Non
 
 @pytest.mark.requirement("W-28b")
 async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
-    tmp_path: Path, autojump_clock: object
+    tmp_path: Path,
 ) -> None:
     behaviors = {"plan": {"defaultModel": "simulator/script"}}
     async with project(tmp_path, {"behavior": behaviors}) as ours:
@@ -211,7 +207,7 @@ async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
         assert await ours.chat_told() == {"welcomeMessage": "x"}
 
 
-async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path, autojump_clock: object) -> None:
+async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
         ours.write({"defaultBehavior": "plan"})
@@ -224,9 +220,7 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path, autojump_clo
         }
 
 
-async def test_a_model_that_was_asked_and_is_gone_is_replaced(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
         await ours.editor.prompt("/costs", model="p/n")
         await ours.editor.finished()
@@ -239,7 +233,7 @@ async def test_a_model_that_was_asked_and_is_gone_is_replaced(
 
 
 async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
-    tmp_path: Path, autojump_clock: object
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("what stands there\n")
     look = tool_call("eca_read_file", '{"path": "a.txt"}', call_id="1")
@@ -266,9 +260,7 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
     assert [offers(0), offers(1), offers(-1)] == [True, True, False]
 
 
-async def test_a_key_in_a_file_is_taken_anew_when_it_changes(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sk-the-first-key-0123456789")
     provider = Provider(otherwise=reply("a"))
@@ -284,32 +276,21 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(
     assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
 
 
-async def test_children_do_not_see_the_variable_of_a_new_key(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         connection = ours.editor.connection
-        assert "PATH" in connection.child_variables
-        ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "HOME"}}})
+        assert connection.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
+        ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "PATH"}}})
         await ours.told()
-        assert "HOME" not in connection.child_variables
-        assert "PATH" in connection.child_variables
+        assert "PATH" not in connection.child_variables
+        assert "XDG_CONFIG_HOME" in connection.child_variables
 
 
-async def test_what_git_ignores_is_left_out_or_not_from_the_next_listing_on(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    (tmp_path / ".gitignore").write_text("*.log\n")
-    (tmp_path / "a.log").touch()
+async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
-
-        async def found() -> set[str]:
-            answer = await ours.editor.ask("chat/queryContext", {"query": "a.log"})
-            return {Path(each["path"]).name for each in answer["contexts"] if "path" in each}
-
-        assert "a.log" not in await found()
+        index = ours.editor.connection.index
+        assert index.gitignore
         ours.write({"index": {"ignoreFiles": []}})
-        await ours.told(30)
-        await found()
-        await ours.told(1)
-        assert "a.log" in await found()
+        assert await ours.told() == []
+        assert ours.editor.connection.index is index
+        assert not index.gitignore

@@ -1,0 +1,153 @@
+"""Behaviours with settings of their own, and the user's own behaviours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.chat.instructions import LARGEST_PROMPT, instructions
+from tests.eca_server.chat.editor import Editor, editor, provider_config, text
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+OWN = "Talk like a pirate."
+
+
+@asynccontextmanager
+async def session(**config: Any) -> AsyncIterator[tuple[Editor, Provider]]:
+    provider = Provider(otherwise=reply("a"))
+    async with provider:
+        configured = provider_config(provider.url, chat={"title": False}, **config)
+        configured["providers"]["p"]["models"]["n"] = {}
+        async with editor(configured) as ours:
+            yield ours, provider
+
+
+def introduced(ours: Editor) -> dict[str, Any]:
+    (update,) = [each for each in ours.seen if each.get("method") == "config/updated"]
+    found: dict[str, Any] = update["params"]["chat"]
+    return found
+
+
+def systems(provider: Provider) -> list[str]:
+    return [request.body["messages"][0]["content"] for request in provider.requests]
+
+
+@pytest.mark.requirement("CONF-1", "W-11b")
+async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot() -> None:
+    own = {"agent": {"review": {}, "scout": {"mode": "subagent"}, "plan": {}}}
+    async with session(defaultBehavior="review", **own) as (ours, _):
+        chat = introduced(ours)
+        assert chat["behaviors"] == chat["agents"] == ["agent", "plan", "review"]
+        assert chat["selectBehavior"] == chat["selectAgent"] == "review"
+
+
+async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings() -> None:
+    own = {"review": {"disabledTools": ["eca_write_file"], "systemPrompt": OWN}, "other": {}}
+    async with session(behavior=own) as (ours, provider):
+        await ours.turn("hi", behavior="review")
+        await ours.turn("hi", chat="d", behavior="other")
+        await ours.turn("hi", chat="e", behavior="novel")
+    offered = [
+        {each["function"]["name"] for each in request.body["tools"]}
+        for request in provider.requests
+    ]
+    assert {"eca_write_file", "eca_preview_file_change"} & offered[0] == {"eca_preview_file_change"}
+    assert {"eca_write_file", "eca_preview_file_change"} & offered[1] == {"eca_write_file"}
+    assert offered[2] == offered[1]
+    assert systems(provider) == [OWN, instructions("agent", ()), instructions("agent", ())]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"agent": {"plan": {"systemPrompt": OWN}}}, OWN),
+        ({"behavior": {"plan": {"prompts": {"chat": OWN}}}}, OWN),
+        ({"prompts": {"chat": OWN}}, OWN),
+        ({"prompts": {"chat": "x"}, "behavior": {"plan": {"systemPrompt": OWN}}}, OWN),
+        ({"prompts": {"chat": "x"}, "behavior": {"plan": {"systemPromptFile": "FILE"}}}, OWN),
+        ({"behavior": {"agent": {"systemPromptFile": "FILE"}}}, None),
+        ({"behavior": {"plan": {"systemPrompt": ""}}}, None),
+        ({"behavior": {"plan": {"systemPromptFile": "EMPTY"}}}, None),
+    ],
+)
+async def test_the_users_prompt_stands_in_place_of_ours(
+    tmp_path: Path, config: dict[str, Any], expected: str | None
+) -> None:
+    for name, content in (("FILE", f"{OWN}\n"), ("EMPTY", "\n")):
+        (tmp_path / name).write_text(content)
+    for behavior in config.get("behavior", {}).values():
+        if "systemPromptFile" in behavior:
+            behavior["systemPromptFile"] = str(tmp_path / behavior["systemPromptFile"])
+    async with session(**config) as (ours, provider):
+        await ours.turn("hi", behavior="plan")
+    assert systems(provider) == [expected or instructions("plan", ())]
+
+
+async def test_a_prompt_that_cannot_be_read_is_told_and_ours_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * (LARGEST_PROMPT + 1))
+    for name, reason in (("none", "there is none"), ("large", "at most"), (".", "a directory")):
+        path = tmp_path / name
+        own = {"agent": {"systemPromptFile": str(path)}}
+        async with session(behavior=own) as (ours, provider):
+            said = text(await ours.turn("hi"))
+        assert f"behavior.agent.systemPromptFile: {path}: expected" in said
+        assert reason in said
+        assert systems(provider) == [instructions("agent", ())]
+
+
+async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.md"
+    path.write_text(OWN)
+    async with session(behavior={"agent": {"systemPromptFile": str(path)}}) as (ours, provider):
+        await ours.turn("hi")
+        path.write_text("Talk like a sailor.")
+        await ours.turn("hi")
+        await ours.turn("hi", chat="d")
+    assert systems(provider) == [OWN, OWN, "Talk like a sailor."]
+
+
+@pytest.mark.requirement("W-21", "W-11b")
+async def test_the_prompts_model_wins_then_the_behaviours_then_the_default() -> None:
+    own = {"plan": {"defaultModel": "p/n"}, "other": {"defaultModel": "simulator/echo"}}
+    async with session(behavior=own) as (ours, provider):
+        assert introduced(ours)["selectModel"] == "p/m"
+        for behavior, model, expected in (
+            ("agent", None, "p/m"),
+            ("plan", None, "p/n"),
+            ("plan", "p/m", "p/m"),
+            ("other", None, "simulator/echo"),
+        ):
+            answer = await ours.prompt("hi", behavior=behavior, model=model)
+            assert answer["model"] == expected
+            await ours.finished()
+    assert [request.body["model"] for request in provider.requests] == ["m", "n", "m"]
+
+
+async def test_the_first_behaviours_own_model_is_selected_at_the_start() -> None:
+    own = {"plan": {"defaultModel": "openai/gpt-4.1"}}
+    async with session(behavior=own, defaultBehavior="plan") as (ours, _):
+        assert introduced(ours)["selectModel"] == "p/m"
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+    own["plan"]["defaultModel"] = "p/n"
+    async with session(behavior=own, defaultBehavior="plan") as (ours, _):
+        assert introduced(ours)["selectModel"] == "p/n"
+    assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
+
+
+async def test_a_behaviours_own_approval_counts_in_it_alone() -> None:
+    own = {"review": {"toolCall": {"approval": {"deny": {"eca_grep": {}}}}}}
+    async with session(behavior=own) as (ours, provider):
+        await ours.turn("hi", behavior="review")
+        await ours.turn("hi", chat="d", behavior="agent")
+    offered = [
+        "eca_grep" in {each["function"]["name"] for each in request.body["tools"]}
+        for request in provider.requests
+    ]
+    assert offered == [False, True]
