@@ -1,0 +1,106 @@
+"""Slash commands in the real process: a login that shows its key to nobody, commands from files."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import provider_in_thread, reply, text
+from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+
+KEY = "planted-0123456789-key"
+
+
+def turn(server: Stranger, message: str, model: str) -> str:
+    """A whole turn in the chat `c`; what the server and the model said in it."""
+    server.ask("chat/prompt", {"message": message, "chatId": "c", "model": model})
+    received = server.until(is_finished)
+    return text_of(received) + text_of(received, "system")
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("pasted", ["later", "at once"])
+def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere_else(
+    pasted: str, start_server: Start, tmp_path: Path
+) -> None:
+    with provider_in_thread([reply(text("hello")), reply(text("A title"))]) as endpoint:
+        config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
+        server = start_server(
+            command=(*SERVE, "--log-level", "debug"), env={"ECA_CONFIG": json.dumps(config)}
+        )
+        server.introduced(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+        if pasted == "later":
+            assert "Paste the key of p" in turn(server, "/login p", "p/m")
+            said = turn(server, KEY, "p/m")
+        else:
+            said = turn(server, f"/login p {KEY}", "p/m")
+        assert "is stored in" in said
+        assert "hello" in turn(server, "a prompt", "p/m")
+        for command in ("/doctor", "/config", "/prompt-show", "/login", "/resume"):
+            turn(server, command, "p/m")
+        server.result("shutdown")
+        server.tell("exit")
+        assert server.exit_code() == 0
+        sent = [request.headers["authorization"] for request in endpoint.requests]
+    assert sent
+    assert set(sent) == {f"Bearer {KEY}"}
+    assert KEY.encode() not in b"".join(server.reads)
+    assert KEY not in server.errors
+    holders = [
+        path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
+    ]
+    assert [path.name for path in holders] == ["logins.json"]
+    assert stat.S_IMODE(holders[0].stat().st_mode) == 0o600
+    assert stat.S_IMODE(holders[0].parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.requirement
+def test_a_stored_login_outlives_the_process_until_logout(
+    start_server: Start, tmp_path: Path
+) -> None:
+    config = {"providers": {"openai": {"models": {"m": {}}}}}
+    env = {"ECA_CONFIG": json.dumps(config)}
+    first = start_server(env=env)
+    first.introduced()
+    turn(first, f"/login openai {KEY}", "simulator/echo")
+    second = start_server(env=env)
+    told = second.introduced()
+    (chat,) = (each["params"]["chat"] for each in told if each["method"] == "config/updated")
+    assert "openai/m" in chat["models"]
+    assert "found in a stored login" in turn(second, "/doctor", "simulator/echo")
+    assert "is removed" in turn(second, "/logout openai", "simulator/echo")
+    third = start_server(env=env)
+    (chat,) = (
+        each["params"]["chat"] for each in third.introduced() if each["method"] == "config/updated"
+    )
+    assert "openai/m" not in chat["models"]
+
+
+@pytest.mark.requirement("CHAT-27", "CHAT-30", "W-20b")
+def test_commands_of_the_project_and_of_the_user_are_offered_and_run(
+    start_server: Start, tmp_path: Path
+) -> None:
+    project, user = tmp_path / "project", tmp_path / ".config" / "eca" / "commands"
+    for folder, name, content in (
+        (project / ".eca" / "commands", "greet", "Greet $1, then $2."),
+        (user, "greet", "hidden by the project's"),
+        (user, "part", "Say goodbye to"),
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.md").write_text(content)
+    server = start_server()
+    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    commands = server.result("chat/queryCommands", {"query": "g"})["commands"]
+    names = {each["name"]: each["arguments"] for each in commands}
+    assert [each["name"] for each in names["greet"]] == ["arg1", "arg2"]
+    assert "part" in names
+    assert turn(server, '/greet "a b" c', "simulator/echo") == "Greet a b, then c."
+    echoes = [
+        content_of(each) for each in server.seen if each.get("params", {}).get("role") == "user"
+    ]
+    assert [each["text"] for each in echoes] == ['/greet "a b" c']
+    assert turn(server, "/part Ann", "simulator/echo") == "Say goodbye to\n\nAnn"
