@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.llm import openai_chat, simulator
+from eca_server.llm import simulator
+from eca_server.llm.access import KeyAccess
+from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
-from eca_server.llm.openai_chat import OpenAIChat
-from eca_server.llm.openai_chat_profiles import PROFILES
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
 
@@ -43,7 +43,7 @@ class KnownProvider:
         key_variable: the environment variable its key is expected in; None: it needs none.
     """
 
-    api: str = openai_chat.API
+    api: str = DEFAULT_API
     url: str
     key_variable: str | None
 
@@ -191,19 +191,19 @@ class Registry:
             )
         if trouble := self._trouble(provider, settings):
             raise BackendError("configuration", trouble)
-        return self._openai_chat(provider, model, settings)
+        return self._over_http(provider, model, settings)
 
-    def _openai_chat(self, provider: str, model: str, settings: ProviderSettings) -> OpenAIChat:
+    def _over_http(self, provider: str, model: str, settings: ProviderSettings) -> Backend:
         url = settings.url or KNOWN_PROVIDERS[provider].url
+        name = _api_of(provider, settings)
+        api = APIS[name]
         chosen = settings.models.get(model, ModelSettings())
-        return OpenAIChat(
+        return api.load()(
             http=self._http,
-            origin=Origin(api=openai_chat.API, provider=provider, model=model),
-            url=url,
-            key=settings.key,
+            origin=Origin(api=name, provider=provider, model=model),
+            access=KeyAccess(url=url, key=settings.key, header=api.key_header),
             wire_model=chosen.wire_name,
-            profile=PROFILES.get(provider),
-            path=settings.path or "/chat/completions",
+            path=settings.path,
             extra_payload=chosen.extra_payload,
             extra_headers={**settings.extra_headers, **chosen.extra_headers},
             deadlines=self._timers.deadlines(url),
@@ -215,15 +215,21 @@ class Registry:
     def _trouble(self, name: str, settings: ProviderSettings) -> str | None:
         """What is missing for a provider, in words; None when it can be asked."""
         known = KNOWN_PROVIDERS.get(name)
-        api = settings.api or (known.api if known else openai_chat.API)
-        if api != openai_chat.API:
-            return f"providers.{name}.api: expected {openai_chat.API!r}, got {api!r}"
+        api = _api_of(name, settings)
+        if api not in APIS:
+            expected = " or ".join(map(repr, APIS))
+            return f"providers.{name}.api: expected {expected}, got {api!r}"
         if settings.url is None and known is None:
             return f"providers.{name}.url is not set"
         hosted = known is not None and settings.url is None and known.key_variable
         if hosted and settings.key is None:
             return f"no key for {name}: set {hosted} or providers.{name}.key"
         return None
+
+
+def _api_of(name: str, settings: ProviderSettings) -> str:
+    known = KNOWN_PROVIDERS.get(name)
+    return settings.api or (known.api if known else DEFAULT_API)
 
 
 def _few(names: Iterable[str]) -> str:

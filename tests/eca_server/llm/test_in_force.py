@@ -12,7 +12,7 @@ from eca_server.llm.history import (
     in_force,
     repair,
 )
-from tests.eca_server.llm.test_history import histories
+from tests.eca_server.llm.histories import histories
 
 markers = st.builds(
     lambda summary, rest: Message(role="user", parts=(CompactionPart(summary), *rest)),

@@ -11,7 +11,7 @@ from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Capabilities, Request
 from eca_server.llm.history import Message, Origin, TextPart
 from eca_server.llm.openai_chat import OpenAIChat
-from eca_server.llm.openai_chat_profiles import PROFILES
+from eca_server.llm.openai_chat.profiles import PROFILES
 from eca_server.llm.providers import (
     KNOWN_PROVIDERS,
     ModelSettings,

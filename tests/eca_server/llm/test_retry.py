@@ -7,6 +7,7 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
+from eca_server.llm.access import KeyAccess
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Finished, Progress, ReasoningStarted, Started, TextDelta, Usage
 from eca_server.llm.history import Message, Origin, TextPart
@@ -147,7 +148,9 @@ async def test_over_http_a_busy_provider_is_asked_again_and_nothing_shows():
     policy = RetryPolicy(base=0.001)
     async with Provider([cut, busy, late, reply("Hi")]) as provider, HTTPClient() as http:
         origin = Origin(api="openai-chat", provider="test", model="m")
-        events, waits = await run(OpenAIChat(http=http, origin=origin, url=provider.url), policy)
+        events, waits = await run(
+            OpenAIChat(http=http, origin=origin, access=KeyAccess(url=provider.url)), policy
+        )
         assert len(provider.requests) == 4
         assert len({str(request.body) for request in provider.requests}) == 1
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]

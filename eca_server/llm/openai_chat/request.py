@@ -6,20 +6,15 @@ refuses it, so that it can be dropped.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
-
-from eca_protocol import json
 from eca_server.llm.backend import Request
-from eca_server.llm.openai_chat_history import Histories
-from eca_server.llm.openai_chat_profiles import Profile
+from eca_server.llm.openai_chat.profiles import Profile
+from eca_server.llm.written import Histories
 
-__all__ = ["Written", "encoded", "refused_parameter", "write_request"]
+__all__ = ["DROPPABLE", "write_request"]
 
-_DROPPABLE = (
+DROPPABLE = (
     "stream_options",
     "max_completion_tokens",
     "max_tokens",
@@ -31,35 +26,19 @@ _DROPPABLE = (
     "tool_stream",
     "top_p",
 )
-_REFUSAL = re.compile(
-    r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
-    re.IGNORECASE,
-)
-
-
-@attrs.frozen
-class Written:
-    """A value that is JSON already, in pieces."""
-
-    pieces: Sequence[bytes | bytearray] = attrs.field(repr=False)
-
-
-def encoded(payload: Mapping[str, Any]) -> bytes:
-    """An object as JSON; values at its top level may be `Written`."""
-    pieces: list[bytes | bytearray] = []
-    for name, value in payload.items():
-        pieces += b"," if pieces else b"{", json.dumps(name), b":"
-        pieces += value.pieces if isinstance(value, Written) else [json.dumps(value)]
-    return b"".join([*pieces, b"}"])
+"""Optional fields, at the top level of a request."""
 
 
 def write_request(
     request: Request, *, wire_model: str, profile: Profile, histories: Histories
 ) -> dict[str, Any]:
     """The JSON object to post; optional fields stand at its top level, so they can be dropped."""
+    instructions = [{"role": profile.system_role, "content": request.system}]
     payload: dict[str, Any] = {
         "model": wire_model,
-        "messages": Written(histories.written(request.system, request.messages)),
+        "messages": histories.written(
+            request.messages, before=instructions if request.system.strip() else ()
+        ),
         "stream": True,
     }
     if profile.stream_options is not None:
@@ -86,11 +65,3 @@ def write_request(
     elif request.reasoning_effort and profile.effort == "reasoning_effort":
         payload["reasoning_effort"] = request.reasoning_effort
     return {**payload, **profile.extra}
-
-
-def refused_parameter(status: int | None, words: str, payload: Mapping[str, Any]) -> str | None:
-    """The optional field of `payload` that a refusal names; None if it is about something else."""
-    if status not in (400, 422) or not _REFUSAL.search(words):
-        return None
-    named = (name for name in _DROPPABLE if name in payload)
-    return next((name for name in named if re.search(rf"\b{name}\b", words)), None)

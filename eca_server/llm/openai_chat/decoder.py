@@ -33,7 +33,7 @@ from eca_server.llm.events import (
     TextDelta,
     Usage,
 )
-from eca_server.llm.openai_chat_pieces import ThinkTags, ToolCalls, merge_details, read_usage
+from eca_server.llm.openai_chat.pieces import ThinkTags, ToolCalls, merge_details, read_usage
 
 __all__ = ["ChatDecoder", "new_call_key"]
 

@@ -28,7 +28,8 @@ from eca_protocol.testing.provider import (
     reset,
     wait,
 )
-from eca_server.llm import openai_chat
+from eca_server.llm import http_backend
+from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Request
 from eca_server.llm.events import Finished, Progress, TextDelta
@@ -39,8 +40,8 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.openai_chat import OpenAIChat, endpoint
-from eca_server.llm.openai_chat_profiles import PROFILES
+from eca_server.llm.openai_chat import OpenAIChat
+from eca_server.llm.openai_chat.profiles import PROFILES
 from eca_server.secret import Secret
 
 pytestmark = pytest.mark.trio
@@ -50,7 +51,8 @@ HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
     origin = Origin(api="openai-chat", provider="test", model="m")
-    return OpenAIChat(http=http, origin=origin, url=url, key=Secret("sk-planted-key"), **options)
+    access = KeyAccess(url=url, key=Secret("sk-planted-key"))
+    return OpenAIChat(http=http, origin=origin, access=access, **options)
 
 
 @asynccontextmanager
@@ -200,8 +202,8 @@ async def test_a_key_that_is_quoted_back_is_masked():
 
 
 async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(monkeypatch):
-    monkeypatch.setattr(openai_chat, "DRAIN", 0.01)
-    monkeypatch.setattr(openai_chat, "TAIL", 60)
+    monkeypatch.setattr(http_backend, "DRAIN", 0.01)
+    monkeypatch.setattr(http_backend, "TAIL", 60)
     held = Reply(steps=[*reply("Hi").steps, raw("data: [DONE]\n\n"), hang()])
     async with talking([held]) as (provider, backend):
         with trio.fail_after(5):
@@ -210,7 +212,7 @@ async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(mo
 
 
 async def test_a_finish_reason_without_done_ends_the_turn_too(monkeypatch):
-    monkeypatch.setattr(openai_chat, "TAIL", 0.01)
+    monkeypatch.setattr(http_backend, "TAIL", 0.01)
     async with talking([Reply(steps=[*reply("Hi").steps, hang()])]) as (provider, backend):
         with trio.fail_after(5):
             assert (await ask(backend)).finished.reason == "stop"

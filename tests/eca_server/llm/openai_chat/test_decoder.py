@@ -28,7 +28,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.llm.openai_chat_decoder import ChatDecoder
+from eca_server.llm.openai_chat.decoder import ChatDecoder
 
 
 def decoder(**options) -> ChatDecoder:

@@ -8,7 +8,7 @@ import pytest
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
-from eca_server.llm.openai_chat_decoder import ChatDecoder
+from eca_server.llm.openai_chat.decoder import ChatDecoder
 
 
 def delta(finish=None, /, **fields) -> dict:

@@ -1,9 +1,8 @@
-"""Histories in the words of Chat Completions. No I/O.
+"""A history's messages in the words of Chat Completions. No I/O.
 
-The rules it keeps: the history is repaired first; what a provider wants back goes only to that
-provider and model; every call is answered by a `tool` message before anything else is said, and a
-picture from a tool follows behind all of them, since tool messages hold text only. A turn costs
-what is new in it: what was written of a chat's history once is not written again.
+The rules it keeps: what a provider wants back goes only to that provider and model; every call is
+answered by a `tool` message before anything else is said, and a picture from a tool follows behind
+all of them, since tool messages hold text only.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from eca_protocol import json
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -23,25 +20,22 @@ from eca_server.llm.history import (
     Message,
     Origin,
     ReasoningPart,
-    Repair,
     ServerToolPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.openai_chat_profiles import Profile
+from eca_server.llm.openai_chat.profiles import Profile
+from eca_server.llm.written import Waiting
 
-__all__ = ["Histories"]
+__all__ = ["ChatWriter"]
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-_MOST_KEPT = 8
-_LARGEST_KEPT = 8 * 2**20  # bytes
 
-
-class Histories:
-    """Histories as JSON; of the latest ones it is kept how they begin, for they grow at their end.
+class ChatWriter:
+    """Messages as Chat Completions has them; what waits are pictures that tools made.
 
     Args:
         origin: whose opaque parts are given back.
@@ -50,73 +44,15 @@ class Histories:
     """
 
     def __init__(self, origin: Origin, profile: Profile, *, images: bool = True) -> None:
-        self._system_role = profile.system_role
-        self._writer = _Writer(origin, profile, images=images)
-        self._beginnings: deque[_Beginning] = deque(maxlen=_MOST_KEPT)
-
-    def written(self, system: str, messages: Sequence[Message]) -> list[bytes | bytearray]:
-        """The instructions and the repaired messages: an array, in pieces, to be joined at once."""
-        instructions = [{"role": self._system_role, "content": system}] if system.strip() else []
-        history = list(messages)
-        beginning = next((each for each in self._beginnings if each.begins(history)), None)
-        if beginning is None:
-            beginning = _Beginning(self._writer)
-        else:
-            self._beginnings.remove(beginning)
-        beginning.grow(history)
-        if 0 < len(beginning.json) <= _LARGEST_KEPT:
-            self._beginnings.append(beginning)
-        return [b"[", _members(instructions), beginning.json, beginning.rest(history), b"]"]
-
-
-class _Beginning:
-    """How a history begins, repaired; nothing that follows will change it.
-
-    Attributes:
-        json: its messages, a comma behind each.
-    """
-
-    def __init__(self, writer: _Writer) -> None:
-        self.json = bytearray()
-        self._writer = writer
-        self._repair = Repair()
-        self._pictures: Pictures = []
-
-    def begins(self, history: list[Message]) -> bool:
-        """Whether it is the beginning of that history."""
-        return self._repair.continues(history)
-
-    def grow(self, history: list[Message]) -> None:
-        """Take over what is settled of a history that begins like this."""
-        written, self._pictures = self._writer.write(self._repair.settle(history), self._pictures)
-        self.json += _members(written)
-
-    def rest(self, history: list[Message]) -> bytes:
-        """The other messages of the history."""
-        written, pictures = self._writer.write(self._repair.rest(history), self._pictures)
-        if pictures:
-            written.append({"role": "user", "content": pictures})
-        return _members(written).removesuffix(b",")
-
-
-def _members(array: Sequence[Any]) -> bytes:
-    return json.dumps(array)[1:-1] + b"," if array else b""
-
-
-Pictures = list[dict[str, Any]]
-"""Pictures that tools made; they wait for the next message that is no tool's."""
-
-
-class _Writer:
-    def __init__(self, origin: Origin, profile: Profile, *, images: bool) -> None:
         self._origin = origin
         self._profile = profile
         self._images = images
 
     def write(
-        self, messages: Iterable[Message], pictures: Pictures
-    ) -> tuple[list[dict[str, Any]], Pictures]:
-        """Repaired messages, behind `pictures` that wait; and the pictures that wait then."""
+        self, messages: Iterable[Message], waiting: Waiting
+    ) -> tuple[list[dict[str, Any]], Waiting]:
+        """As `Writer.write`."""
+        pictures = waiting
         written: list[dict[str, Any]] = []
         for message in messages:
             if message.role == "user":
@@ -135,6 +71,10 @@ class _Writer:
                     written.append(self._tool(result))
                     pictures = [*pictures, *self._pictures(result)]
         return written, pictures
+
+    def end(self, waiting: Waiting) -> list[dict[str, Any]]:
+        """As `Writer.end`."""
+        return [{"role": "user", "content": waiting}] if waiting else []
 
     def _user_parts(self, message: Message) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
 from eca_server.llm.answer import Answer
+from eca_server.llm.answer_body import AnswerBody
 from eca_server.llm.backend import BackendError
 from eca_server.llm.events import (
     Finished,
@@ -27,8 +28,7 @@ from eca_server.llm.events import (
     Usage,
 )
 from eca_server.llm.history import Origin, ToolCallPart
-from eca_server.llm.openai_chat import AnswerBody
-from eca_server.llm.openai_chat_decoder import ChatDecoder
+from eca_server.llm.openai_chat.decoder import ChatDecoder
 
 
 def delta(finish=None, /, **fields) -> dict:

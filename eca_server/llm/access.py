@@ -1,0 +1,80 @@
+"""Where a provider's requests go, and what proves that they may.
+
+The rule it keeps: a key goes into one header and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import attrs
+
+from eca_server.llm.backend import Request
+from eca_server.secret import Secret
+
+__all__ = ["Access", "KeyAccess", "Target", "endpoint"]
+
+
+def endpoint(base: str, path: str) -> str:
+    """`path` added to the path of `base`; the queries of both are kept."""
+    parts = urlsplit(base.strip())
+    added, _, query = path.partition("?")
+    joined = f"{parts.path.rstrip('/')}/{added.lstrip('/')}"
+    queries = "&".join(piece for piece in (parts.query, query) if piece)
+    return urlunsplit((parts.scheme, parts.netloc, joined, queries, ""))
+
+
+@attrs.frozen
+class Target:
+    """Where one request goes, with the headers that only it has; their names in lower case."""
+
+    url: str
+    headers: dict[str, str] = attrs.field(repr=False)
+
+
+class Access(Protocol):
+    """A way to a provider, shared by all of its models."""
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        """Where a request goes; a login may be renewed first.
+
+        Args:
+            path: what is added to the base.
+            request: what the model is asked; None where it is something else (a listing).
+
+        Raises:
+            BackendError: there is no way, as long as the user does nothing.
+        """
+        ...
+
+    async def renew(self, target: Target) -> bool:
+        """The provider refused `target` (401, 403); whether it is worth another try."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class KeyAccess:
+    """A base URL and a key that stays what it is.
+
+    Attributes:
+        url: the base.
+        key: None for servers without.
+        header: where the key stands; in `authorization` it is a Bearer token.
+    """
+
+    url: str
+    key: Secret | None = None
+    header: str = "authorization"
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        """As `Access.target`."""
+        headers: dict[str, str] = {}
+        if self.key is not None:
+            key = self.key.reveal()
+            headers[self.header] = f"Bearer {key}" if self.header == "authorization" else key
+        return Target(endpoint(self.url, path), headers)
+
+    async def renew(self, target: Target) -> bool:
+        """As `Access.renew`: a refused key stays refused."""
+        return False

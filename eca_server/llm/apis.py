@@ -1,0 +1,38 @@
+"""The wire APIs by the names that the configuration gives them; each is loaded when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from eca_server.llm.http_backend import HTTPBackend
+
+__all__ = ["API", "APIS", "DEFAULT_API"]
+
+DEFAULT_API = "openai-chat"
+"""What a provider speaks of which nothing else is known."""
+
+
+@attrs.frozen(kw_only=True)
+class API:
+    """One wire API.
+
+    Attributes:
+        load: imports its backend.
+        key_header: where it expects the key; in `authorization` a Bearer token.
+    """
+
+    load: Callable[[], type[HTTPBackend]]
+    key_header: str = "authorization"
+
+
+def _openai_chat() -> type[HTTPBackend]:
+    from eca_server.llm.openai_chat import OpenAIChat  # noqa: PLC0415 - see the module's docstring
+
+    return OpenAIChat
+
+
+APIS: Mapping[str, API] = {
+    DEFAULT_API: API(load=_openai_chat),
+}

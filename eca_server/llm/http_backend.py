@@ -1,0 +1,259 @@
+"""A model over HTTP, whichever API it speaks: what all backends do alike.
+
+The rules it keeps: an optional field that a server refuses by name is dropped, remembered, and the
+request sent once more; silence is bounded by four timers, the fourth being that of bytes which are
+no progress; a body is read to its end or its connection is closed.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSet, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, ClassVar
+
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
+from eca_server.llm.access import Access, Target
+from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
+from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.errors import error_from_fault, error_from_response
+from eca_server.llm.events import Event, Progress
+from eca_server.llm.history import Origin
+from eca_server.llm.written import encoded
+
+__all__ = ["HTTPBackend", "refused_parameter"]
+
+TAIL = 2.0
+"""Seconds the rest may take once the end is near: usage, the API's own mark."""
+DRAIN = 0.5
+"""Seconds the end of the body may take after that mark; it saves the connection."""
+
+_REFUSAL = re.compile(
+    r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
+    re.IGNORECASE,
+)
+
+
+class HTTPBackend(ABC):
+    """A `Backend` for one model behind one base URL; an API overrides what differs.
+
+    Args:
+        http: the client, shared by all backends.
+        origin: whose messages it makes.
+        access: the way to the provider.
+        wire_model: what the endpoint calls the model.
+        path: in place of the API's own.
+        extra_payload: merged into each request; a null removes the key.
+        extra_headers: replace ours in any case.
+        deadlines: of each request.
+        no_progress: seconds that may pass without an event, whatever bytes come.
+        capabilities: what the model can do.
+        refused: names of fields the provider has refused; shared by all of its models.
+    """
+
+    path: ClassVar[str]
+    """The API's own path; `{model}` in it is the model."""
+    framing: ClassVar[Framing] = "sse"
+    headers: ClassVar[Mapping[str, str]] = {"accept": "text/event-stream"}
+    """What each request has beside its content type."""
+    droppable: ClassVar[Sequence[str]] = ()
+    """Optional fields of a request, at its top level."""
+    models_path: ClassVar[str] = "/models"
+
+    def __init__(
+        self,
+        *,
+        http: HTTPClient,
+        origin: Origin,
+        access: Access,
+        wire_model: str | None = None,
+        path: str | None = None,
+        extra_payload: Mapping[str, Any] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        deadlines: Deadlines | None = None,
+        no_progress: float = 600,
+        capabilities: Capabilities | None = None,
+        refused: MutableSet[str] | None = None,
+    ) -> None:
+        self.origin = origin
+        self.capabilities = capabilities or Capabilities()
+        self.wire_model = wire_model or origin.model
+        self._http = http
+        self._access = access
+        self._path = (path or self.path).replace("{model}", self.wire_model)
+        self._extra_payload = dict(extra_payload or {})
+        self._extra_headers = {name.lower(): text for name, text in (extra_headers or {}).items()}
+        self._deadlines = deadlines or Deadlines()
+        self._no_progress = no_progress
+        self._refused = refused if refused is not None else set()
+
+    @abstractmethod
+    def write(self, request: Request) -> dict[str, Any]:
+        """What `request` is in this API's words: an object whose values may be `Written`."""
+
+    @abstractmethod
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> Decoder:
+        """What reads the answer to `request`; `headers` are the answer's."""
+
+    def headers_for(self, request: Request | None) -> Mapping[str, str]:
+        """What a request has beside its content type and its key."""
+        return self.headers
+
+    def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
+        """The optional field of `payload` that a refusal is about; None: about something else."""
+        words = f"{error.message} {error.raw}"
+        return refused_parameter(error.status, words, payload, self.droppable)
+
+    def read_models(self, listed: Any) -> Sequence[ModelInfo]:
+        """The models in what the endpoint lists; raises TypeError or KeyError for another shape."""
+        return [ModelInfo(name=str(model["id"])) for model in listed["data"]]
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
+        """As `Backend.stream`."""
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """As `Backend.models`."""
+        listed = await self.get(self.models_path)
+        try:
+            return self.read_models(listed)
+        except (TypeError, KeyError):
+            excerpt = json.dumps(listed)[:200].decode("utf-8", "replace")
+            raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """As `Backend.count_tokens`: unknown to most APIs."""
+        return None
+
+    def payload(self, request: Request) -> dict[str, Any]:
+        """What `request` is sent as; its values may be `Written`."""
+        payload = self.write(request) | self._extra_payload
+        return {
+            name: value
+            for name, value in payload.items()
+            if name not in self._refused and (value is not None or name not in self._extra_payload)
+        }
+
+    async def get(self, path: str) -> Any:
+        """The JSON that the provider has under `path`."""
+        return await self._exchange("GET", path, b"")
+
+    async def post(self, path: str, payload: Any) -> Any:
+        """The JSON that the provider answers to `payload`; for what is no answer of the model."""
+        return await self._exchange("POST", path, json.dumps(payload))
+
+    async def _exchange(self, method: str, path: str, content: bytes) -> Any:
+        target = await self._access.target(path)
+        try:
+            async with self._http.stream(
+                method,
+                target.url,
+                headers=self._headers(target, None) | {"accept": "application/json"},
+                content=content,
+                deadlines=self._deadlines,
+            ) as response:
+                body = await response.read(limit=MAX_BODY)
+        except HTTPFault as fault:
+            raise error_from_fault(fault) from fault
+        if response.status != 200:
+            raise error_from_response(response.status, response.headers, body)
+        try:
+            return json.loads(body)
+        except InvalidJSON as fault:
+            excerpt = body[:200].decode("utf-8", "replace")
+            raise BackendError("protocol", f"expected JSON ({fault}), got {excerpt}") from None
+
+    def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
+        ours = {"content-type": "application/json", **self.headers_for(request)}
+        return ours | target.headers | self._extra_headers
+
+    async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
+        renewed = False
+        while True:
+            payload = self.payload(request)
+            target = await self._access.target(self._path, request)
+            try:
+                async with self._http.stream(
+                    "POST",
+                    target.url,
+                    headers=self._headers(target, request),
+                    content=encoded(payload),
+                    deadlines=self._deadlines,
+                ) as response:
+                    if response.status == 200:
+                        body = AnswerBody(
+                            content_type=response.headers.get("content-type", ""),
+                            decoder=self.decoder(request, response.headers),
+                            framing=self.framing,
+                        )
+                        async with aclosing(self._read(response, body)) as events:
+                            async for event in events:
+                                yield event
+                        return
+                    refusal = await response.read()
+            except HTTPFault as fault:
+                raise error_from_fault(fault) from fault
+            error = error_from_response(response.status, response.headers, refusal)
+            if error.status in (401, 403) and not renewed and await self._access.renew(target):
+                renewed = True
+                continue
+            name = self.refused_field(error, payload)
+            if name is None:
+                raise error
+            self._refused.add(name)
+
+    async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
+        progress_at = trio.current_time()
+        chunks = response.chunks()
+        try:
+            async for chunk in chunks:
+                progressed = False
+                for event in body.feed(chunk):
+                    progressed = True
+                    yield event
+                if body.decoder.done:
+                    break
+                if body.decoder.finish_seen:
+                    response.idle = min(response.idle, TAIL)
+                if progressed:
+                    progress_at = trio.current_time()
+                else:
+                    if trio.current_time() - progress_at > self._no_progress:
+                        words = f"the answer made no progress for {self._no_progress:g} s"
+                        raise BackendError("timeout", words, retryable=True)
+                    if chunk.lstrip().startswith(b":"):
+                        yield Progress("ping")
+        except HTTPFault as fault:
+            if not body.decoder.finish_seen:
+                error = error_from_fault(fault)
+                kind = "premature_stop" if fault.kind == "broken" else error.kind
+                raise BackendError(kind, error.message, retryable=error.retryable) from fault
+        for event in body.close():
+            yield event
+        await _drain(chunks)
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    with trio.move_on_after(DRAIN):
+        try:
+            async for _ in chunks:
+                pass
+        except HTTPFault:
+            return  # the answer is complete; only the connection is lost
+
+
+def refused_parameter(
+    status: int | None, words: str, payload: Mapping[str, Any], droppable: Sequence[str]
+) -> str | None:
+    """The optional field of `payload` that a refusal names; None if it is about something else."""
+    if status not in (400, 422) or not _REFUSAL.search(words):
+        return None
+    named = (name for name in droppable if name in payload)
+    return next((name for name in named if re.search(rf"\b{name}\b", words)), None)

@@ -1,0 +1,8 @@
+"""Chat Completions: OpenAI's API, and the one that most other servers imitate."""
+
+from __future__ import annotations
+
+from eca_server.llm.openai_chat.backend import OpenAIChat
+from eca_server.llm.openai_chat.profiles import PROFILES, Profile
+
+__all__ = ["PROFILES", "OpenAIChat", "Profile"]

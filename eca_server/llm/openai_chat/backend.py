@@ -1,0 +1,57 @@
+"""The backend for Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eca_server.llm.backend import Request
+from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.openai_chat.decoder import ChatDecoder
+from eca_server.llm.openai_chat.messages import ChatWriter
+from eca_server.llm.openai_chat.profiles import PROFILES, Profile
+from eca_server.llm.openai_chat.request import DROPPABLE, write_request
+from eca_server.llm.written import Histories
+
+__all__ = ["OpenAIChat"]
+
+
+class OpenAIChat(HTTPBackend):
+    """A model behind an endpoint that speaks Chat Completions.
+
+    Args:
+        profile: what the server takes; None: what is known of the provider by its name.
+        settings: as for every `HTTPBackend`.
+    """
+
+    path = "/chat/completions"
+    droppable = DROPPABLE
+
+    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._profile = profile or PROFILES.get(self.origin.provider, Profile())
+        images = self.capabilities.images
+        self._histories = Histories(ChatWriter(self.origin, self._profile, images=images))
+
+    def write(self, request: Request) -> dict[str, Any]:
+        """As `HTTPBackend.write`."""
+        return write_request(
+            request,
+            wire_model=self.wire_model,
+            profile=self._profile,
+            histories=self._histories,
+        )
+
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> ChatDecoder:
+        """As `HTTPBackend.decoder`."""
+        last = request.messages[-1] if request.messages else None
+        return ChatDecoder(
+            think_tags=self._profile.think_tags,
+            may_be_empty=last is not None and last.role == "tool",
+            request_id=headers.get("x-request-id"),
+        )
+
+    def headers_for(self, request: Request | None) -> Mapping[str, str]:
+        """As `HTTPBackend.headers_for`: the profile adds its own."""
+        added = {name.lower(): value for name, value in self._profile.headers.items()}
+        return {**self.headers, **added}

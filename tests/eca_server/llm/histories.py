@@ -1,0 +1,74 @@
+"""Strategies: histories of every kind, most of which no API would take as they are."""
+
+from hypothesis import strategies as st
+
+from eca_server.llm.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    ReasoningPart,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+OURS = Origin(api="openai-chat", provider="p", model="m")
+THEIRS = Origin(api="other", provider="q", model="n")
+SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
+
+texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
+images = st.just(ImagePart(media_type="image/png", data=b"i"))
+ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
+names = st.sampled_from(["f", "", "read file", "\n", "é", "n" * 70])
+opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
+calls = st.builds(
+    lambda call_id, name, readable, opaque: ToolCallPart(
+        id=call_id,
+        name=name,
+        raw='{"n":1}' if readable else "{bad",
+        arguments={"n": 1} if readable else None,
+        opaque=opaque,
+    ),
+    ids,
+    names,
+    st.booleans(),
+    opaques,
+)
+results = st.builds(
+    lambda call_id, parts, error: ToolResultPart(
+        call_id=call_id, parts=tuple(parts), is_error=error
+    ),
+    ids,
+    st.lists(texts | images, max_size=2),
+    st.booleans(),
+)
+thoughts = st.builds(
+    lambda text, opaque: ReasoningPart(text=text, opaque=opaque),
+    st.sampled_from(["", "hm"]),
+    st.sampled_from([None, {"field": "reasoning_content"}, {"field": "content"}, SECRET]),
+)
+others = st.sampled_from(
+    [
+        RefusalPart("no"),
+        ServerToolPart(kind="web_search", raw={"secret": 1}),
+        BlockPart(raw={"secret": 1}),
+        FilePart(name="f", media_type="text/plain", data=b"f"),
+    ]
+)
+messages = st.builds(
+    lambda role, parts, origin, interrupted: Message(
+        role=role,
+        parts=tuple(parts),
+        origin=origin if role == "assistant" else None,
+        interrupted=interrupted,
+    ),
+    st.sampled_from(["user", "assistant", "assistant", "tool"]),
+    st.lists(texts | calls | results | results | thoughts | others, max_size=4),
+    st.sampled_from([None, OURS, THEIRS]),
+    st.booleans(),
+)
+histories = st.lists(messages, max_size=8)
