@@ -1,0 +1,70 @@
+"""How much of a model's context a chat takes: what was counted, and an estimate of the rest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from eca_server.chat.window import (
+    BYTES_OF_A_TOKEN,
+    TOKENS_OF_A_MESSAGE,
+    TOKENS_OF_A_PICTURE,
+    Window,
+    tokens_in,
+)
+from eca_server.llm.backend import Request, Tool
+from eca_server.llm.events import Usage
+from eca_server.llm.history import CompactionPart, ImagePart, Message, TextPart, in_force
+from tests.eca_server.llm.test_history import histories
+
+pytestmark = pytest.mark.requirement
+
+
+def user(text: str) -> Message:
+    return Message(role="user", parts=(TextPart(text),))
+
+
+def test_a_token_is_four_bytes() -> None:
+    assert tokens_in([user("a" * 400)]) == 100 + TOKENS_OF_A_MESSAGE
+    assert tokens_in([user("語" * 400)]) == 300 + TOKENS_OF_A_MESSAGE
+    picture = ImagePart(media_type="image/png", data=b"x" * 10**6)
+    assert tokens_in([Message(role="user", parts=(picture,))]) < TOKENS_OF_A_PICTURE + 20
+    assert tokens_in([]) == 0
+
+
+def test_without_a_count_instructions_and_tools_are_estimated_too() -> None:
+    tool = Tool(name="t", description="d" * 4000, parameters={"type": "object"})
+    bare = Window().tokens(Request(messages=[user("hi")]), 1)
+    whole = Window().tokens(Request(system="s" * 4000, messages=[user("hi")], tools=[tool]), 1)
+    assert 2000 <= whole - bare < 2100
+
+
+def test_what_was_counted_stands_for_all_it_held() -> None:
+    window = Window()
+    window.told(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
+    messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_OF_A_TOKEN)]
+    request = Request(system="s" * 10**6, messages=messages)
+    assert window.tokens(request, 3) == 1050 + 40 + TOKENS_OF_A_MESSAGE
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
+def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
+    window = Window()
+    window.told(usage, 1)
+    assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
+
+
+def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
+    window = Window()
+    window.told(Usage(input=10**6, output=1), 2)
+    marker = Message(role="user", parts=(CompactionPart("short"), TextPart("prompt")))
+    history = [user("a"), user("b"), marker]
+    assert window.tokens(Request(messages=in_force(history)), 3) < 100
+    window.told(Usage(input=70, output=7), 4)
+    history += [user("answer"), user("c")]
+    assert window.tokens(Request(messages=in_force(history)), 5) == 77 + tokens_in([user("c")])
+
+
+@given(histories)
+def test_any_history_has_a_size(history: list[Message]) -> None:
+    assert tokens_in(history) >= TOKENS_OF_A_MESSAGE * len(history)
