@@ -95,22 +95,24 @@ class Agent:
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""
-        await room.make_room(self._request(turn))
+        request = self._request(turn)
+        if await room.make_room(request):
+            request = self._request(turn)
         try:
-            return await self._reply(turn, wants_title=wants_title)
+            return await self._reply(turn, request, wants_title=wants_title)
         except BackendError as error:
             if not await room.compact():
                 turn.fail(self.model.explain(error))
                 return None
         try:
-            return await self._reply(turn, wants_title=wants_title)
+            return await self._reply(turn, self._request(turn), wants_title=wants_title)
         except BackendError as error:
             turn.fail(self.model.explain(error))
             return None
 
-    async def _reply(self, turn: Turn, *, wants_title: bool) -> Answer | None:
+    async def _reply(self, turn: Turn, request: Request, *, wants_title: bool) -> Answer | None:
         answer = await reply(
-            turn, self.model, self._request(turn), naming=self._naming, wants_title=wants_title
+            turn, self.model, request, naming=self._naming, wants_title=wants_title
         )
         if answer is not None and answer.usage is not None:
             turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))

@@ -183,11 +183,12 @@ _SUMMARY = (
 
 def in_force(messages: Sequence[Message]) -> tuple[Message, ...]:
     """What a model is told of a history: all of it, or what begins with the last summary."""
-    for position in range(len(messages) - 1, -1, -1):
-        match messages[position]:
-            case Message(role="user", parts=(CompactionPart(summary), *rest)) as marker:
-                told = attrs.evolve(marker, parts=(TextPart(_SUMMARY.format(summary)), *rest))
-                return (told, *messages[position + 1 :])
+    for behind, message in enumerate(reversed(messages)):
+        parts = message.parts
+        if parts and isinstance(parts[0], CompactionPart) and message.role == "user":
+            told = (TextPart(_SUMMARY.format(parts[0].summary)), *parts[1:])
+            since = messages[len(messages) - behind :]
+            return (attrs.evolve(message, parts=told), *since)
     return tuple(messages)
 
 
