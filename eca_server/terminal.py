@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -121,15 +123,40 @@ async def _converse(local: Local, conversation: Chat, lines: _Lines) -> int:
         sys.stderr.write("Ctrl-C stops an answer, Ctrl-D leaves.\n")
     ending: _Ending = "well"
     while ending != "left":
-        if is_terminal:
-            sys.stderr.write("> ")
-            sys.stderr.flush()
-        line = await lines.next()
+        with _unseen(is_terminal and _awaits_key(local, conversation)):
+            if is_terminal:
+                sys.stderr.write("> ")
+                sys.stderr.flush()
+            line = await lines.next()
         if not line:
             break
         if line.strip():
             ending = await _answer(local, conversation, line.rstrip("\n"), lines)
     return _EXIT_CODES[ending]
+
+
+def _awaits_key(local: Local, conversation: Chat) -> bool:
+    served = local.connection.chats.get(conversation.id)
+    return served is not None and served.awaits_key_of is not None
+
+
+@contextmanager
+def _unseen(is_secret: bool) -> Iterator[None]:
+    """While the block runs, the terminal does not show what is typed, if it is a secret."""
+    if not is_secret or sys.platform == "win32":
+        yield
+        return
+    import termios  # noqa: PLC0415 - POSIX only
+
+    before = termios.tcgetattr(sys.stdin)
+    unseen = termios.tcgetattr(sys.stdin)
+    unseen[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, unseen)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        sys.stderr.write("\n")
 
 
 async def _answer(local: Local, conversation: Chat, message: str, lines: _Lines) -> _Ending:

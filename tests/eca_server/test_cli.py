@@ -287,6 +287,7 @@ class Terminal:
     def __init__(self, home: Path) -> None:
         self._near, far = os.openpty()
         self.shown = b""
+        self.all_shown = b""
         line = 'exec "$@" <"$TTY" >"$TTY" 2>&1'  # opened by a new session, it controls it
         command = ["sh", "-c", line, "sh", *ECA, "chat", "--model", "simulator/script"]
         self.process = subprocess.Popen(
@@ -310,8 +311,13 @@ class Terminal:
         while wanted not in self.shown:
             left = max(0.0, deadline - time.monotonic())
             assert select.select([self._near], [], [], left)[0], self.shown[-500:]
-            self.shown += os.read(self._near, 65_536)
+            self._read()
         self.shown = self.shown.partition(wanted)[2]
+
+    def _read(self) -> None:
+        data = os.read(self._near, 65_536)
+        self.shown += data
+        self.all_shown += data
 
     def exit_code(self) -> int:
         """Read on to the end."""
@@ -320,7 +326,7 @@ class Terminal:
             assert time.monotonic() < deadline, self.shown[-500:]
             if select.select([self._near], [], [], 0.02)[0]:
                 try:
-                    self.shown += os.read(self._near, 65_536)
+                    self._read()
                 except OSError:  # how Linux tells that nobody holds the other end any more
                     self.process.wait(5)
         return self.process.returncode
@@ -354,6 +360,23 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert b"Traceback" not in tty.shown
+
+
+def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(b"/login openai\n")
+    tty.until(b"Paste the key of openai")
+    tty.until(b"\n> ")
+    tty.type(b"planted-0123456789-key\n")
+    tty.until(b"is stored in")
+    tty.until(b"\n> ")
+    tty.type(b"say seen again\n")
+    tty.until(b"say seen again\r\nseen again\r\n")
+    tty.until(b"> ")
+    tty.type(b"\x04")
+    assert tty.exit_code() == 0
+    assert b"planted" not in tty.all_shown
+    assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
 
 
 TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
