@@ -2,6 +2,7 @@
 
 The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
 file, the file of each workspace root in order; `--config-file` stands in place of these files.
+Last come the files that all of these name in `extraConfigs`; what those name there is not read.
 Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts. A file that
 is broken now and was whole before counts as it was then.
 """
@@ -84,8 +85,9 @@ def load(
             loading.add_file(user_folder(environ, home) / "config.json")
             for root in roots:
                 loading.add_file(root / ".eca" / "config.json")
-    config = _CONFIG.build(loading.merged)
-    assert isinstance(config, Config)
+        for path in loading.config().extra_configs:
+            loading.add_file(Path(path), required=True)
+    config = loading.config()
     return Loaded(
         config=config,
         problems=tuple(loading.problems),
@@ -107,6 +109,12 @@ class _Loading:
     sources: list[Source] = attrs.field(factory=list)
     files: dict[Path, Stamp] = attrs.field(factory=dict)
     values: dict[str, object] = attrs.field(factory=dict)
+
+    def config(self) -> Config:
+        """What the sources so far make together."""
+        config = _CONFIG.build(self.merged)
+        assert isinstance(config, Config)
+        return config
 
     def add_options(self, options: object) -> bool:
         """Add the client's options; tell whether they ask for no other source."""

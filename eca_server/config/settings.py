@@ -18,6 +18,7 @@ from eca_server.config.reading import (
     NAME,
     NUMBER,
     OBJECT,
+    PATH,
     PERCENT,
     PRICE,
     SECONDS,
@@ -171,6 +172,8 @@ class Config:
         commands: files whose text is sent in place of a slash command.
         ignore_files: which files say what is left out of trees and searches.
         lsp_timeout: for what the editor is asked.
+        extra_configs: more files like this one; they win over all others.
+        include_parent_agents_files: whether an AGENTS.md above the workspace counts.
     """
 
     providers: Mapping[str, Provider] = attrs.field(
@@ -233,6 +236,12 @@ class Config:
         metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),
     )
     lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))
+    extra_configs: tuple[str, ...] = attrs.field(
+        default=(), metadata=setting(listing(PATH), "extraConfigs")
+    )
+    include_parent_agents_files: bool = attrs.field(
+        default=True, metadata=setting(FLAG, "includeParentAgentsFiles")
+    )
 
     @property
     def selectable_behaviors(self) -> tuple[str, ...]:

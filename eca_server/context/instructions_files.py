@@ -53,7 +53,7 @@ class InstructionFiles:
 
 
 async def read_instruction_files(
-    workspace: Workspace, *, user_folder: Path, rules: Sequence[str] = ()
+    workspace: Workspace, *, user_folder: Path, rules: Sequence[str] = (), parents: bool = True
 ) -> InstructionFiles:
     """Read every AGENTS.md and rule that holds in a workspace.
 
@@ -64,11 +64,12 @@ async def read_instruction_files(
         workspace: its roots.
         user_folder: the user's own configuration, `~/.config/eca`.
         rules: `rules` of the configuration: paths, relative ones to a root.
+        parents: whether the AGENTS.md of the folders above each root count.
     """
 
     def work() -> InstructionFiles:
         reading = _Reading(workspace=workspace, checkpoint=trio.from_thread.check_cancelled)
-        reading.add_agents_files(user_folder)
+        reading.add_agents_files(user_folder, parents=parents)
         reading.add_rules(rules, user_folder)
         return reading.found()
 
@@ -86,10 +87,10 @@ class _Reading:
     sections: list[Section] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
 
-    def add_agents_files(self, user_folder: Path) -> None:
+    def add_agents_files(self, user_folder: Path, *, parents: bool) -> None:
         """The user's, then from the top of the file system down to each root."""
         self._add("instructions", str(user_folder / _NAME))
-        for root in self.workspace.roots:
+        for root in self.workspace.roots if parents else ():
             for folder in reversed(root.real_path.parents):
                 if _is_the_users_own(folder / _NAME):
                     self._add("instructions", str(folder / _NAME))

@@ -95,7 +95,7 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
     """Register the turn and answer at once, whatever will become of it (W-21)."""
     behavior = select_behavior(connection, params.agent or params.behavior)
     model = params.model or connection.models.selected_in(behavior)
-    connection.asked_model = model
+    connection.client_model = model
 
     chat = connection.chats.open(params.chat_id)
     login = login_prompt(
@@ -219,6 +219,7 @@ async def _system(connection: Connection, turn: Turn, config: Config, behavior: 
             connection.workspace,
             user_folder=connection.user_folder,
             rules=[rule.path for rule in config.rules if rule.path is not None],
+            parents=config.include_parent_agents_files,
         )
         for note in found.notes:
             turn.say(note, role="system")

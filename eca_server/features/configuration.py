@@ -75,8 +75,9 @@ def tell_offer(connection: Connection) -> None:
         for field in attrs.fields(ChatConfig)
         if getattr(offer, field.name) != getattr(told, field.name)
     }
-    if connection.asked_model in {*(told.models or ())} - {*(offer.models or ())}:
+    if connection.client_model in {*(told.models or ())} - {*(offer.models or ())}:
         news["select_model"] = offer.select_model
+    connection.client_model = news.get("select_model", connection.client_model)
     connection.told.config = offer
     if news:
         params = ConfigUpdatedParams(chat=ChatConfig(**news))

@@ -79,7 +79,7 @@ class Connection:
         client_is_gone: its process ended, which ends us like the end of its input.
         behavior: what the user selected last, or None (W-28).
         initial_behavior: what `initializationOptions` asked for, or None.
-        asked_model: what the last prompt was for.
+        client_model: what the client has selected, as far as it was told or has asked.
         load: reads the configuration from where `initialize` said.
         loaded: what came of it last.
         told: what the client was told last.
@@ -104,7 +104,7 @@ class Connection:
         self.memos: set[Memo] = set()
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
-        self.asked_model: str | None = None
+        self.client_model: str | None = None
         self.was_shut_down = False
         self.client_is_gone = False
 

@@ -42,6 +42,20 @@ def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
     assert house.config().chat_title is False
 
 
+def test_the_files_that_others_name_come_last(house: House) -> None:
+    extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m", "retry": {}})
+    house.write(house.home / "more.json", {"defaultModel": "more/m", "extraConfigs": ["/none"]})
+    house.in_root(0, {"extraConfigs": ["../../extra.json", "~/more.json"]})
+    house.in_root(1, {"defaultModel": "second/m", "lspTimeoutSeconds": 5})
+    loaded = house.load()
+    assert (loaded.config.default_model, loaded.config.lsp_timeout) == ("more/m", 5)
+    assert loaded.problems == ()
+    extra.write_text("{}")
+    assert not loaded.is_current()
+    extra.unlink()
+    assert "there is none" in house.problem().message
+
+
 def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
     house.write(
         house.user,

@@ -57,6 +57,11 @@ async def test_the_most_general_comes_first(tmp_path, user_folder) -> None:
     )
     assert paths(found) == [str(each) for each in files]
     assert found.notes == ()
+    alone = await read_instruction_files(
+        Workspace([root_of(project)]), user_folder=user_folder, parents=False
+    )
+    expected = [files[0], files[3], *files[6:]]
+    assert paths(alone) == [str(each) for each in expected]
     assert f'<eca_instructions path="{project}/AGENTS.md">\nthe project\'s\n</eca_' in found.text
     assert f'<eca_rule path="{project}/.eca/rules/a.md">\na rule\n</eca_rule>' in found.text
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
-from eca_server.features.configuration import Watcher
+from eca_server.features.configuration import Watcher, put_in_force, tell_offer
+from eca_server.features.connection import Told
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor
-
-pytestmark = pytest.mark.trio
 
 NAMES = {"models": {"m": {}, "n": {}}}
 P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
@@ -84,6 +86,7 @@ async def project(
         ),
     ],
 )
+@pytest.mark.trio
 async def test_a_change_is_told_and_nothing_else(
     tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -100,6 +103,7 @@ async def test_a_change_is_told_and_nothing_else(
 @pytest.mark.parametrize(
     "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
 )
+@pytest.mark.trio
 async def test_a_change_that_is_no_news_is_not_told(tmp_path: Path, content: Any) -> None:
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
@@ -108,6 +112,7 @@ async def test_a_change_that_is_no_news_is_not_told(tmp_path: Path, content: Any
         assert (ours.editor.connection.models is models) == isinstance(content, str)
 
 
+@pytest.mark.trio
 async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
         for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
@@ -117,6 +122,7 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) 
         assert await ours.chat_told() == {"welcomeMessage": "three"}
 
 
+@pytest.mark.trio
 async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended(
     tmp_path: Path,
 ) -> None:
@@ -136,6 +142,7 @@ async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended
         assert len(await ours.told()) == 1
 
 
+@pytest.mark.trio
 async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
         ours.file.unlink()
@@ -147,6 +154,7 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
         assert await ours.chat_told() == {"welcomeMessage": "two"}
 
 
+@pytest.mark.trio
 async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
@@ -158,6 +166,7 @@ async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) 
 
 
 @pytest.mark.requirement("W-33b")
+@pytest.mark.trio
 async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
@@ -171,6 +180,7 @@ async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_p
 
 
 @pytest.mark.requirement("W-33b", "W-28b")
+@pytest.mark.trio
 async def test_tools_are_told_again_when_a_prompt_comes_with_another_behaviour(
     tmp_path: Path,
 ) -> None:
@@ -183,6 +193,7 @@ async def test_tools_are_told_again_when_a_prompt_comes_with_another_behaviour(
 
 
 @pytest.mark.requirement("W-10e")
+@pytest.mark.trio
 async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> None:
     async with editor(started=False) as ours:
         await ours.ask("initialize", {"capabilities": {}})
@@ -197,6 +208,7 @@ async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> Non
 
 
 @pytest.mark.requirement("W-28b")
+@pytest.mark.trio
 async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
     tmp_path: Path,
 ) -> None:
@@ -207,6 +219,7 @@ async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
         assert await ours.chat_told() == {"welcomeMessage": "x"}
 
 
+@pytest.mark.trio
 async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
@@ -220,6 +233,7 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.trio
 async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
         await ours.editor.prompt("/costs", model="p/n")
@@ -232,6 +246,7 @@ async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) ->
         }
 
 
+@pytest.mark.trio
 async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
     tmp_path: Path,
 ) -> None:
@@ -260,6 +275,7 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
     assert [offers(0), offers(1), offers(-1)] == [True, True, False]
 
 
+@pytest.mark.trio
 async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sk-the-first-key-0123456789")
@@ -276,6 +292,7 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
     assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
 
 
+@pytest.mark.trio
 async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         connection = ours.editor.connection
@@ -286,6 +303,7 @@ async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> 
         assert "XDG_CONFIG_HOME" in connection.child_variables
 
 
+@pytest.mark.trio
 async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         index = ours.editor.connection.index
@@ -294,3 +312,71 @@ async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path)
         assert await ours.told() == []
         assert ours.editor.connection.index is index
         assert not index.gitignore
+
+
+BEHAVIORS = st.dictionaries(
+    st.sampled_from(["plan", "review", "scout"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.just("subagent"),
+            "defaultModel": st.sampled_from(["p/m", "p/n", "simulator/script", "unknown"]),
+            "disabledTools": st.lists(st.sampled_from(["grep", "read_file"])),
+        },
+    ),
+)
+CONFIGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "welcomeMessage": st.sampled_from(["", "Hi"]),
+        "defaultBehavior": st.sampled_from(["agent", "plan", "review", "novel"]),
+        "defaultModel": st.sampled_from(["p/m", "p/n", "simulator/script", "unknown/m"]),
+        "providers": st.sampled_from([{}, {"p": P | NAMES}, {"p": P | {"models": {"n": {}}}}]),
+        "behavior": BEHAVIORS,
+        "disabledTools": st.lists(st.sampled_from(["grep", "eca", 3])),
+    },
+)
+SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
+
+
+@pytest.mark.requirement("CONF-3", "W-11g")
+@given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
+def test_what_was_told_adds_up_to_what_is_so(steps: list[Any]) -> None:
+    """A client that folds the updates knows what one is told that comes now."""
+
+    async def scenario() -> None:
+        async with editor() as ours:
+            known: dict[str, Any] = {}
+            fold(known, ours.seen)
+            for step in steps:
+                begun = len(ours.seen)
+                if isinstance(step, dict):
+                    environ = {"XDG_CONFIG_HOME": "/nowhere", "ECA_CONFIG": json.dumps(step)}
+                    put_in_force(ours.connection, ours.connection.load(environ=environ))
+                elif step in known["behaviors"]:
+                    await ours.tell("chat/selectedBehaviorChanged", {"behavior": step})
+                    known |= {"selectBehavior": step, "selectAgent": step}
+                await ours.ask("chat/queryCommands", {"query": "?"})
+                fold(known, ours.seen[begun:])
+                assert known["selectModel"] in known["models"]
+            whole = await introduced_again(ours)
+            assert known | {"selectModel": None} == whole | {"selectModel": None}
+
+    trio.run(scenario)
+
+
+def fold(known: dict[str, Any], messages: list[Any]) -> None:
+    for message in messages:
+        if message.get("method") == "config/updated":
+            chat = message["params"]["chat"]
+            assert None not in chat.values()
+            assert [name for name in chat if chat[name] == known.get(name)] in ([], ["selectModel"])
+            known |= chat
+
+
+async def introduced_again(ours: Editor) -> dict[str, Any]:
+    ours.connection.told = Told()
+    tell_offer(ours.connection)
+    update = await ours.until(lambda each: each.get("method") == "config/updated")
+    found: dict[str, Any] = update["params"]["chat"]
+    return found
