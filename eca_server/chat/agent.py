@@ -120,7 +120,12 @@ class Agent:
 
     def _request(self, turn: Turn) -> Request:
         messages = in_force([*turn.chat.history, *turn.messages])
-        return Request(system=self.system, messages=messages, tools=self.toolbox.offered)
+        return Request(
+            system=self.system,
+            messages=messages,
+            tools=self.toolbox.offered,
+            cache_key=turn.chat.id,
+        )
 
     def _naming(self, key: str, name: str) -> Naming:
         return Naming(id=key, name=self.toolbox.listed(name), server="eca", origin="native")

@@ -100,7 +100,18 @@ class Tool:
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """One request to a model; `messages` may be any history, it is repaired before it is sent."""
+    """One request to a model.
+
+    Attributes:
+        system: the instructions.
+        messages: any history; it is repaired before it is sent.
+        tools: what the model may call.
+        tool_choice: whether it has to.
+        max_output_tokens: how much it may answer.
+        reasoning_effort: how much it thinks, in its API's words.
+        cache_key: the same in all requests of a chat, so that their common beginning is found in
+            the provider's cache.
+    """
 
     system: str = ""
     messages: Sequence[Message]
@@ -108,17 +119,32 @@ class Request:
     tool_choice: Literal["auto", "none", "required"] = "auto"
     max_output_tokens: int | None = None
     reasoning_effort: str | None = None
+    cache_key: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Capabilities:
-    """What one model can do, as far as is known; tokens."""
+    """What one model can do, as far as is known; tokens.
+
+    Attributes:
+        tools: it calls tools.
+        images: it reads pictures.
+        reasoning: it thinks before it answers.
+        context: of prompt and answer together.
+        output: of the answer at most.
+        thinking: the ways it can be asked to think, in its API's words; None: see its name.
+        efforts: how much it can be asked to think, likewise.
+        web_search: its provider's own search is offered to it.
+    """
 
     tools: bool = True
     images: bool = True
     reasoning: bool = False
     context: int | None = None
     output: int | None = None
+    thinking: frozenset[str] | None = None
+    efforts: tuple[str, ...] | None = None
+    web_search: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -48,7 +48,7 @@ class HTTPBackend(ABC):
         access: the way to the provider.
         wire_model: what the endpoint calls the model.
         path: in place of the API's own.
-        extra_payload: merged into each request; a null removes the key.
+        extra_payload: merged into each request; a null removes the key, a list is added to ours.
         extra_headers: replace ours in any case.
         deadlines: of each request.
         no_progress: seconds that may pass without an event, whatever bytes come.
@@ -104,6 +104,14 @@ class HTTPBackend(ABC):
         """What a request has beside its content type and its key."""
         return self.headers
 
+    def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
+        """Leaves out of all further requests what a refusal is about; False: nothing to be left."""
+        name = self.refused_field(error, payload)
+        if name is None:
+            return False
+        self._refused.add(name)
+        return True
+
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
         """The optional field of `payload` that a refusal is about; None: about something else."""
         words = f"{error.message} {error.raw}"
@@ -134,7 +142,13 @@ class HTTPBackend(ABC):
 
     def payload(self, request: Request) -> dict[str, Any]:
         """What `request` is sent as; its values may be `Written`."""
-        payload = self.write(request) | self._extra_payload
+        payload = self.write(request)
+        for name, value in self._extra_payload.items():
+            ours = payload.get(name)
+            if isinstance(ours, list) and isinstance(value, list):
+                payload[name] = [*ours, *value]
+            else:
+                payload[name] = value
         return {
             name: value
             for name, value in payload.items()
@@ -204,10 +218,8 @@ class HTTPBackend(ABC):
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
                 renewed = True
                 continue
-            name = self.refused_field(error, payload)
-            if name is None:
+            if not self.leave_out(request, error, payload):
                 raise error
-            self._refused.add(name)
 
     async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
         progress_at = trio.current_time()
