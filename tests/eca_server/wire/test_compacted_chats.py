@@ -1,0 +1,77 @@
+"""A compacted chat in the real process: after a restart it goes on from its summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import (
+    ReceivedRequest,
+    Reply,
+    finish,
+    provider_in_thread,
+    reply,
+    usage,
+)
+from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import Stranger, is_finished, text_of
+
+
+def opened(start_server: Start, url: str, project: Path) -> Stranger:
+    config = provider_config(url, chat={"title": False})
+    config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 1000}}
+    server = start_server(env={"ECA_CONFIG": json.dumps(config)})
+    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    return server
+
+
+def turn(server: Stranger, words: str, chat: str) -> str:
+    """A whole turn; what assistant and server said in it."""
+    server.ask("chat/prompt", {"message": words, "chatId": chat})
+    received = server.until(is_finished)
+    return text_of(received) + text_of(received, "system")
+
+
+def is_for_summary(request: ReceivedRequest) -> bool:
+    return "You write the summary" in request.body["messages"][0]["content"]
+
+
+def answer(request: ReceivedRequest) -> Reply:
+    words = "THE SUMMARY" if is_for_summary(request) else "an answer"
+    full = str(request.body["messages"][-1]["content"]).endswith("much")
+    return reply(words, finish("stop"), usage(9000 if full else 10, 5))
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("how", ["automatically", "by the user"])
+def test_a_compacted_chat_goes_on_from_its_summary_after_a_kill(
+    start_server: Start, tmp_path: Path, how: str
+) -> None:
+    with provider_in_thread(answer) as provider:
+        first = opened(start_server, provider.url, tmp_path)
+        turn(first, "a first prompt, and much", "kept")
+        said = turn(first, "a second prompt" if how == "automatically" else "/compact", "kept")
+        assert "The chat was compacted" in said
+        os.kill(first.pid, signal.SIGKILL)
+        second = opened(start_server, provider.url, tmp_path)
+        turn(second, "a last prompt", "kept")
+        turn(second, "/resume 1", "resumed")
+        turn(second, "another prompt", "resumed")
+        resumed, last = (
+            [each["content"] for each in request.body["messages"][1:]]
+            for request in (provider.requests[-1], provider.requests[-2])
+        )
+    assert sum(map(is_for_summary, provider.requests)) == 1
+    for told in (last, resumed):
+        assert "THE SUMMARY" in told[0]
+        assert not any("a first prompt" in words for words in told)
+    assert last[-1].endswith("a last prompt")
+    assert resumed[-1] == "another prompt"
+    if how == "automatically":
+        assert last[0].endswith("a second prompt")
+        assert last[1:] == ["an answer", "a last prompt"]
