@@ -20,6 +20,7 @@ from eca_server.llm.events import (
     Citation,
     Event,
     Finished,
+    Note,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -167,6 +168,8 @@ def _show(turn: Turn, event: Event) -> None:
         case Citation(url=url, title=title):
             turn.emit("assistant", ChatURLContent(title=title or url, url=url))
             turn.say(f" [{title or url}]({url})")
+        case Note(text):
+            turn.say(text, role="system")
         case Finished(reason=reason) if reason in _ENDINGS:
             turn.say(_ENDINGS[reason], role="system")
         case _:

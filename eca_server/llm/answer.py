@@ -12,6 +12,8 @@ from eca_server.llm.events import (
     Event,
     Finished,
     Image,
+    Note,
+    Progress,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -85,6 +87,8 @@ class Answer:
                 self.usage = event
             case Finished():
                 self.finished = event
+            case Note() | Progress():
+                pass  # they cut no text in two
             case _:
                 self._add(event)
 

@@ -3,7 +3,7 @@
 The rules of their order, which every decoder keeps:
 
 * `Started` comes first, `Finished` last, once each; a stream without `Finished` raised. Only
-  `Progress` may come before `Started`.
+  `Progress` and `Note` may come before `Started`.
 * Every `...Started` of a block has its `...Finished` before `Finished`. After an exception, or a
   cancellation, what is open stays open and the consumer closes it.
 * Text has no start and no end of its own: a run of `TextDelta` ends where another event stands.
@@ -26,6 +26,7 @@ __all__ = [
     "FinishReason",
     "Finished",
     "Image",
+    "Note",
     "Progress",
     "ReasoningDelta",
     "ReasoningFinished",
@@ -186,6 +187,13 @@ class Progress:
     reason: Literal["ping", "loading", "queued"]
 
 
+@attrs.frozen
+class Note:
+    """Words for the user on how the answer came about; they are no part of it."""
+
+    text: str
+
+
 @attrs.frozen(kw_only=True)
 class Block:
     """A raw piece of the provider's message, to be sent back as it is."""
@@ -217,6 +225,7 @@ Event = (
     | RefusalDelta
     | Usage
     | Progress
+    | Note
     | Block
     | Finished
 )

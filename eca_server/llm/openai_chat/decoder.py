@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import new_call_key
 from eca_server.llm.errors import error_from_payload, error_in_payload
 from eca_server.llm.events import (
     Block,
@@ -35,7 +35,7 @@ from eca_server.llm.events import (
 )
 from eca_server.llm.openai_chat.pieces import ThinkTags, ToolCalls, merge_details, read_usage
 
-__all__ = ["ChatDecoder", "new_call_key"]
+__all__ = ["ChatDecoder"]
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 
@@ -50,11 +50,6 @@ _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in s
 
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons that are errors: the answer is not complete."""
-
-
-def new_call_key() -> str:
-    """An id for a tool call, unique among all chats."""
-    return f"call_{secrets.token_hex(12)}"
 
 
 class ChatDecoder:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import attrs
 
 from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
 from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import read_arguments
 from eca_server.llm.events import (
     Event,
     ToolCallArguments,
@@ -96,7 +96,7 @@ class ToolCalls:
         for call in self._calls:
             if call.name is None:
                 raise BackendError("protocol", "a tool call came without a name", raw=call.raw)
-            arguments, error = _parsed(call.raw, truncated=truncated)
+            arguments, error = read_arguments(call.raw, truncated=truncated)
             events.append(
                 ToolCallFinished(
                     key=call.key,
@@ -141,22 +141,7 @@ def _arguments_text(arguments: Any) -> str:
 
 
 def _is_object(raw: str) -> bool:
-    return raw.rstrip().endswith("}") and _parsed(raw, truncated=True)[0] is not None
-
-
-def _parsed(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The arguments, or what to tell the model; nothing at all means no arguments."""
-    if not raw.strip():
-        return (None, "the call was cut off by the output limit") if truncated else ({}, None)
-    try:
-        arguments = json.loads(raw)
-    except InvalidJSON as error:
-        if truncated:
-            return None, "the arguments were cut off by the output limit"
-        return None, f"the arguments are not valid JSON: {error}"
-    if not isinstance(arguments, dict):
-        return None, f"the arguments: expected a JSON object, got {raw[:60]}"
-    return arguments, None
+    return raw.rstrip().endswith("}") and read_arguments(raw, truncated=True)[0] is not None
 
 
 class ThinkTags:
