@@ -7,6 +7,7 @@ hold a key is never taken for a prompt, which would send it to a model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 import attrs
@@ -14,7 +15,7 @@ import trio
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, named_command
+from eca_server.commands.command import Command, Situation, arguments_of, named_command
 from eca_server.credentials import LOGIN as STORED
 from eca_server.credentials import LoginsFault
 from eca_server.llm.models import Models
@@ -28,6 +29,7 @@ MASKED = "••••"
 
 _LONGEST = 8192  # characters of a key; servers take no longer headers
 _SHORTEST_OF_MANY = 16  # characters of a word that, among others, may be a key
+_COMMAND = re.compile(r"/(?:[a-z_:.-]+|[\w:.-]{1,14})")  # what else begins with a slash may be one
 
 
 @attrs.frozen(kw_only=True)
@@ -86,11 +88,13 @@ def login_prompt(
     """
     if named_command(message) == LOGIN.name:
         return _command(message, providers)
-    if awaited is None or message.lstrip().startswith("/"):
+    if awaited is None:
         return None
     words = message.split()
     if not words or words == ["cancel"]:
         return LoginPrompt(shown=message, provider=awaited, given_up=True)
+    if _COMMAND.fullmatch(words[0]):
+        return None
     if len(words) > 1 and max(map(len, words)) < _SHORTEST_OF_MANY:
         return None
     return LoginPrompt(shown=MASKED, provider=awaited, key=Secret(message.strip()))
@@ -106,13 +110,18 @@ def _command(message: str, providers: Collection[str]) -> LoginPrompt:
     word, *rest = message.split(maxsplit=2)
     if not rest:
         return LoginPrompt(shown=message)
-    provider = next((name for name in providers if name.lower() == rest[0].lower()), None)
+    provider = _match(rest[0], providers)
     if provider is None:
         return LoginPrompt(shown=f"{word} {MASKED}")
     if len(rest) == 1:
         return LoginPrompt(shown=message, provider=provider)
     shown = f"{word} {rest[0]} {MASKED}"
     return LoginPrompt(shown=shown, provider=provider, key=Secret(rest[1].strip()))
+
+
+def _match(word: str, providers: Iterable[str]) -> str | None:
+    """The provider a word names; capitals mean nothing."""
+    return next((name for name in providers if name.lower() == word.lower()), None)
 
 
 def _fault_of(key: Secret) -> str | None:
@@ -155,13 +164,13 @@ async def _store(turn: Turn, situation: Situation, provider: str, key: Secret) -
 
 
 async def _log_out(turn: Turn, situation: Situation) -> None:
-    logins, words = situation.logins, turn.prompt.text.split()[1:]
+    logins, wanted = situation.logins, arguments_of(turn.prompt.text)
     stored = (await trio.to_thread.run_sync(logins.read)).keys
-    if len(words) != 1 or words[0] not in stored:
+    provider = _match(wanted, stored)
+    if provider is None:
         names = ", ".join(sorted(stored)) or "none"
         turn.fail(f"Expected `/logout PROVIDER`, with one whose key is stored: {names}.")
         return
-    (provider,) = words
     try:
         await trio.to_thread.run_sync(logins.remove, provider)
     except LoginsFault as fault:
