@@ -48,7 +48,7 @@ _DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]
     ),
     "chat-tool-call": (
         "Code Assistant Features",
-        "tools",
+        None,
         (
             (_CLIENT, "asks with `chat/prompt`"),
             (_SERVER, "sends prompt and tools to the model"),
