@@ -21,10 +21,12 @@ class API:
     Attributes:
         load: imports its backend.
         key_header: where it expects the key; in `authorization` a Bearer token.
+        root: the path of a base that has none.
     """
 
     load: Callable[[], type[HTTPBackend]]
     key_header: str = "authorization"
+    root: str = ""
 
 
 def _openai_chat() -> type[HTTPBackend]:
@@ -33,6 +35,13 @@ def _openai_chat() -> type[HTTPBackend]:
     return OpenAIChat
 
 
+def _openai_responses() -> type[HTTPBackend]:
+    from eca_server.llm.openai_responses import OpenAIResponses  # noqa: PLC0415 - likewise
+
+    return OpenAIResponses
+
+
 APIS: Mapping[str, API] = {
     DEFAULT_API: API(load=_openai_chat),
+    "openai-responses": API(load=_openai_responses, root="/v1"),
 }

@@ -15,7 +15,7 @@ import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.llm import simulator
-from eca_server.llm.access import KeyAccess
+from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
@@ -39,13 +39,17 @@ class KnownProvider:
 
     Attributes:
         api: the API it speaks.
-        url: its base.
+        url: its base; None: each customer has one.
         key_variable: the environment variable its key is expected in; None: it needs none.
+        key_header: where it expects the key; None: where its API does.
+        root: the path of a base that has none; None: that of its API.
     """
 
     api: str = DEFAULT_API
-    url: str
+    url: str | None
     key_variable: str | None
+    key_header: str | None = None
+    root: str | None = None
 
 
 KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
@@ -62,6 +66,14 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         ("lmstudio", "http://localhost:1234/v1", None),
         ("llama-cpp", "http://localhost:8080/v1", None),
     )
+} | {
+    "azure": KnownProvider(
+        api="openai-responses",
+        url=None,
+        key_variable="AZURE_OPENAI_API_KEY",
+        key_header="api-key",
+        root="/openai/v1",
+    ),
 }
 
 
@@ -194,14 +206,21 @@ class Registry:
         return self._over_http(provider, model, settings)
 
     def _over_http(self, provider: str, model: str, settings: ProviderSettings) -> Backend:
-        url = settings.url or KNOWN_PROVIDERS[provider].url
+        known = KNOWN_PROVIDERS.get(provider)
+        url = settings.url or (known and known.url)
+        assert url, "a provider without a base is in trouble"
         name = _api_of(provider, settings)
         api = APIS[name]
+        root = api.root if known is None or known.root is None else known.root
         chosen = settings.models.get(model, ModelSettings())
         return api.load()(
             http=self._http,
             origin=Origin(api=name, provider=provider, model=model),
-            access=KeyAccess(url=url, key=settings.key, header=api.key_header),
+            access=KeyAccess(
+                url=url if settings.path else _rooted(url, root),
+                key=settings.key,
+                header=(known and known.key_header) or api.key_header,
+            ),
             wire_model=chosen.wire_name,
             path=settings.path,
             extra_payload=chosen.extra_payload,
@@ -219,12 +238,18 @@ class Registry:
         if api not in APIS:
             expected = " or ".join(map(repr, APIS))
             return f"providers.{name}.api: expected {expected}, got {api!r}"
-        if settings.url is None and known is None:
+        if settings.url is None and (known is None or known.url is None):
             return f"providers.{name}.url is not set"
         hosted = known is not None and settings.url is None and known.key_variable
         if hosted and settings.key is None:
             return f"no key for {name}: set {hosted} or providers.{name}.key"
         return None
+
+
+def _rooted(url: str, root: str) -> str:
+    """A base, with `root` as its path if it has none."""
+    has_path = urlsplit(url.strip()).path.strip("/")
+    return url if has_path or not root else endpoint(url, root)
 
 
 def _api_of(name: str, settings: ProviderSettings) -> str:

@@ -1,0 +1,111 @@
+"""The backend for Responses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from eca_server.llm.backend import BackendError, Request
+from eca_server.llm.history import ReasoningPart
+from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.openai_responses.decoder import ResponsesDecoder
+from eca_server.llm.openai_responses.input_items import ResponsesWriter
+from eca_server.llm.openai_responses.profiles import PROFILES, Profile
+from eca_server.llm.openai_responses.request import DROPPABLE, write_request
+from eca_server.llm.written import Histories
+
+__all__ = ["OpenAIResponses"]
+
+_OF_THE_MODEL = frozenset({"include", "reasoning"})
+"""Fields that a server refuses for some of its models and takes for others."""
+
+_REASONING_REFUSED = re.compile(
+    r"invalid_encrypted_content|encrypted content|\brs_\w+|reasoning'? item", re.IGNORECASE
+)
+"""A refusal of reasoning items that were sent back: of another account, with a key that was
+changed, without the item that followed, or looked for where nothing is stored."""
+
+
+class OpenAIResponses(HTTPBackend):
+    """A model behind an endpoint that speaks Responses.
+
+    Args:
+        profile: what the server takes; None: what is known of the provider by its name.
+        settings: as for every `HTTPBackend`.
+    """
+
+    path = "/responses"
+    droppable = DROPPABLE
+
+    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._profile = profile or PROFILES.get(self.origin.provider, Profile())
+        self._refused_here: set[str] = set()  # fields, and ids of reasoning items
+        self._histories = self._empty_histories()
+
+    def write(self, request: Request) -> dict[str, Any]:
+        """As `HTTPBackend.write`."""
+        return write_request(
+            request,
+            wire_model=self.wire_model,
+            profile=self._profile,
+            histories=self._histories,
+            capabilities=self.capabilities,
+        )
+
+    def payload(self, request: Request) -> dict[str, Any]:
+        """As `HTTPBackend.payload`, without what this model refuses."""
+        payload = super().payload(request)
+        reasoning = payload.get("reasoning")
+        if "reasoning.summary" in self._refused_here and isinstance(reasoning, dict):
+            payload["reasoning"] = {k: v for k, v in reasoning.items() if k != "summary"}
+        return {name: payload[name] for name in payload if name not in self._refused_here}
+
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> ResponsesDecoder:
+        """As `HTTPBackend.decoder`."""
+        last = request.messages[-1] if request.messages else None
+        return ResponsesDecoder(
+            may_be_empty=last is not None and last.role == "tool",
+            request_id=headers.get("x-request-id"),
+        )
+
+    def headers_for(self, request: Request | None) -> Mapping[str, str]:
+        """As `HTTPBackend.headers_for`: the profile adds its own."""
+        added = {name.lower(): value for name, value in self._profile.headers.items()}
+        return {**self.headers, **added}
+
+    def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
+        """As `HTTPBackend.leave_out`: reasoning items too, and what only this model refuses."""
+        words = f"{error.message} {error.raw}"
+        if error.status in (400, 404) and _REASONING_REFUSED.search(words):
+            sent = self._reasoning_ids(request) - self._refused_here
+            if sent:
+                self._refused_here |= sent
+                self._histories = self._empty_histories()
+                return True
+        name = self.refused_field(error, payload)
+        if name not in _OF_THE_MODEL:
+            return super().leave_out(request, error, payload)
+        if name == "reasoning" and "summary" in words and "summary" in str(payload["reasoning"]):
+            name = "reasoning.summary"
+        self._refused_here.add(str(name))
+        return True
+
+    def _empty_histories(self) -> Histories:
+        images = self.capabilities.images
+        writer = ResponsesWriter(
+            self.origin, self._profile, images=images, refused=frozenset(self._refused_here)
+        )
+        return Histories(writer)
+
+    def _reasoning_ids(self, request: Request) -> set[str]:
+        """Of the reasoning items in a request that are this model's own."""
+        parts = (
+            part
+            for message in request.messages
+            if message.origin == self.origin
+            for part in message.parts
+        )
+        opaque = (part.opaque for part in parts if isinstance(part, ReasoningPart))
+        return {str(item.get("id")) for item in opaque if isinstance(item, dict)}

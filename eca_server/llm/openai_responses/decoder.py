@@ -1,0 +1,252 @@
+"""The stream of Responses. No I/O.
+
+The rules it keeps, beside those of the events: one of four events ends an answer, the end of the
+bytes does not; an item is known by its place in the output, since some servers give it another id
+in each event; what is told only in the last event counts as well; what is not known is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.sse import SSEvent
+from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import new_call_key
+from eca_server.llm.errors import error_from_payload, error_in_payload
+from eca_server.llm.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Image,
+    Progress,
+    ReasoningDelta,
+    RefusalDelta,
+    Started,
+    TextDelta,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.llm.openai_responses.output_items import AnswerSoFar, OutputItem
+
+__all__ = ["ResponsesDecoder", "read_usage"]
+
+_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, Image)
+
+_OF_TEXT = {
+    "output_text": "message",
+    "refusal": "message",
+    "function_call_arguments": "function_call",
+}
+"""What an item is whose beginning was left out, by the first word of its event."""
+
+_CUT: Mapping[str, FinishReason] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+}
+"""Why an answer is incomplete, in our words."""
+
+
+class ResponsesDecoder:
+    """Server-sent events of one answer in, our events out.
+
+    Args:
+        may_be_empty: whether an answer without any content is fine (after tool results it means
+            that the model has nothing to add).
+        request_id: reported in `Started`.
+        new_key: makes the keys of tool calls.
+
+    Attributes:
+        started: `Started` was given.
+        finish_seen: as `done`; the mark of the end comes with all the rest.
+        done: `Finished` was given; nothing follows.
+    """
+
+    def __init__(
+        self,
+        *,
+        may_be_empty: bool = False,
+        request_id: str | None = None,
+        new_key: Callable[[], str] = new_call_key,
+    ) -> None:
+        self.started = False
+        self.finish_seen = False
+        self.done = False
+        self._may_be_empty = may_be_empty
+        self._request_id = request_id
+        self._answer = AnswerSoFar(new_key)
+        self._open: dict[int | str, OutputItem] = {}
+        self._ended: set[int | str] = set()
+        self._has_content = False
+        self._calls = 0
+
+    def feed(self, event: SSEvent) -> list[Event]:
+        """Takes the next event of the stream.
+
+        Raises:
+            BackendError: the stream carries an error, or what cannot be read.
+        """
+        if self.done:
+            return []
+        if event.data.strip() == "[DONE]":
+            return self.close()
+        try:
+            value = json.loads(event.data)
+        except InvalidJSON as fault:
+            excerpt = event.data[:200]
+            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
+        if isinstance(value, dict) and "type" not in value and event.event != "message":
+            value["type"] = event.event
+        return self.feed_object(value)
+
+    def feed_object(self, value: Any) -> list[Event]:
+        """Takes an event that is JSON already, or a whole response that was not streamed.
+
+        Raises:
+            BackendError: as `feed`.
+        """
+        kind = value.get("type") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or not kind.startswith("response."):
+            return self._odd(value)
+        events: list[Event] = []
+        if not self.started:
+            response = value.get("response")
+            events.append(self._start(response if isinstance(response, dict) else {}))
+        events += self._event(kind.removeprefix("response."), value)
+        self._has_content = self._has_content or any(isinstance(e, _CONTENT) for e in events)
+        return events
+
+    def close(self) -> list[Event]:
+        """Takes the end of the bytes.
+
+        Raises:
+            BackendError: `premature_stop`, the answer had not come to its end.
+        """
+        if self.done:
+            return []
+        raise BackendError("premature_stop", "the answer broke off before its end", retryable=True)
+
+    def _odd(self, value: Any) -> list[Event]:
+        """What is no event of an answer: an error, a sign of life, or a whole response."""
+        if error := error_in_payload(value):
+            raise error
+        if isinstance(value.get("output"), list):
+            return [self._start(value), *self._end(value, str(value.get("status")))]
+        if "type" in value:
+            return []
+        excerpt = json.dumps(value)[:200].decode("utf-8", "replace")
+        raise BackendError("protocol", f"expected an event of Responses, got {excerpt}")
+
+    def _start(self, response: Mapping[str, Any]) -> Started:
+        self.started = True
+        response_id, model = response.get("id"), response.get("model")
+        return Started(
+            response_id=response_id if isinstance(response_id, str) else None,
+            model=model if isinstance(model, str) else None,
+            request_id=self._request_id,
+        )
+
+    def _event(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "output_item.added", {"item": dict(item)}:
+                self._ended.discard(place := _place(event, item))
+                return self._begin(place, item)
+            case "output_item.done", {"item": dict(item)}:
+                return self._finish_item(_place(event, item), item)
+            case (("completed" | "incomplete" | "failed"), {"response": dict(response)}):
+                return self._end(response, kind)
+            case "queued", _:
+                return [Progress("queued")]
+        return self._piece(kind, event)
+
+    def _piece(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        place = _place(event, {})
+        if place in self._ended:
+            return []
+        begun: list[Event] = []
+        if place not in self._open:
+            word = kind.partition(".")[0]
+            of = "reasoning" if word.startswith("reasoning") else _OF_TEXT.get(word)
+            if of is None or not kind.endswith(".delta"):
+                return []
+            begun = self._begin(place, {"type": of})
+        return [*begun, *self._open[place].feed(kind, event)]
+
+    def _begin(self, place: int | str, head: Mapping[str, Any]) -> list[Event]:
+        if place in self._open or place in self._ended:
+            return []
+        item = self._open[place] = self._answer.item(head)
+        self._calls += head.get("type") == "function_call"
+        return item.begin()
+
+    def _finish_item(self, place: int | str, whole: Mapping[str, Any]) -> list[Event]:
+        if place in self._ended:
+            return []
+        begun = self._begin(place, whole)
+        self._ended |= {place, str(whole.get("id") or place)}
+        truncated = whole.get("status") == "incomplete"
+        return [*begun, *self._open.pop(place).end(whole, truncated=truncated)]
+
+    def _end(self, response: Mapping[str, Any], status: str) -> list[Event]:
+        error = response.get("error")
+        if status in ("failed", "cancelled") or error:
+            words = error or {"message": f"the provider ended the answer as {status}"}
+            raise error_from_payload({"error": words})
+        events: list[Event] = []
+        output = response.get("output")
+        for index, item in enumerate(output if isinstance(output, list) else ()):
+            if isinstance(item, dict) and item.get("id") not in self._ended:
+                place = item["id"] if item.get("id") in self._open else index
+                events += self._finish_item(place, item)
+        reason, raw_reason = _reason(response, status)
+        for place in list(self._open):
+            events += self._open.pop(place).end(None, truncated=reason != "stop")
+        if isinstance(usage := response.get("usage"), dict):
+            events.append(read_usage(usage))
+        if any(isinstance(event, _CONTENT) for event in events):
+            self._has_content = True
+        if not self._has_content and not self._may_be_empty and reason == "stop":
+            message = "the model answered nothing; the prompt may be longer than its context"
+            raise BackendError("empty_response", message, retryable=True)
+        if reason == "stop" and self._calls:
+            reason = "tool_calls"
+        elif reason == "stop" and self._answer.refused:
+            reason = "refusal"
+        self.finish_seen = self.done = True
+        return [*events, Finished(reason=reason, raw_reason=raw_reason)]
+
+
+def _place(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
+    """What an item is known by: its place in the output, else its id."""
+    index = event.get("output_index")
+    return index if isinstance(index, int) else str(event.get("item_id") or item.get("id") or "")
+
+
+def _reason(response: Mapping[str, Any], status: str) -> tuple[FinishReason, str | None]:
+    if "incomplete" not in (status, response.get("status")):
+        return "stop", None
+    details = response.get("incomplete_details")
+    raw = str(details.get("reason") or "incomplete") if isinstance(details, dict) else "incomplete"
+    return _CUT.get(raw, "other"), raw
+
+
+def read_usage(counts: Mapping[str, Any]) -> Usage:
+    """Token counts in parts that do not overlap; on the wire the prompt includes the cached."""
+
+    def number(holder: Any, name: str) -> int | None:
+        value = holder.get(name) if isinstance(holder, dict) else None
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    prompt, details = number(counts, "input_tokens"), counts.get("input_tokens_details")
+    read, written = number(details, "cached_tokens"), number(details, "cache_write_tokens")
+    cost = counts.get("cost")
+    return Usage(
+        input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
+        cache_read=read,
+        cache_write=written,
+        output=number(counts, "output_tokens"),
+        reasoning=number(counts.get("output_tokens_details"), "reasoning_tokens"),
+        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+    )

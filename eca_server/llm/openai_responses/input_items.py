@@ -1,0 +1,240 @@
+"""A history in the words of Responses: its input items. Pure functions.
+
+The rules it keeps: items that the server wants back go in their order to the model that made them
+and to nobody else; a reasoning item never stands without the item that it led to.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from eca_server.llm.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    ReasoningPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.llm.openai_responses.output_items import SEPARATOR
+from eca_server.llm.openai_responses.profiles import Profile
+from eca_server.llm.written import Waiting
+
+__all__ = ["ResponsesWriter"]
+
+_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST_ID = 64
+
+_Item = dict[str, Any]
+
+
+@attrs.frozen
+class _CallIds:
+    """What calls are called on the wire.
+
+    Attributes:
+        pending: by our ids, of the calls that have no result yet.
+        used: all there were.
+    """
+
+    pending: dict[str, str] = attrs.field(factory=dict)
+    used: set[str] = attrs.field(factory=set)
+
+    def copy(self) -> _CallIds:
+        return _CallIds(dict(self.pending), set(self.used))
+
+    def add(self, part: ToolCallPart, *, own: bool) -> str:
+        """The model's own id of its call, else ours; a hash where ours is not legal."""
+        theirs = part.provider_id if own else None
+        if theirs and len(theirs) <= _LONGEST_ID and theirs not in self.used:
+            call_id = theirs
+        elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
+            call_id = part.id
+        else:
+            call_id = f"call_{hashlib.sha256(part.id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        self.used.add(call_id)
+        self.pending[part.id] = call_id
+        return call_id
+
+
+class ResponsesWriter:
+    """Messages as Responses has them; what waits are the ids of calls.
+
+    Args:
+        origin: whose own messages are given back as they were.
+        profile: what the server takes.
+        images: whether the model reads pictures.
+        refused: ids of reasoning items that the server did not take back.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        profile: Profile,
+        *,
+        images: bool = True,
+        refused: Container[str] = (),
+    ) -> None:
+        self._origin = origin
+        self._profile = profile
+        self._images = images
+        self._refused = refused
+
+    def write(
+        self, messages: Iterable[Message], waiting: Waiting
+    ) -> tuple[list[dict[str, Any]], Waiting]:
+        """As `Writer.write`."""
+        ids = waiting[0].copy() if waiting else _CallIds()
+        items: list[_Item] = []
+        for message in messages:
+            if message.role == "user":
+                items.append({"role": "user", "content": self._user_content(message)})
+            elif message.role == "tool":
+                items += self._results(message, ids)
+            elif message.origin == self._origin:
+                items += self._own(message, ids)
+            else:
+                items += self._foreign(message, ids)
+        return items, [ids]
+
+    def end(self, waiting: Waiting) -> list[dict[str, Any]]:
+        """As `Writer.end`: every call has had its result."""
+        return []
+
+    def _user_content(self, message: Message) -> str | list[_Item]:
+        content: list[_Item] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    content.append({"type": "input_text", "text": text})
+                case ImagePart():
+                    content.append(self._picture(part))
+                case FilePart():
+                    data = _data_url(part)
+                    file = {"type": "input_file", "filename": part.name, "file_data": data}
+                    content.append(file)
+        return _plain(content)
+
+    def _own(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        """An answer of this very model: its items as they were, but for their ids.
+
+        Where nothing is stored an id leads nowhere; only reasoning items have to have theirs.
+        """
+        thoughts: list[_Item] = []  # held back until the item that they led to
+        texts: list[str] = []
+        after_message = False
+        for part in message.parts:
+            item: _Item | None = None
+            match part:
+                case TextPart(text):
+                    texts.append(text.removeprefix(SEPARATOR) if after_message else text)
+                    after_message = False
+                    continue
+                case ReasoningPart(opaque=dict(opaque)) if self._is_taken_back(opaque):
+                    yield from _drain(thoughts, _message(texts))
+                    thoughts.append(opaque)
+                    continue
+                case BlockPart(raw={"type": "message"} as head):
+                    after_message = True
+                    item = _message(texts, head)
+                case BlockPart(raw=dict(raw)) | ServerToolPart(raw=dict(raw)):
+                    yield from _drain(thoughts, _message(texts))
+                    item = raw
+                case ToolCallPart():
+                    yield from _drain(thoughts, _message(texts))
+                    item = _call(part, ids.add(part, own=True))
+            yield from _drain(thoughts, item)
+        yield from _drain(thoughts, _message(texts))
+
+    def _foreign(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        """An answer of somebody else: what was said and called."""
+        texts: list[str] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    texts.append(text)
+                case ServerToolPart():
+                    texts.append(f"[used {part.kind}]")
+                case ImagePart():
+                    texts.append("[an image that you made]")
+                case ToolCallPart():
+                    if said := _message(texts):
+                        yield said
+                    yield _call(part, ids.add(part, own=False))
+        if said := _message(texts):
+            yield said
+
+    def _is_taken_back(self, item: Mapping[str, Any]) -> bool:
+        readable = item.get("encrypted_content") or item.get("content")
+        return bool(readable) and item.get("id") not in self._refused
+
+    def _results(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        later: list[_Item] = []  # pictures that cannot stand in the outputs
+        for result in message.parts:
+            assert isinstance(result, ToolResultPart)
+            text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
+            content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
+            pictures = [self._picture(part) for part in result.parts if isinstance(part, ImagePart)]
+            if self._images and pictures and not self._profile.pictures_in_results:
+                content.append({"type": "input_text", "text": "[an image, shown below]"})
+                later += pictures
+            else:
+                content += pictures
+            yield {
+                "type": "function_call_output",
+                "call_id": ids.pending.pop(result.call_id),
+                "output": _plain([part for part in content if part.get("text") != ""]),
+            }
+        if later:
+            yield {"role": "user", "content": later}
+
+    def _picture(self, part: ImagePart) -> _Item:
+        if not self._images:
+            text = "[an image was left out: this model reads none]"
+            return {"type": "input_text", "text": text}
+        return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+
+
+def _call(part: ToolCallPart, call_id: str) -> _Item:
+    return {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": part.name,
+        "arguments": part.raw,
+    }
+
+
+def _message(texts: list[str], head: Mapping[str, Any] | None = None) -> _Item | None:
+    """The message that was said, which is taken out of `texts`; None if there is none."""
+    text = "".join(texts)
+    texts.clear()
+    return {**(head or {}), "role": "assistant", "content": text} if text.strip() else None
+
+
+def _plain(content: list[_Item]) -> str | list[_Item]:
+    """A string when there is only text, for the servers that take nothing else."""
+    if all(part["type"] == "input_text" for part in content):
+        return "\n\n".join(part["text"] for part in content)
+    return content
+
+
+def _drain(thoughts: list[_Item], item: _Item | None) -> Iterator[_Item]:
+    """An item behind the thoughts that led to it; without it they wait on."""
+    if item is not None:
+        yield from thoughts
+        thoughts.clear()
+        yield item
+
+
+def _data_url(part: ImagePart | FilePart) -> str:
+    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"

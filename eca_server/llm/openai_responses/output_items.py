@@ -1,0 +1,336 @@
+"""The output items of an answer over Responses while they are being written: pieces in, events out.
+
+The rules of all of them: a piece that a server leaves out of the stream is taken from the whole
+item, so that the pieces join to it; what has to be sent back stands as it came in the item that is
+done, never in the one that was begun. No I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import read_arguments
+from eca_server.llm.events import (
+    Block,
+    Citation,
+    Event,
+    Image,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    ServerTool,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+__all__ = ["SEPARATOR", "AnswerSoFar", "OutputItem", "without_nulls"]
+
+SEPARATOR = "\n\n"
+"""Stands between two messages of one answer, and between two parts of one reasoning."""
+
+_FOR_US = frozenset(
+    {
+        "apply_patch_call",
+        "computer_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "shell_call",
+    }
+)
+"""Items that wait for an answer nobody here gives; sent back without one they are refused."""
+
+
+class OutputItem(Protocol):
+    """One output item, from its first sign to its end."""
+
+    def begin(self) -> list[Event]:
+        """What is known of it at once."""
+        ...
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        """Takes an event of it: `output_text.delta` and so on; unknown ones give nothing."""
+        ...
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        """Takes its end.
+
+        Args:
+            whole: the item as it is when it is done; None if the answer ended without.
+            truncated: it was cut.
+        """
+        ...
+
+
+@attrs.define
+class AnswerSoFar:
+    """What the items of one answer have to know of each other.
+
+    Attributes:
+        new_key: makes the keys of tool calls.
+        visible: characters of text so far.
+        refused: a refusal was among it.
+        cited: the URLs of the sources so far.
+    """
+
+    new_key: Callable[[], str]
+    visible: int = 0
+    refused: bool = False
+    cited: set[str] = attrs.field(factory=set)
+    reasonings: int = 0
+    blocks: int = 0
+
+    def item(self, head: Mapping[str, Any]) -> OutputItem:
+        """A new item; `head` is as much of it as is known."""
+        match head.get("type"):
+            case "message":
+                return _Message(self)
+            case "reasoning":
+                return _Reasoning(self)
+            case "function_call":
+                return _Call(self, head)
+            case "web_search_call":
+                return _Search(head)
+        return _Other(self)
+
+    def block(self, raw: Mapping[str, Any]) -> Block:
+        """A piece to be sent back as it is."""
+        self.blocks += 1
+        return Block(raw=raw, position=self.blocks - 1)
+
+
+class _Message:
+    def __init__(self, answer: AnswerSoFar) -> None:
+        self._answer = answer
+        self._said = {"output_text": 0, "refusal": 0}  # characters given of each
+        self._parts: dict[Any, int] = {}  # where each part of the text begins in all of it
+
+    def begin(self) -> list[Event]:
+        return []
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "output_text.delta", {"delta": str(text)}:
+                return self._text(text, event.get("content_index"))
+            case "refusal.delta", {"delta": str(text)}:
+                return self._refusal(text)
+            case "output_text.annotation.added", {"annotation": dict(annotation)}:
+                return self._cite(annotation, event.get("content_index"))
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        events: list[Event] = []
+        if whole is None:
+            return events
+        given = dict(self._said)
+        for index, part in enumerate(_listed(whole, "content")):
+            match part:
+                case {"type": "output_text", "text": str(text)}:
+                    events += self._text(_rest(text, given, "output_text"), index)
+                    for each in _listed(part, "annotations"):
+                        events += self._cite(each, index) if isinstance(each, dict) else []
+                case {"type": "refusal", "refusal": str(text)}:
+                    events += self._refusal(_rest(text, given, "refusal"))
+        if self._said["output_text"]:
+            phase = whole.get("phase")
+            raw = {"type": "message", **({"phase": phase} if phase else {})}
+            events.append(self._answer.block(raw))
+        return events
+
+    def _text(self, text: str, index: Any) -> list[Event]:
+        if not text:
+            return []
+        if not self._said["output_text"] and self._answer.visible:
+            self._answer.visible += len(SEPARATOR)
+            separated: list[Event] = [TextDelta(SEPARATOR)]
+        else:
+            separated = []
+        self._parts.setdefault(index, self._answer.visible)
+        self._said["output_text"] += len(text)
+        self._answer.visible += len(text)
+        return [*separated, TextDelta(text)]
+
+    def _refusal(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._said["refusal"] += len(text)
+        self._answer.refused = True
+        return [RefusalDelta(text)]
+
+    def _cite(self, annotation: Mapping[str, Any], index: Any) -> list[Event]:
+        url = annotation.get("url")
+        if not isinstance(url, str) or not url or url in self._answer.cited:
+            return []
+        self._answer.cited.add(url)
+        at = self._parts.get(index, 0)
+        match annotation:
+            case {"start_index": int(start), "end_index": int(end)}:
+                span: tuple[int, int] | None = (at + start, at + end)
+            case _:
+                span = None
+        return [Citation(url=url, title=str(annotation.get("title") or ""), span=span)]
+
+
+class _Reasoning:
+    def __init__(self, answer: AnswerSoFar) -> None:
+        answer.reasonings += 1
+        self._key = f"reasoning_{answer.reasonings}"
+        self._field = ""  # a summary or the text itself: one of them is shown
+        self._part: Any = None
+        self._said = 0
+
+    def begin(self) -> list[Event]:
+        return [ReasoningStarted(self._key)]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "reasoning_summary_text.delta", {"delta": str(text)}:
+                return self._text(text, "summary", event.get("summary_index"))
+            case (("reasoning_text.delta" | "reasoning.delta"), {"delta": str(text)}):
+                return self._text(text, "content", event.get("content_index"))
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        events: list[Event] = []
+        for field in ("summary", "content"):
+            if self._said and field != self._field:
+                continue
+            parts = _listed(whole or {}, field)
+            texts = [part.get("text") for part in parts if isinstance(part, dict)]
+            text = SEPARATOR.join(text for text in texts if isinstance(text, str))
+            events += self._text(text[self._said :], field, self._part)
+        opaque = None if whole is None or truncated else without_nulls(whole)
+        return [*events, ReasoningFinished(key=self._key, opaque=opaque)]
+
+    def _text(self, text: str, field: str, part: Any) -> list[Event]:
+        if not text or (self._said and field != self._field):
+            return []
+        if self._said and part != self._part:
+            text = SEPARATOR + text
+        self._field, self._part = field, part
+        self._said += len(text)
+        return [ReasoningDelta(self._key, text)]
+
+
+class _Call:
+    def __init__(self, answer: AnswerSoFar, head: Mapping[str, Any]) -> None:
+        self._key = answer.new_key()
+        self._head = head
+        self._begun = False
+        self._pieces: list[str] = []
+
+    def begin(self) -> list[Event]:
+        name = self._head.get("name")
+        if self._begun or not isinstance(name, str) or not name:
+            return []
+        self._begun = True
+        call_id = self._head.get("call_id")
+        provider_id = call_id if isinstance(call_id, str) and call_id else None
+        raw = "".join(self._pieces)  # what came before the name was known comes with it
+        started = ToolCallStarted(key=self._key, name=name, provider_id=provider_id)
+        return [started, ToolCallArguments(self._key, raw)] if raw else [started]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "function_call_arguments.delta", {"delta": str(text)} if text:
+                self._pieces.append(text)
+                return [ToolCallArguments(self._key, text)] if self._begun else []
+            case "function_call_arguments.done", {"arguments": str(text)}:
+                return self._rest(text)
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        self._head = {**self._head, **(whole or {})}
+        events = [*self._rest(self._head.get("arguments")), *self.begin()]
+        raw = "".join(self._pieces)
+        if not self._begun:
+            raise BackendError("protocol", "a tool call came without a name", raw=raw)
+        arguments, error = read_arguments(raw, truncated=truncated)
+        finished = ToolCallFinished(key=self._key, raw=raw, arguments=arguments, error=error)
+        return [*events, finished]
+
+    def _rest(self, whole: Any) -> list[Event]:
+        text = whole[sum(map(len, self._pieces)) :] if isinstance(whole, str) else ""
+        if text:
+            self._pieces.append(text)
+        return [ToolCallArguments(self._key, text)] if text and self._begun else []
+
+
+class _Search:
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        self._key = str(head.get("id") or "web_search")
+
+    def begin(self) -> list[Event]:
+        return [ServerTool(key=self._key, kind="web_search", phase="started")]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        action = (whole or {}).get("action")
+        action = action if isinstance(action, dict) else {}
+        queries = [action.get("query"), *_listed(action, "queries")]
+        found = [each.get("url") for each in _listed(action, "sources") if isinstance(each, dict)]
+        urls = [url for url in (action.get("url"), *found) if isinstance(url, str)]
+        return [
+            ServerTool(
+                key=self._key,
+                kind="web_search",
+                phase="finished",
+                query=next((query for query in queries if isinstance(query, str) and query), None),
+                urls=tuple(urls),
+                raw=None if whole is None else without_nulls(whole),
+            )
+        ]
+
+
+class _Other:
+    """An item of a kind of which nothing is to be shown, but a picture."""
+
+    def __init__(self, answer: AnswerSoFar) -> None:
+        self._answer = answer
+
+    def begin(self) -> list[Event]:
+        return []
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        if whole is None or truncated or not whole.get("type") or whole["type"] in _FOR_US:
+            return []
+        block = self._answer.block(without_nulls(whole))
+        match whole:
+            case {"type": "image_generation_call", "result": str(data)}:
+                media_type = f"image/{whole.get('output_format') or 'png'}"
+                try:
+                    return [Image(media_type=media_type, data=base64.b64decode(data)), block]
+                except binascii.Error:
+                    raise BackendError("protocol", "an image came that is no base64") from None
+        return [block]
+
+
+def without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item as it is sent back: some servers refuse the nulls that they sent."""
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _listed(holder: Mapping[str, Any], name: str) -> list[Any]:
+    value = holder.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _rest(text: str, given: dict[str, int], kind: str) -> str:
+    """What of a part was not given yet; of each kind the parts were given in their order."""
+    rest = text[given[kind] :]
+    given[kind] = max(0, given[kind] - len(text))
+    return rest
