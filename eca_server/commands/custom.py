@@ -200,7 +200,7 @@ class _Reading:
             if is_the_projects and not place.inside:
                 raise LeadsOut("a link leads out of the workspace")
             if place.real_path.is_dir():
-                for file in self._files(place, links=not is_the_projects):
+                for file in self._files(place):
                     self.add(str(place.path / file), is_the_projects=is_the_projects)
             else:
                 self._add_file(place)
@@ -209,9 +209,9 @@ class _Reading:
             self.notes.append(f"{printable(path)}: {reason}.")
         return True
 
-    def _files(self, folder: Place, *, links: bool) -> Iterator[str]:
+    def _files(self, folder: Place) -> Iterator[str]:
         paths = list_files(
-            folder.real_path, limit=_MOST, gitignore=False, links=links, checkpoint=self.checkpoint
+            folder.real_path, limit=_MOST, gitignore=False, checkpoint=self.checkpoint
         )
         for path in sorted(paths):
             if path.endswith(".md") and not any(name.startswith(".") for name in path.split("/")):
