@@ -54,7 +54,7 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
     "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
     "quota": ("the credit or plan is used up", "Waiting does not help: check the account."),
     "rate_limit": ("too many requests", "Try again later."),
-    "request_too_large": ("the request is too large", "Leave out images or contexts."),
+    "request_too_large": ("the request is too large", "Leave out images or contexts, or `/compact` the chat."),
     "timeout": ("no answer came in time", "Try again later."),
     "unknown": ("the provider reported an error", ""),
     "unsupported_feature": ("the model does not support this", "Choose another model."),
