@@ -1,7 +1,8 @@
-"""A scripted model: an OpenAI-compatible endpoint on loopback that does what a test tells it.
+"""A scripted model: an endpoint on loopback that does what a test tells it.
 
 The rule it keeps: a test waits for events, never for time. A script is a list of replies, one for
-each request to `/chat/completions`; a reply is a list of steps (see `script`):
+each request to a model; a reply is a list of steps (see `script`), which speak Chat Completions
+but for `raw`, by which a test speaks any other API:
 
     script = [reply(text("Hel"), wait("now"), text("lo"))]
     async with Provider(script) as provider:          # or: with provider_in_thread(script) as ...
@@ -73,6 +74,10 @@ __all__ = [
     "usage",
     "wait",
 ]
+
+_CHAT = "/chat/completions"
+_ASK_A_MODEL = (_CHAT, "/responses", "/messages", ":streamGenerateContent", "/api/chat")
+"""How the paths end under which the APIs are asked for an answer."""
 
 Script = Iterable[Reply] | Callable[["ReceivedRequest"], Reply]
 
@@ -194,7 +199,7 @@ class Provider:
                 self.other_requests.append(received)
                 listed = [{"id": name, "object": "model"} for name in self._models]
                 await responder.respond(200, json.dumps({"object": "list", "data": listed}))
-            elif request.method == "POST" and request.path.endswith("/chat/completions"):
+            elif request.method == "POST" and request.path.endswith(_ASK_A_MODEL):
                 (self.title_requests if received.is_title else self.requests).append(received)
                 self._note_change()
                 answer = self._title if received.is_title else self._script(received)
@@ -215,6 +220,8 @@ class _Conversation:
         self._provider = provider
         self._responder = responder
         self._send: Callable[..., Awaitable[None]] = responder.send_raw
+        path, _, _ = request.target.partition("?")
+        self._mark = b"data: [DONE]\n\n" if path.endswith(_CHAT) else b""
         body = request.body if isinstance(request.body, dict) else {}
         self._head = {
             "id": f"chatcmpl-{len(provider.requests)}",
@@ -241,7 +248,8 @@ class _Conversation:
             await self._responder.start(answer.status, headers)
             self._send = self._responder.send
         if await self._run(answer.steps):
-            await self._send(b"data: [DONE]\n\n")
+            if self._mark:
+                await self._send(self._mark)
             await (self._responder.close() if answer.close_delimited else self._responder.end())
 
     async def _run(self, steps: Iterable[Step]) -> bool:
@@ -331,19 +339,24 @@ def _received(request: HTTPRequest) -> ReceivedRequest:
         body = json.loads(request.body) if request.body else None
     except InvalidJSON:
         body = None
-    messages = body.get("messages") if isinstance(body, dict) else None
     return ReceivedRequest(
         method=request.method,
         target=request.target,
         headers=request.headers,
         body=body,
-        is_title=any(
-            message.get("role") in ("system", "developer")
-            and "title" in str(message.get("content")).lower()
-            for message in messages or ()
-            if isinstance(message, dict)
-        ),
+        is_title=isinstance(body, dict) and "title" in str(_instructions(body)).lower(),
     )
+
+
+def _instructions(body: Mapping[str, Any]) -> list[Any]:
+    """What a request tells the model to be, wherever its API has that."""
+    messages = body.get("messages")
+    told = [
+        message.get("content")
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict) and message.get("role") in ("system", "developer")
+    ]
+    return [*told, *(body.get(name) for name in ("instructions", "system", "systemInstruction"))]
 
 
 def _body(value: Any) -> bytes:
