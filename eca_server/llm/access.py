@@ -5,6 +5,7 @@ The rule it keeps: a key goes into one header and nowhere else.
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,12 +16,21 @@ from eca_server.secret import Secret
 
 __all__ = ["Access", "KeyAccess", "Target", "endpoint"]
 
+_VERSION = re.compile(r"v\d\w*")
+
 
 def endpoint(base: str, path: str) -> str:
-    """`path` added to the path of `base`; the queries of both are kept."""
+    """`path` added to the path of `base`; the queries of both are kept.
+
+    A version that the one ends with and the other begins with stands there once.
+    """
     parts = urlsplit(base.strip())
     added, _, query = path.partition("?")
-    joined = f"{parts.path.rstrip('/')}/{added.lstrip('/')}"
+    before, after = parts.path.rstrip("/"), added.lstrip("/")
+    version, _, rest = after.partition("/")
+    if _VERSION.fullmatch(version) and before.endswith(f"/{version}"):
+        after = rest
+    joined = f"{before}/{after}"
     queries = "&".join(piece for piece in (parts.query, query) if piece)
     return urlunsplit((parts.scheme, parts.netloc, joined, queries, ""))
 

@@ -41,7 +41,14 @@ def _openai_responses() -> type[HTTPBackend]:
     return OpenAIResponses
 
 
+def _anthropic() -> type[HTTPBackend]:
+    from eca_server.llm.anthropic import Anthropic  # noqa: PLC0415 - see the module's docstring
+
+    return Anthropic
+
+
 APIS: Mapping[str, API] = {
     DEFAULT_API: API(load=_openai_chat),
+    "anthropic": API(load=_anthropic, key_header="x-api-key"),
     "openai-responses": API(load=_openai_responses, root="/v1"),
 }

@@ -111,6 +111,8 @@ class Request:
         reasoning_effort: how much it thinks, in its API's words.
         cache_key: the same in all requests of a chat, so that their common beginning is found in
             the provider's cache.
+        paused: an answer that is not at its end, since tools of the provider still run: it goes
+            back last, as it is, and goes on.
     """
 
     system: str = ""
@@ -120,6 +122,7 @@ class Request:
     max_output_tokens: int | None = None
     reasoning_effort: str | None = None
     cache_key: str | None = None
+    paused: Message | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSet, 
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar
 
+import attrs
 import trio
 
 from eca_protocol import json
@@ -22,11 +23,11 @@ from eca_server.llm.access import Access, Target
 from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
 from eca_server.llm.errors import error_from_fault, error_from_response
-from eca_server.llm.events import Event, Progress
+from eca_server.llm.events import Event, Note, Progress
 from eca_server.llm.history import Origin
 from eca_server.llm.written import encoded
 
-__all__ = ["HTTPBackend", "refused_parameter"]
+__all__ = ["Amended", "HTTPBackend", "refused_parameter"]
 
 TAIL = 2.0
 """Seconds the rest may take once the end is near: usage, the API's own mark."""
@@ -37,6 +38,19 @@ _REFUSAL = re.compile(
     r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
     re.IGNORECASE,
 )
+
+
+@attrs.frozen(kw_only=True)
+class Amended:
+    """What is sent in place of a request that was refused.
+
+    Attributes:
+        request: without what was wrong.
+        note: what the user is told of it.
+    """
+
+    request: Request
+    note: str | None = None
 
 
 class HTTPBackend(ABC):
@@ -117,6 +131,10 @@ class HTTPBackend(ABC):
         words = f"{error.message} {error.raw}"
         return refused_parameter(error.status, words, payload, self.droppable)
 
+    def amended(self, request: Request, error: BackendError) -> Amended | None:
+        """What to send once in place of a refused request; None: nothing else would do."""
+        return None
+
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         """The models in what the endpoint lists; raises TypeError or KeyError for another shape."""
         return [ModelInfo(name=str(model["id"])) for model in listed["data"]]
@@ -129,10 +147,13 @@ class HTTPBackend(ABC):
 
     async def models(self) -> Sequence[ModelInfo]:
         """As `Backend.models`."""
-        listed = await self.get(self.models_path)
+        return self.models_of(await self.get(self.models_path))
+
+    def models_of(self, listed: Any) -> Sequence[ModelInfo]:
+        """As `read_models`; another shape is a `BackendError`."""
         try:
             return self.read_models(listed)
-        except (TypeError, KeyError):
+        except (AttributeError, TypeError, KeyError):
             excerpt = json.dumps(listed)[:200].decode("utf-8", "replace")
             raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
 
@@ -159,9 +180,9 @@ class HTTPBackend(ABC):
         """The JSON that the provider has under `path`."""
         return await self._exchange("GET", path, b"")
 
-    async def post(self, path: str, payload: Any) -> Any:
+    async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
         """The JSON that the provider answers to `payload`; for what is no answer of the model."""
-        return await self._exchange("POST", path, json.dumps(payload))
+        return await self._exchange("POST", path, encoded(payload))
 
     async def _exchange(self, method: str, path: str, content: bytes) -> Any:
         target = await self._access.target(path)
@@ -189,7 +210,7 @@ class HTTPBackend(ABC):
         return ours | target.headers | self._extra_headers
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
-        renewed = False
+        renewed = amended = False
         while True:
             payload = self.payload(request)
             target = await self._access.target(self._path, request)
@@ -218,7 +239,11 @@ class HTTPBackend(ABC):
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
                 renewed = True
                 continue
-            if not self.leave_out(request, error, payload):
+            if not amended and (instead := self.amended(request, error)) is not None:
+                amended, request = True, instead.request
+                if instead.note is not None:
+                    yield Note(instead.note)
+            elif not self.leave_out(request, error, payload):
                 raise error
 
     async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
@@ -228,7 +253,7 @@ class HTTPBackend(ABC):
             async for chunk in chunks:
                 progressed = False
                 for event in body.feed(chunk):
-                    progressed = True
+                    progressed = progressed or not isinstance(event, Progress)
                     yield event
                 if body.decoder.done:
                     break

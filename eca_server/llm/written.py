@@ -7,7 +7,7 @@ another way is written from its beginning.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -59,27 +59,35 @@ class Histories:
 
     Args:
         writer: the API's words.
+        mark: may change the written messages at the end of a history, in each request anew; the
+            last two of the user's are among them.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(
+        self, writer: Writer, *, mark: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
         self._writer = writer
+        self._mark = mark or (lambda _written: None)
         self._beginnings: deque[_Beginning] = deque(maxlen=_MOST_KEPT)
 
-    def written(self, messages: Sequence[Message], before: Sequence[Any] = ()) -> Written:
-        """The repaired messages, behind what stands `before` them, as an array.
+    def written(
+        self, messages: Sequence[Message], before: Sequence[Any] = (), behind: Sequence[Any] = ()
+    ) -> Written:
+        """The repaired messages, between what stands `before` and `behind` them, as an array.
 
         Its pieces are to be joined before the next history is written.
         """
         history = list(messages)
         beginning = next((each for each in self._beginnings if each.begins(history)), None)
         if beginning is None:
-            beginning = _Beginning(self._writer)
+            beginning = _Beginning(self._writer, self._mark)
         else:
             self._beginnings.remove(beginning)
         beginning.grow(history)
         if 0 < len(beginning.json) <= _LARGEST_KEPT:
             self._beginnings.append(beginning)
-        return Written([b"[", _members(before), beginning.json, beginning.rest(history), b"]"])
+        end = (beginning.rest(history) + _members(behind)).removesuffix(b",")
+        return Written([b"[", _members(before), beginning.json, end, b"]"])
 
 
 class _Beginning:
@@ -89,9 +97,10 @@ class _Beginning:
         json: its messages, a comma behind each.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, mark: Callable[[list[dict[str, Any]]], None]) -> None:
         self.json = bytearray()
         self._writer = writer
+        self._mark = mark
         self._repair = Repair()
         self._waiting: Waiting = []
 
@@ -105,9 +114,11 @@ class _Beginning:
         self.json += _members(written)
 
     def rest(self, history: list[Message]) -> bytes:
-        """The other messages of the history."""
+        """The other messages of the history, a comma behind each."""
         written, waiting = self._writer.write(self._repair.rest(history), self._waiting)
-        return _members([*written, *self._writer.end(waiting)]).removesuffix(b",")
+        written += self._writer.end(waiting)
+        self._mark(written)
+        return _members(written)
 
 
 def _members(array: Sequence[Any]) -> bytes:

@@ -83,6 +83,9 @@ async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
         ("http://h", "/x", "http://h/x"),
         (" http://h/v1?a=b\n", "/x", "http://h/v1/x?a=b"),
         ("http://h/v1?a=b", "/x?c=d", "http://h/v1/x?a=b&c=d"),
+        ("http://h", "/v1/x", "http://h/v1/x"),
+        ("http://h/api/v1/", "/v1/x", "http://h/api/v1/x"),
+        ("http://h/v2", "/v1/x", "http://h/v2/v1/x"),
     ],
 )
 async def test_the_path_is_added_to_the_base_and_queries_are_kept(base, path, url):

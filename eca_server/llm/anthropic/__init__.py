@@ -1,0 +1,7 @@
+"""The Messages API: Anthropic's own, and that of the servers which imitate it."""
+
+from __future__ import annotations
+
+from eca_server.llm.anthropic.backend import Anthropic
+
+__all__ = ["Anthropic"]

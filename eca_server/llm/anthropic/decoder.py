@@ -1,0 +1,241 @@
+"""The stream of the Messages API. No I/O.
+
+The rules it keeps, beside those of the events: `message_stop` is the API's own mark, a stop reason
+the one of servers that leave it out, the end of the bytes is none; counts are replaced and never
+added; what is not known is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.sse import SSEvent
+from eca_server.llm.anthropic.blocks import Blocks
+from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import new_call_key
+from eca_server.llm.errors import error_in_payload
+from eca_server.llm.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Progress,
+    RefusalDelta,
+    Started,
+    Usage,
+)
+
+__all__ = ["MessagesDecoder"]
+
+_SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
+    "stop": ("end_turn", "stop_sequence", "stop"),
+    "tool_calls": ("tool_use", "tool_calls"),
+    "length": ("max_tokens", "length"),
+    "content_filter": ("content_filter", "sensitive"),
+    "refusal": ("refusal",),
+    "pause": ("pause_turn",),
+    "context_window": ("model_context_window_exceeded",),
+}
+_REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
+
+_BEFORE_STARTED = ("message_start", "message", "ping")
+"""What gives `Started` itself, or may come before it."""
+
+
+class MessagesDecoder:
+    """Server-sent events of one answer in, our events out.
+
+    Args:
+        may_be_empty: whether an answer without any content is fine (after tool results it means
+            that the model has nothing to add).
+        request_id: reported in `Started`.
+        new_key: makes the keys of tool calls.
+
+    Attributes:
+        started: `Started` was given.
+        finish_seen: a stop reason came; what may follow is counts and `message_stop`.
+        done: `Finished` was given; nothing follows.
+    """
+
+    def __init__(
+        self,
+        *,
+        may_be_empty: bool = False,
+        request_id: str | None = None,
+        new_key: Callable[[], str] = new_call_key,
+    ) -> None:
+        self.started = False
+        self.finish_seen = False
+        self.done = False
+        self._may_be_empty = may_be_empty
+        self._request_id = request_id
+        self._blocks = Blocks(new_key)
+        self._counts: dict[str, Any] = {}
+        self._raw_reason: str | None = None
+        self._stop_details: Any = None
+        blocks = self._blocks
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], list[Event]]] = {
+            "message_start": self._begin,
+            "content_block_start": lambda v: blocks.begin(_index(v), v.get("content_block")),
+            "content_block_delta": self._add,
+            "content_block_stop": lambda v: blocks.end(_index(v)),
+            "message_delta": self._update,
+            "message_stop": lambda _: self._finish(),
+            "message": self._whole,
+            "ping": lambda _: [Progress("ping")],
+        }
+
+    def feed(self, event: SSEvent) -> list[Event]:
+        """Takes the next event of the stream.
+
+        Raises:
+            BackendError: the stream carries an error, or what cannot be read.
+        """
+        if self.done:
+            return []
+        data = event.data
+        try:
+            value = json.loads(data)
+        except InvalidJSON as fault:
+            if data.strip() == "[DONE]":  # of gateways that speak other APIs too
+                return self.close()
+            excerpt = data[:200]
+            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
+        return self._take(value, event.event)
+
+    def feed_object(self, value: Any) -> list[Event]:
+        """Takes a value that is JSON already: one of the stream, or a whole answer.
+
+        Raises:
+            BackendError: as `feed`.
+        """
+        return [] if self.done else self._take(value, "")
+
+    def close(self) -> list[Event]:
+        """Takes the end of the bytes.
+
+        Raises:
+            BackendError: `premature_stop`, the answer had not come to its end; or as `feed`.
+        """
+        if self.done:
+            return []
+        if not self.finish_seen:
+            raise BackendError(
+                "premature_stop", "the answer broke off before its end", retryable=True
+            )
+        return self._finish()
+
+    def _take(self, value: Any, name: str) -> list[Event]:
+        """Takes a value; `name` is its event's, for those that say it nowhere else."""
+        if isinstance(value, dict) and not value.get("error"):
+            kind = value.get("type")
+            name = kind if isinstance(kind, str) else name
+        else:
+            name = "error"
+        if name == "content_block_delta" and self.started:  # nearly all of a stream
+            return self._add(value)
+        handle = self._handlers.get(name)
+        if handle is not None:
+            begun = [] if self.started or name in _BEFORE_STARTED else self._begun()
+            return begun + handle(value)
+        if error := error_in_payload(value, failed=name == "error"):
+            raise error
+        return []
+
+    def _add(self, value: Mapping[str, Any]) -> list[Event]:
+        delta = value.get("delta")
+        return self._blocks.add(_index(value), delta if isinstance(delta, dict) else {})
+
+    def _begun(self, message: Mapping[str, Any] | None = None) -> list[Event]:
+        """What stands before everything else, once."""
+        if self.started:
+            return []
+        self.started = True
+        names = message or {}
+        response_id, model = names.get("id"), names.get("model")
+        return [
+            Started(
+                response_id=response_id if isinstance(response_id, str) else None,
+                model=model if isinstance(model, str) else None,
+                request_id=self._request_id,
+            )
+        ]
+
+    def _begin(self, value: Mapping[str, Any]) -> list[Event]:
+        message = value.get("message")
+        message = message if isinstance(message, dict) else {}
+        self._count(message.get("usage"))
+        return [*self._begun(message), *([self._usage()] if self._counts else [])]
+
+    def _whole(self, message: Mapping[str, Any]) -> list[Event]:
+        """Takes an answer that was not streamed."""
+        self._count(message.get("usage"))
+        events = self._begun(message)
+        content = message.get("content")
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            events += [*self._blocks.begin(index, block), *self._blocks.end(index)]
+        self._reason(message)
+        return [*events, *self._finish()]
+
+    def _update(self, value: Mapping[str, Any]) -> list[Event]:
+        self._count(value.get("usage"))
+        self._reason(value.get("delta"))
+        return []
+
+    def _reason(self, delta: Any) -> None:
+        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        if isinstance(reason, str) and reason:
+            self.finish_seen = True
+            self._raw_reason = reason
+            self._stop_details = delta.get("stop_details")
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._counts |= {name: count for name, count in usage.items() if count is not None}
+
+    def _usage(self) -> Usage:
+        """The counts so far; the API counts what came from and went into its cache apart."""
+
+        def number(*path: str) -> int | None:
+            value: Any = self._counts
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+        return Usage(
+            input=number("input_tokens"),
+            cache_read=number("cache_read_input_tokens"),
+            cache_write=number("cache_creation_input_tokens"),
+            output=number("output_tokens"),
+            reasoning=number("output_tokens_details", "thinking_tokens"),
+        )
+
+    def _finish(self) -> list[Event]:
+        reason = _REASONS.get((self._raw_reason or "").lower(), "other")
+        if not self._blocks.any and not self._may_be_empty and reason in ("stop", "other"):
+            message = "the model answered nothing; the prompt may be longer than its context"
+            raise BackendError("empty_response", message, retryable=True)
+        events = self._blocks.finish(truncated=reason in ("length", "context_window"))
+        if self._blocks.calls and reason in ("stop", "other", "pause"):
+            reason = "tool_calls"
+        elif not self._blocks.calls and reason == "tool_calls":
+            reason = "other"
+        if reason == "refusal":
+            events.append(RefusalDelta(self._refusal()))
+        if self._counts:
+            events.append(self._usage())
+        self.done = True
+        return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
+
+    def _refusal(self) -> str:
+        details = self._stop_details if isinstance(self._stop_details, dict) else {}
+        category, explanation = details.get("category"), details.get("explanation")
+        why = f" ({category})" if category else ""
+        return f"The model refused to answer{why}. {explanation or ''}".rstrip()
+
+
+def _index(value: Mapping[str, Any]) -> int:
+    index = value.get("index")
+    return index if isinstance(index, int) else 0

@@ -1,0 +1,47 @@
+"""What an endpoint tells of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eca_server.llm.backend import Capabilities, ModelInfo
+
+__all__ = ["read_model"]
+
+
+def read_model(listed: Mapping[str, Any]) -> ModelInfo:
+    """One model of a listing; of what it can do little or nothing may be said.
+
+    Raises:
+        KeyError: it has no id.
+    """
+    told = _object(listed, "capabilities")
+    thinking, effort = _object(told, "thinking"), _object(told, "effort")
+    types = _supported(_object(thinking, "types"))
+    efforts = _supported(effort)
+    return ModelInfo(
+        name=str(listed["id"]),
+        capabilities=Capabilities(
+            images="image_input" not in told or "image_input" in _supported(told),
+            reasoning=thinking.get("supported") is True,
+            context=_number(listed, "max_input_tokens"),
+            output=_number(listed, "max_tokens"),
+            thinking=frozenset(types) if thinking else None,
+            efforts=tuple(efforts) if effort else None,
+        ),
+    )
+
+
+def _supported(abilities: Mapping[str, Any]) -> list[str]:
+    return [name for name in abilities if _object(abilities, name).get("supported") is True]
+
+
+def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(holder: Mapping[str, Any], name: str) -> int | None:
+    value = holder.get(name)
+    return value if isinstance(value, int) and value > 0 else None
