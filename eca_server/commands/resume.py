@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.memory import line_of
 from eca_server.commands.command import Command, Situation
@@ -38,4 +39,5 @@ RESUME = Command(
     name="resume",
     description="List the stored chats of this workspace; with a number, go on with one here.",
     run=_run,
+    arguments=(CommandArgument(name="number", description="Of the chat in that list."),),
 )

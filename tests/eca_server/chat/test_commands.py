@@ -95,6 +95,7 @@ async def test_commands_match_by_name_or_description(query: str | None, names: l
         assert command["description"]
         assert all("required" in argument for argument in command["arguments"])
         assert isinstance(command["arguments"], list)
+        assert all(argument["description"] for argument in command["arguments"])
 
 
 @pytest.mark.requirement("CHAT-24", "W-40e", "CHAT-29")
