@@ -135,9 +135,10 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start() -> None
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
         shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
-    own["plan"]["defaultModel"] = "p/n"
+    own["plan"]["defaultModel"] = "lmstudio/any"
     async with session(behavior=own, defaultBehavior="plan") as (ours, _):
-        assert introduced(ours)["selectModel"] == "p/n"
+        assert introduced(ours)["selectModel"] == "lmstudio/any"
+        assert introduced(ours)["models"][:2] == ["lmstudio/any", "p/m"]
     assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 

@@ -52,7 +52,7 @@ def replace(house: House) -> None:
     """As editors save: by a new file of the same size and the same time."""
     path = house.roots[0] / ".eca" / "config.json"
     times = path.stat()
-    new = house.write(path.with_name("new"), {"defaultModel": "c/d"})
+    new = house.write(path.with_name("new"), path.read_text().replace("a/b", "c/d"))
     os.utime(new, ns=(times.st_atime_ns, times.st_mtime_ns))
     new.replace(path)
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.features.configuration import Watcher, put_in_force, tell_offer
 from eca_server.features.connection import Told
+from eca_server.secret import Secret
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor
 
@@ -199,6 +201,8 @@ async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> Non
         await ours.ask("initialize", {"capabilities": {}})
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
         await ours.turn("hi", model="simulator/echo", behavior="agent")
+        put_in_force(ours.connection, ours.connection.load())
+        await ours.ask("chat/queryCommands", {"query": "?"})
         methods = {each.get("method") for each in ours.seen} - {None}
         assert methods == {"chat/contentReceived"}
         await ours.tell("initialized", {})
@@ -284,10 +288,13 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
         settings = {**P, "url": provider.url, "key": "${file:../key}", "models": {"m": {}}}
         config = {"providers": {"p": settings}, "chat": {"title": False}}
         async with project(tmp_path, config) as ours:
+            connection, hidden = ours.editor.connection, []
+            connection.options = attrs.evolve(connection.options, hide=hidden.extend)
             await ours.editor.turn("hi")
             key.write_text("sk-the-second-key-0123456789")
             assert await ours.told() == []
             await ours.editor.turn("hi")
+    assert Secret("sk-the-second-key-0123456789") in hidden
     keys = [request.headers["authorization"] for request in provider.requests]
     assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
 
