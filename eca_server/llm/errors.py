@@ -54,7 +54,10 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
     "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
     "quota": ("the credit or plan is used up", "Waiting does not help: check the account."),
     "rate_limit": ("too many requests", "Try again later."),
-    "request_too_large": ("the request is too large", "Leave out images or contexts, or `/compact` the chat."),
+    "request_too_large": (
+        "the request is too large",
+        "Leave out images or contexts, or `/compact` the chat.",
+    ),
     "timeout": ("no answer came in time", "Try again later."),
     "unknown": ("the provider reported an error", ""),
     "unsupported_feature": ("the model does not support this", "Choose another model."),
@@ -136,7 +139,7 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
 def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
     """The error that an object is, which came without a status of its own."""
     code, said = _code_and_message(payload)
-    message = said or "the provider reported an error without a word"
+    message = said or code or "the provider reported an error without a word"
     status = int(code) if code and re.fullmatch(r"[45]\d\d", code) else None
     kind = classify(status, code, message)
     return BackendError(
