@@ -21,6 +21,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_server.context.limits import readable
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
@@ -176,7 +177,9 @@ class CommandFiles:
             for path in self.configured:
                 if not any(reading.add(path, base=base) for base in bases):
                     reading.notes.append(f"{printable(path)}: there is no such file.")
-            return FoundCommands(commands=tuple(reading.found.values()), notes=tuple(reading.notes))
+            return FoundCommands(
+                commands=tuple(reading.found.values()), notes=readable(reading.notes)
+            )
 
         return await trio.to_thread.run_sync(work)
 
