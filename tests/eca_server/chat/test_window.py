@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
 from eca_server.chat.window import (
     BYTES_OF_A_TOKEN,
@@ -15,7 +14,6 @@ from eca_server.chat.window import (
 from eca_server.llm.backend import Request, Tool
 from eca_server.llm.events import Usage
 from eca_server.llm.history import CompactionPart, ImagePart, Message, TextPart, in_force
-from tests.eca_server.llm.test_history import histories
 
 pytestmark = pytest.mark.requirement
 
@@ -63,8 +61,3 @@ def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
     window.told(Usage(input=70, output=7), 4)
     history += [user("answer"), user("c")]
     assert window.tokens(Request(messages=in_force(history)), 5) == 77 + tokens_in([user("c")])
-
-
-@given(histories)
-def test_any_history_has_a_size(history: list[Message]) -> None:
-    assert tokens_in(history) >= TOKENS_OF_A_MESSAGE * len(history)
