@@ -38,6 +38,9 @@ __all__ = ["CallsInOrder", "reply", "tell_of_waits"]
 PACE_SECONDS = 0.001
 """How long events are shown without a look at what else there is to do, a stop for example."""
 
+MOST_CALLS = 100
+"""Calls of one answer that are taken; more of them are dropped, and the user is told."""
+
 _ENDINGS = {
     "length": "The answer was cut: it reached the model's output limit.",
     "content_filter": "The provider's content filter ended the answer.",
@@ -74,16 +77,17 @@ async def reply(
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             looked = trio.current_time()
             async for event in events:
-                answer.feed(event)
                 if not shown and isinstance(event, _VISIBLE):
                     shown = True
                     turn.progress("Generating")
                     if wants_title:
                         turn.chat.name_with(lambda: make_title(model, turn.prompt.text))
-                if isinstance(event, _OF_CALLS):
-                    calls.feed(event)
-                else:
-                    _show(turn, event)
+                if not calls.drops(event):
+                    answer.feed(event)
+                    if isinstance(event, _OF_CALLS):
+                        calls.feed(event)
+                    else:
+                        _show(turn, event)
                 await turn.drained()
                 if trio.current_time() - looked > PACE_SECONDS:
                     await trio.lowlevel.checkpoint()
@@ -99,6 +103,12 @@ async def reply(
         words = "the stream ended without its last event"
         _break_off(turn, model, BackendError("premature_stop", words))
         return None
+    if calls.dropped:
+        turn.say(
+            f"The answer held {MOST_CALLS + calls.dropped} tool calls: "
+            f"those behind the first {MOST_CALLS} were dropped.",
+            role="system",
+        )
     return answer
 
 
@@ -115,18 +125,37 @@ def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
 
 
 class CallsInOrder:
-    """Shows the calls a model writes; of two it writes at once the later waits (W-30)."""
+    """Shows the calls a model writes; of two it writes at once the later waits (W-30).
+
+    Attributes:
+        dropped: how many there were behind the first `MOST_CALLS`.
+    """
 
     def __init__(self, turn: Turn, naming: Callable[[str, str], Naming]) -> None:
         self._turn = turn
         self._naming = naming
         self._waiting: dict[str, list[str]] = {}
         self._written: set[str] = set()
+        self._begun: set[str] = set()
+        self.dropped = 0
+
+    def drops(self, event: Event) -> bool:
+        """Whether an event belongs to a call that is one too many."""
+        match event:
+            case ToolCallStarted():
+                is_beyond = len(self._begun) == MOST_CALLS
+                self.dropped += is_beyond
+                return is_beyond
+            case ToolCallArguments(key=key) | ToolCallFinished(key=key):
+                return key not in self._begun
+            case _:
+                return False
 
     def feed(self, event: ToolCallStarted | ToolCallArguments | ToolCallFinished) -> None:
         """A call begins, grows or is whole."""
         match event:
             case ToolCallStarted(key=key, name=name):
+                self._begun.add(key)
                 call = self._turn.begin_call(key, self._naming(key, name))
                 if self._waiting:
                     self._waiting[key] = [""]

@@ -12,6 +12,8 @@ __all__ = ["PREFIX", "ToolBox"]
 PREFIX = "eca_"
 """Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
 
+_SHOWN = 100  # characters of a name that is none
+
 
 class ToolBox:
     """Tools by the name the model calls them.
@@ -45,4 +47,4 @@ class ToolBox:
     def unknown(self, name: str) -> str:
         """What the model is told about a tool that does not exist."""
         known = ", ".join(self._tools) or "none"
-        return f"There is no tool {name!r}. Tools: {known}."
+        return f"There is no tool {name[:_SHOWN]!r}. Tools: {known}."
