@@ -56,6 +56,11 @@ _CAUTION = 2  # bytes for each token of a context: half of it, as tokens are cou
 _SHRINKINGS = (1, 4, 16)
 _CALL = Cap(lines=60, size=2048)
 _RESULT = Cap(lines=100, size=4096)
+_CUT = ("length", "content_filter", "refusal", "context_window")
+
+
+class _NoSummary(Exception):
+    """The model answered, and what it wrote is no summary."""
 
 
 class RoomKeeper:
@@ -89,6 +94,8 @@ class RoomKeeper:
 
     async def compact(self) -> bool:
         """Compact the chat; whether that was done."""
+        if not has_past(self._turn, self._opening):
+            return False
         summary = await compact(self._turn, self._model, opening=self._opening)
         done = summary is not None
         if done:
@@ -198,13 +205,6 @@ async def _answer(turn: Turn, model: Model, request: Request) -> str:
     if not text:
         raise _NoSummary("the model wrote no summary")
     return text
-
-
-class _NoSummary(Exception):
-    """The model answered, and what it wrote is no summary."""
-
-
-_CUT = ("length", "content_filter", "refusal", "context_window")
 
 
 def _text(message: Message, names: Mapping[str, str]) -> str:

@@ -176,6 +176,13 @@ async def test_in_the_middle_of_a_turn_its_prompt_is_told_again() -> None:
     assert words.endswith("\n\ncall nothing")
 
 
+async def test_a_long_first_prompt_does_not_keep_its_turn_from_being_compacted() -> None:
+    call = tool_call("eca_nothing", "{}")
+    answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
+    async with chatting(answers, [answered("SUMMARY")]) as case:
+        assert (await case.turn("x" * 4 * LIMIT)).count(COMPACTED) == 1
+
+
 async def test_a_provider_that_counts_too_much_is_not_asked_for_one_summary_after_the_other() -> (
     None
 ):
