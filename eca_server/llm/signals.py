@@ -50,6 +50,7 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         "internal_server_error",
         *("1234", "1305", "1312"),
     ),
+    "timeout": ("timeout_error",),
     "model_not_found": ("model_not_found", "deploymentnotfound", "1211"),
     "request_too_large": ("request_too_large",),
     "context_overflow": (

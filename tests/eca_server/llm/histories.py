@@ -59,16 +59,23 @@ others = st.sampled_from(
         FilePart(name="f", media_type="text/plain", data=b"f"),
     ]
 )
-messages = st.builds(
-    lambda role, parts, origin, interrupted: Message(
-        role=role,
-        parts=tuple(parts),
-        origin=origin if role == "assistant" else None,
-        interrupted=interrupted,
-    ),
-    st.sampled_from(["user", "assistant", "assistant", "tool"]),
-    st.lists(texts | calls | results | results | thoughts | others, max_size=4),
-    st.sampled_from([None, OURS, THEIRS]),
-    st.booleans(),
-)
-histories = st.lists(messages, max_size=8)
+
+
+def histories_with(own: st.SearchStrategy) -> st.SearchStrategy[list[Message]]:
+    """Histories in which some parts are `own`: those that an API keeps for itself."""
+    messages = st.builds(
+        lambda role, parts, origin, interrupted: Message(
+            role=role,
+            parts=tuple(parts),
+            origin=origin if role == "assistant" else None,
+            interrupted=interrupted,
+        ),
+        st.sampled_from(["user", "assistant", "assistant", "tool"]),
+        st.lists(texts | calls | results | results | own, max_size=4),
+        st.sampled_from([None, OURS, THEIRS]),
+        st.booleans(),
+    )
+    return st.lists(messages, max_size=8)
+
+
+histories = histories_with(thoughts | others)
