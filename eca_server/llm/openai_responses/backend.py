@@ -8,7 +8,7 @@ from typing import Any
 
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.history import ReasoningPart
-from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.http_backend import Amended, HTTPBackend
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 from eca_server.llm.openai_responses.input_items import ResponsesWriter
 from eca_server.llm.openai_responses.profiles import PROFILES, Profile
@@ -41,7 +41,8 @@ class OpenAIResponses(HTTPBackend):
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._profile = profile or PROFILES.get(self.origin.provider, Profile())
-        self._refused_here: set[str] = set()  # fields, and ids of reasoning items
+        self._refused_here: set[str] = set()  # fields
+        self._refused_items: frozenset[str] = frozenset()
         self._histories = self._empty_histories()
 
     def write(self, request: Request) -> dict[str, Any]:
@@ -75,27 +76,34 @@ class OpenAIResponses(HTTPBackend):
         added = {name.lower(): value for name, value in self._profile.headers.items()}
         return {**self.headers, **added}
 
+    def amended(self, request: Request, error: BackendError) -> Amended | None:
+        """As `HTTPBackend.amended`: without the reasoning items that are not taken back."""
+        refused = _REASONING_REFUSED.search(f"{error.message} {error.raw}")
+        sent = self._reasoning_ids(request) - self._refused_items
+        if error.status not in (400, 404) or not refused or not sent:
+            return None
+        self._refused_items |= sent
+        self._histories = self._empty_histories()
+        note = "The provider did not take back what the model had thought: it goes on without."
+        return Amended(request=request, note=note)
+
     def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
-        """As `HTTPBackend.leave_out`: reasoning items too, and what only this model refuses."""
-        words = f"{error.message} {error.raw}"
-        if error.status in (400, 404) and _REASONING_REFUSED.search(words):
-            sent = self._reasoning_ids(request) - self._refused_here
-            if sent:
-                self._refused_here |= sent
-                self._histories = self._empty_histories()
-                return True
+        """As `HTTPBackend.leave_out`; some fields are refused by this model, not by the server."""
         name = self.refused_field(error, payload)
         if name not in _OF_THE_MODEL:
             return super().leave_out(request, error, payload)
-        if name == "reasoning" and "summary" in words and "summary" in str(payload["reasoning"]):
+        of_summary = "summary" in f"{error.message} {error.raw}"
+        if name == "reasoning" and of_summary and "summary" in str(payload[name]):
             name = "reasoning.summary"
         self._refused_here.add(str(name))
         return True
 
     def _empty_histories(self) -> Histories:
-        images = self.capabilities.images
         writer = ResponsesWriter(
-            self.origin, self._profile, images=images, refused=frozenset(self._refused_here)
+            self.origin,
+            self._profile,
+            images=self.capabilities.images,
+            refused=self._refused_items,
         )
         return Histories(writer)
 
