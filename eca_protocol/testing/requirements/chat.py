@@ -20,7 +20,7 @@ ROWS = (
     _prompt("CHAT-3", "server", "`message` reaches the model as the user's words, unchanged."),
     _prompt("CHAT-4", "server", "The model named in the prompt answers it, else the selected one."),
     _prompt("CHAT-5", "server", "A prompt's behaviour governs its turn.", ruling="W-28"),
-    _prompt("CHAT-6", "server", "A prompt's contexts are shown to the model.", later="tools"),
+    _prompt("CHAT-6", "server", "A prompt's contexts are shown to the model."),
     _prompt("CHAT-7", "server", "The answer names chat, model and what happens now."),
     _prompt("CHAT-8", "server", "`prompting` says that the model is being asked.", ruling="W-21"),
     _prompt(

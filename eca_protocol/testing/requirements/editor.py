@@ -18,7 +18,5 @@ ROWS = (
     ),
     _diagnostics("EDIT-3", "client", "`editor/getDiagnostics` is answered by a handler."),
     _diagnostics("EDIT-4", "client", "A uri that is missing reaches the handler as none."),
-    _diagnostics(
-        "EDIT-5", "both", "Positions in a diagnostic count from 1.", ruling="W-42", later="tools"
-    ),
+    _diagnostics("EDIT-5", "both", "Positions in a diagnostic count from 1.", ruling="W-42"),
 )

@@ -50,7 +50,6 @@ ROWS = (
         "W-35b",
         "server",
         "The tool `task` of server `eca` is not used for anything else.",
-        later="tools",
     ),
     _mcp("W-36a", "server", "A server by URL has the URL as command and no arguments."),
     _mcp("W-36b", "server", "One that needs a login is failed, and the user gets the link."),

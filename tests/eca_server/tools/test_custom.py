@@ -96,6 +96,7 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
     assert part.text.startswith("1\n2\n... cut, 281 bytes left out ...")
 
 
+@pytest.mark.requirement("W-35b")
 @pytest.mark.parametrize(
     ("name", "tool", "reason"),
     [
@@ -104,6 +105,7 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
         ("read_file", GREET, "the name is that of a native tool"),
         ("eca_read_file", GREET, "the name is that of a native tool"),
         ("eca__greet", GREET, "the name is that of a native tool"),
+        ("task", GREET, "the name is that of a native tool"),
         ("greet", CustomTool(), "it has no command"),
         (
             "greet",

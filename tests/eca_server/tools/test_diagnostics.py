@@ -101,7 +101,7 @@ async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> No
     assert text == "No diagnostics."
 
 
-@pytest.mark.requirement("W-42a", "W-42c")
+@pytest.mark.requirement("W-42a", "W-42c", "EDIT-5")
 @pytest.mark.parametrize(
     ("client", "place"),
     [

@@ -89,8 +89,8 @@ class Agent:
         )
 
     def largest_request(self) -> int:
-        """Bytes of the largest request to the model."""
-        return max(len(json.dumps(each.body).encode()) for each in self.provider.requests)
+        """Bytes of the largest request to the model, if there was one."""
+        return max((len(json.dumps(each.body)) for each in self.provider.requests), default=0)
 
 
 StartAgent = Callable[..., Agent]
