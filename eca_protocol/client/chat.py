@@ -179,6 +179,8 @@ class Turn:
     Attributes:
         response: the server's answer to the prompt, once it came.
         stopped: we stopped it.
+        arguments_texts: what the model has written of each call's arguments so far, by the call's
+            id: the pieces that were taken, joined.
     """
 
     def __init__(
@@ -194,6 +196,7 @@ class Turn:
         self.message = message
         self.response: m.ChatPromptResponse | None = None
         self.stopped = False
+        self.arguments_texts: dict[str, str] = {}
         self.unread = 0
         self._contexts = tuple(contexts)
         self._model = model
@@ -294,6 +297,9 @@ class Turn:
         received = self._inbox.popleft()
         self.unread -= _weight(received.content)
         self.chat.taken()
+        if isinstance(received.content, m.ChatToolCallPrepareContent):
+            call_id, piece = received.content.id, received.content.arguments_text
+            self.arguments_texts[call_id] = self.arguments_texts.get(call_id, "") + piece
         if isinstance(received.content, m.ChatProgressContent):
             return None if received.content.state == "finished" else received
         return received

@@ -12,9 +12,7 @@ _reject = partial(row, section="Chat reject tool call")
 
 ROWS = (
     _call("TOOL-1", "server", "`toolCallPrepare` is sent for each piece of the arguments."),
-    _call(
-        "TOOL-2", "client", "The pieces of one call's arguments are joined in order.", later="tools"
-    ),
+    _call("TOOL-2", "client", "The pieces of one call's arguments are joined in order."),
     _call("TOOL-3", "server", "`toolCallRun` is sent once per call."),
     _call("TOOL-4", "server", "`manualApproval` says whether the user is asked."),
     _call("TOOL-5", "server", "`toolCallRunning` is sent once per call, when it starts to run."),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 from fake_server import connected
@@ -56,6 +58,28 @@ async def test_received_gives_roles_and_the_echo() -> None:
         server.answers_with("x")
         roles = [received.role async for received in client.chat().prompt("hi").received()]
         assert roles == ["system", "user", "assistant"]
+
+
+@pytest.mark.requirement("TOOL-2")
+async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+
+        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}')):
+                call: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
+                server.content(
+                    "c",
+                    m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call),
+                )
+            server.finish("c")
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        turn = chat.prompt("hi")
+        so_far = [turn.arguments_texts.get("1") async for _ in turn]
+        assert so_far == ["", '{"path":', '{"path":', '{"path": "a"}']
+        assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
 
 
 @pytest.mark.requirement("CHAT-32")
