@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from eca_server.config.folders import data_folder, user_folder
+from eca_server.config.folders import data_folder, make_data_folder, user_folder
 from eca_server.config.loading import Loaded, load
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import Config, Cost, Limit, Model, Provider, Retry
@@ -28,5 +28,6 @@ __all__ = [
     "ToolCall",
     "data_folder",
     "load",
+    "make_data_folder",
     "user_folder",
 ]

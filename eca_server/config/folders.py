@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["data_folder", "home_folder", "user_folder"]
+__all__ = ["data_folder", "home_folder", "make_data_folder", "user_folder"]
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -26,3 +28,20 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     configured = Path(environ.get("XDG_DATA_HOME", ""))
     default = home_folder(environ) / ".local" / "share"
     return (configured if configured.is_absolute() else default) / "eca-python"
+
+
+def make_data_folder(folder: Path) -> None:
+    """Make that folder, if it is missing, for the user's eyes only.
+
+    Its `.gitignore` keeps it out of every listing and search, also where the home directory itself
+    is the project.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    rules = folder / ".gitignore"
+    with suppress(FileExistsError):
+        descriptor = os.open(rules, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write("*\n")

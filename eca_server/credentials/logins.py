@@ -22,7 +22,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config import Problem, data_folder
+from eca_server.config import Problem, data_folder, make_data_folder
 from eca_server.config.files import Unreadable, read_text
 from eca_server.secret import Secret, key_from
 
@@ -103,7 +103,7 @@ class Logins:
 
     def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_data_folder(self.path.parent)
             with self._locked():
                 content = self._load()
                 change(content["providers"])

@@ -18,7 +18,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.config import Config, Loaded, load
+from eca_server.config import Config, Loaded, data_folder, load
 from eca_server.secret import Secret
 from eca_server.session import Session
 
@@ -154,7 +154,7 @@ class Connection:
         """The user's project, known since `initialize`."""
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
-        return Workspace(self.session.roots)
+        return Workspace(self.session.roots, private=[data_folder(self.options.environ)])
 
     @cached_property
     def index(self) -> FileIndex:

@@ -61,10 +61,16 @@ class Place:
 
 
 class Workspace:
-    """The roots, and the one judge of what lies in them."""
+    """The roots, and the one judge of what lies in them.
 
-    def __init__(self, roots: Sequence[Root]) -> None:
+    Args:
+        roots: the folders that are open.
+        private: folders that never count as part of them (our own data lies there).
+    """
+
+    def __init__(self, roots: Sequence[Root], private: Sequence[Path] = ()) -> None:
         self.roots = tuple(roots)
+        self._private = tuple(private)
 
     def locate(self, text: str, *, base: Path | None = None) -> Place:
         """Where `text` leads: absolute, from `~`, or relative; it need not exist.
@@ -116,6 +122,8 @@ class Workspace:
         return expanded
 
     def _root_of(self, real_path: Path) -> Root | None:
+        if any(_contains(_real(each), real_path) for each in self._private):
+            return None
         found = [each for each in self.roots if _contains(each.real_path, real_path)]
         return max(found, key=lambda each: len(each.real_path.parts), default=None)
 

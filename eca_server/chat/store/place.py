@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol.errors import ECAError
-from eca_server.config import data_folder
+from eca_server.config import data_folder, make_data_folder
 
 __all__ = [
     "Presence",
@@ -54,7 +54,7 @@ def make_private_file(path: Path) -> None:
         OSError: they cannot be made.
         StoreFault: something that is no file has its name.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_data_folder(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(path, _CREATE | os.O_EXCL, 0o600))
     if not stat.S_ISREG(path.stat().st_mode):

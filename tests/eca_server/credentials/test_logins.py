@@ -104,6 +104,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(
         logins.store("openai", Secret(KEY))
     assert logins.read().keys == {"openai": Secret("before")}
     assert sorted(path.name for path in logins.path.parent.iterdir()) == [
+        ".gitignore",
         "logins.json",
         "logins.json.lock",
     ]

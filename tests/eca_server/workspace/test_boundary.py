@@ -52,6 +52,15 @@ def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path: Path) -> None
     assert workspace.locate("inner2").root is workspace.roots[0]
 
 
+def test_a_private_folder_is_outside_though_it_lies_in_a_root(project: Path, outside: Path) -> None:
+    (project / "link").symlink_to(outside)
+    workspace = Workspace([root_of(project)], private=[project / "data", project / "link"])
+    assert not workspace.locate("data/logins.json").inside
+    assert not workspace.locate("x/../data").inside
+    assert workspace.locate("data-of-ours").inside
+    assert not workspace.locate(str(outside / "a")).inside
+
+
 def test_a_tilde_is_the_home(
     workspace: Workspace, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ async def test_only_the_user_can_read_what_is_kept(path: Path) -> None:
         }
     assert modes == {
         "eca-python": 0o700,
+        ".gitignore": 0o600,
         "chats.sqlite": 0o600,
         "chats.sqlite-wal": 0o600,
         "chats.sqlite-shm": 0o600,

@@ -1,0 +1,25 @@
+"""The user's own folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eca_server.config import data_folder, make_data_folder, user_folder
+from eca_server.workspace import list_files
+
+
+def test_a_relative_variable_does_not_count(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": ""}
+    assert data_folder(environ) == tmp_path / ".local" / "share" / "eca-python"
+    assert user_folder(environ) == tmp_path / ".config" / "eca"
+    assert data_folder({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
+
+
+def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path: Path) -> None:
+    folder = data_folder({"HOME": str(tmp_path)})
+    for _ in range(2):
+        make_data_folder(folder)
+    (folder / "logins.json").write_text("{}")
+    (tmp_path / "mine").touch()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(list_files(tmp_path, limit=10)) == ["mine"]
