@@ -92,8 +92,8 @@ class OpenAIResponses(HTTPBackend):
         name = self.refused_field(error, payload)
         if name not in _OF_THE_MODEL:
             return super().leave_out(request, error, payload)
-        of_summary = "summary" in f"{error.message} {error.raw}"
-        if name == "reasoning" and of_summary and "summary" in str(payload[name]):
+        asked = payload[str(name)]
+        if isinstance(asked, dict) and "summary" in asked and "summary" in error.raw:
             name = "reasoning.summary"
         self._refused_here.add(str(name))
         return True
