@@ -175,6 +175,9 @@ INTERRUPTED = "[interrupted: this call has no result]"
 
 _LONGEST_NAME = 64
 
+_KEPT_BACK = 4
+"""Repaired messages; two of them may still change, four are the user's last two with an answer."""
+
 _SUMMARY = (
     "The conversation before this was long. In its place stands this summary of it:\n\n{}\n\n"
     "Go on from there; what it says is done need not be done again."
@@ -222,6 +225,8 @@ class Repair:
     def settle(self, messages: list[Message]) -> list[Message]:
         """Repaired messages, after those given before, that nothing will change any more.
 
+        The last two of the user's, results of calls included, are not given but part of the rest.
+
         Args:
             messages: a history that continues.
         """
@@ -232,7 +237,7 @@ class Repair:
         new = messages[settled : next(answers, settled)]
         _repair_onto(self._end, self._seen, new)
         self._settled += new
-        given, self._end = self._end[:-2], self._end[-2:]
+        given, self._end = self._end[:-_KEPT_BACK], self._end[-_KEPT_BACK:]
         return given
 
     def rest(self, messages: Sequence[Message]) -> tuple[Message, ...]:
