@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import trio
 
-from eca_protocol.messages import ChatURLContent, UsageLimit
+from eca_protocol.messages import UsageLimit
 from eca_server.chat.title import make_title
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Turn
@@ -25,6 +25,7 @@ from eca_server.llm.events import (
     ReasoningFinished,
     ReasoningStarted,
     RefusalDelta,
+    ServerTool,
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
@@ -87,7 +88,7 @@ async def reply(
                     if isinstance(event, _OF_CALLS):
                         calls.feed(event)
                     else:
-                        _show(turn, event)
+                        _show(turn, answer, event)
                 await turn.drained()
                 if trio.current_time() - looked > PACE_SECONDS:
                     await trio.lowlevel.checkpoint()
@@ -184,7 +185,7 @@ _OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
 _VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, ToolCallStarted)
 
 
-def _show(turn: Turn, event: Event) -> None:
+def _show(turn: Turn, answer: Answer, event: Event) -> None:
     match event:
         case TextDelta(text) | RefusalDelta(text):
             turn.say(text)
@@ -195,8 +196,11 @@ def _show(turn: Turn, event: Event) -> None:
         case ReasoningFinished(key=key):
             turn.finish_reason(key)
         case Citation(url=url, title=title):
-            turn.emit("assistant", ChatURLContent(title=title or url, url=url))
-            turn.say(f" [{title or url}]({url})")
+            turn.cite(url, title, linked=url in answer.text)
+        case ServerTool(kind=kind, phase="started"):
+            turn.progress(f"Using the provider's {kind.replace('_', ' ')}")
+        case ServerTool():
+            turn.progress("Generating")
         case Note(text):
             turn.say(text, role="system")
         case Finished(reason=reason) if reason in _ENDINGS:

@@ -8,6 +8,8 @@ usage is told unless it was stopped, then comes the one `finished`, and after it
 
 from __future__ import annotations
 
+import re
+import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,6 +24,7 @@ from eca_protocol.messages import (
     ChatReasonStartedContent,
     ChatReasonTextContent,
     ChatTextContent,
+    ChatURLContent,
     UsageLimit,
 )
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Body", "Prompt", "Turn"]
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+
+_SAFE_IN_A_LINK = "/:?#[]@!$&'*+,;=%~"
+"""What may stand in a link of Markdown as it is: of a URL's own characters all but brackets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +71,7 @@ class Turn:
         usages: what each request to the model took.
         limit: the model's limits, if both are known.
         calls: the tool calls of the turn, by id.
+        cited: the URLs of the sources shown.
         cut_a_call: a tool ran when the turn was stopped.
         kept: what it brought is stored, or on its way there.
     """
@@ -80,6 +87,7 @@ class Turn:
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.calls: dict[str, ToolCall] = {}
+        self.cited: set[str] = set()
         self.cut_a_call = False
         self.kept = False
         self._reasons: dict[str, tuple[str, float]] = {}
@@ -102,6 +110,17 @@ class Turn:
         """Tell the user why there is no (whole) answer; the turn then ends like any other."""
         self.failed = True
         self.say(text, role="system")
+
+    def cite(self, url: str, title: str, *, linked: bool) -> None:
+        """Show a source on the web, once; `linked`: the text has its link already (W-26)."""
+        if url in self.cited or not url.startswith(("https://", "http://")):
+            return
+        self.cited.add(url)
+        words = " ".join((title or url).split())
+        self.emit("assistant", ChatURLContent(title=words, url=url))
+        if not linked:
+            label = re.sub(r"([\[\]\\])", r"\\\1", words)
+            self.say(f" [{label}]({urllib.parse.quote(url, safe=_SAFE_IN_A_LINK)})")
 
     def start_reason(self, key: str) -> None:
         """The model starts to think; `key` is its own name for it, unique in one answer."""
