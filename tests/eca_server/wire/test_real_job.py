@@ -1,0 +1,56 @@
+"""The transcript of a small real job: the client's side is said again, the server's is the same.
+
+Where the server has learned to say something else, `python -m tests.eca_server.wire.real_job`
+does the job again and keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.eca_server.conftest import Start
+from tests.eca_server.wire.real_job import TRANSCRIPT, Normal, place
+
+SECONDS = 60.0
+
+
+def transcript() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in TRANSCRIPT.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.requirement("W-20a", "W-30a", "W-31", "TOOL-13", "TOOL-15")
+def test_a_real_job_is_done_as_it_was_done_before(start_server: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    server = start_server(env=place(folder), cwd=folder)
+    normal = Normal(folder)
+    for number, line in enumerate(transcript(), 1):
+        if line["from"] == "client":
+            server.send(normal.actual(line["message"]))
+        else:
+            said = normal.plain(server.receive(seconds=SECONDS))
+            assert said == line["message"], f"{TRANSCRIPT.name}:{number}"
+    assert server.exit_code() == 0
+    mended = (folder / "eca_protocol" / "revisions.py").read_text()
+    assert "Revision(name.lower())" in mended
+
+
+@pytest.mark.requirement
+def test_the_job_found_read_edited_and_ran_tests() -> None:
+    contents = [
+        line["message"]["params"]["content"]
+        for line in transcript()
+        if line["message"].get("method") == "chat/contentReceived"
+    ]
+    ended = [each for each in contents if each["type"] in {"toolCalled", "toolCallRejected"}]
+    assert [each["name"].removeprefix("eca_") for each in ended] == [
+        "grep", "read_file", "grep",
+        "edit_file", "shell_command", "edit_file", "shell_command", "shell_command",
+    ]  # fmt: skip
+    failed, passed = (each["outputs"][0]["text"] for each in (ended[4], ended[6]))
+    assert "unknown protocol revision 'CURRENT'" in failed
+    assert passed == "passed\n"
+    assert ended[7]["reason"] == "user-choice"
