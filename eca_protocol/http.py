@@ -15,7 +15,7 @@ import re
 import ssl
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -27,6 +27,7 @@ import anyio.to_thread
 import attrs
 
 from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
+from eca_protocol.proxies import proxy_for
 
 if TYPE_CHECKING:
     import httpx
@@ -164,8 +165,9 @@ def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
 class HTTPClient:
     """A client with kept connections; `async with` it, then `stream` from any task.
 
-    Proxies and certificate files are taken from the environment, as httpx does. Constructing it
-    costs nothing: httpx is imported at the first request, certificates are loaded at the first
+    Proxies are taken from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`,
+    in either case), certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR` if one is set. Constructing
+    it costs nothing: httpx is imported at the first request, certificates are loaded at the first
     one that needs them.
 
     Args:
@@ -182,7 +184,7 @@ class HTTPClient:
         self._headers = {"accept-encoding": "identity", "user-agent": "eca-protocol"}
         self._headers |= _checked(headers or {})
         self._transport = transport
-        self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._clients: dict[tuple[bool, str | None], httpx.AsyncClient] = {}
         self._left: list[HTTPResponse] = []
         self._closed = False
 
@@ -219,6 +221,7 @@ class HTTPClient:
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
         deadlines: Deadlines | None = None,
+        address: str | None = None,
     ) -> AsyncIterator[HTTPResponse]:
         """Sends a request; in the block its answer can be read, after it the body is gone.
 
@@ -233,6 +236,9 @@ class HTTPClient:
                 values lose white space around them (keys are pasted with a line end).
             content: the body.
             deadlines: how long each wait may take.
+            address: where to connect in place of what the URL's host resolves to; the name stays in
+                `Host`, and the certificate must be for it. Such a connection serves one request. A
+                proxy is given the name and resolves it itself.
 
         Raises:
             HTTPFault: no answer could be had; `kind` and text say why.
@@ -241,13 +247,15 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
         await self._unwind_left()
-        client = await self._client_for(url)
+        client, proxy = await self._client_for(url)
         try:
             request = client.build_request(
                 method, url, headers=merged, content=content, timeout=_timeout(deadlines)
             )
         except _httpx().InvalidURL as error:
             raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+        if address is not None and proxy is None:
+            _lead_to(request, address)
         response = await _send(client, request, deadlines)
         # From here on the transport bounds each read of the socket, which costs far less than a
         # scope around each chunk; a transport of a test may not, so there are scopes.
@@ -261,31 +269,36 @@ class HTTPClient:
                 await response.aclose()
             self._left.append(answer)
 
-    async def _client_for(self, url: str) -> httpx.AsyncClient:
+    async def _client_for(self, url: str) -> tuple[httpx.AsyncClient, str | None]:
+        """The client that asks this URL, and the proxy it goes through."""
         if self._closed:
             raise HTTPFault("config", "the HTTP client is closed")
-        proxies = () if self._transport else _proxies()
-        secure = any(address.lower().startswith("https:") for address in (url, *proxies))
-        if secure not in self._clients:
-            client = await anyio.to_thread.run_sync(self._make_client, secure)
-            if secure in self._clients:
+        proxy = None if self._transport else _proxy_for(url)
+        secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
+        key = secure, proxy
+        if key not in self._clients:
+            client = await anyio.to_thread.run_sync(self._make_client, secure, proxy)
+            if key in self._clients:
                 await client.aclose()  # another request was quicker
             else:
-                self._clients[secure] = client
-        return self._clients[secure]
+                self._clients[key] = client
+        return self._clients[key], proxy
 
-    def _make_client(self, secure: bool) -> httpx.AsyncClient:
+    def _make_client(self, secure: bool, proxy: str | None) -> httpx.AsyncClient:
         library = _httpx()
         _check_certificate_variables()
         limits = library.Limits(
             max_connections=None, max_keepalive_connections=20, keepalive_expiry=30
         )
         try:
+            context = library.create_ssl_context() if secure else False
             client: httpx.AsyncClient = library.AsyncClient(
-                verify=library.create_ssl_context() if secure else False,
+                verify=context,
                 limits=limits,
                 follow_redirects=False,
                 transport=self._transport,
+                proxy=proxy and _proxy(proxy, context),
+                trust_env=False,
             )
         except ssl.SSLError as error:
             raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
@@ -300,10 +313,27 @@ def _httpx() -> ModuleType:
     return httpx
 
 
-def _proxies() -> Iterable[str]:
+def _proxy_for(url: str) -> str | None:
     from urllib.request import getproxies  # noqa: PLC0415 - as slow as all of the rest here
 
-    return getproxies().values()
+    try:
+        return proxy_for(url, getproxies())
+    except ValueError as error:
+        raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+
+
+def _proxy(address: str, context: ssl.SSLContext | bool) -> httpx.Proxy:
+    is_secure = address.lower().startswith("https:")  # the way to the proxy, whatever is asked
+    proxy: httpx.Proxy = _httpx().Proxy(address, ssl_context=context if is_secure else None)
+    return proxy
+
+
+def _lead_to(request: httpx.Request, address: str) -> None:
+    """Let a request connect to an address in the name of its host."""
+    name = request.url.raw_host.decode("ascii")
+    request.headers["connection"] = "close"  # nobody else may find it under the bare address
+    request.url = request.url.copy_with(host=address)
+    request.extensions["sni_hostname"] = name.strip("[]")
 
 
 def _timeout(deadlines: Deadlines) -> httpx.Timeout:

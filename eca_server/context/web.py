@@ -2,13 +2,9 @@
 
 The rules it keeps: a page is bounded in time and size; only text is taken; and no address of the
 user's own network is asked, whatever a name resolves to and wherever a page redirects, unless that
-is allowed: a link in a prompt may have been written by somebody else.
-
-A gap is left. An `http` page is asked at the very address that was checked. For `https` the name
-goes to the connection, which resolves it once more: between the two, its owner may point it at a
-private address. What listens there would need a certificate for that name, so that no answer can
-come of it, only an attempt to connect. Through a proxy that the environment names, the proxy
-decides what a name is.
+is allowed: a link in a prompt may have been written by somebody else. A page is asked at the very
+address that was checked, so that its name cannot be pointed elsewhere in between. Through a proxy
+that the environment names, the proxy decides what a name is.
 """
 
 from __future__ import annotations
@@ -72,7 +68,7 @@ async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
     for _ in range(_REDIRECTS + 1):
         hop = await _checked(url, allow_private)
         async with http.stream(
-            "GET", hop.url, headers=_HEADERS | {"host": hop.host}, deadlines=_DEADLINES
+            "GET", hop.url, headers=_HEADERS, deadlines=_DEADLINES, address=hop.address
         ) as response:
             location = response.headers.get("location")
             if response.status not in _MOVED or location is None:
@@ -86,10 +82,10 @@ async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
 
 @attrs.frozen(kw_only=True)
 class _Hop:
-    """What is asked: a URL whose host was checked, and the name it stands for."""
+    """What is asked: a URL, and an address of its host that was checked."""
 
     url: str
-    host: str
+    address: str
 
 
 async def _checked(url: str, allow_private: bool) -> _Hop:
@@ -115,11 +111,9 @@ async def _checked(url: str, allow_private: bool) -> _Hop:
             if not _is_public(address):
                 raise PageFault(f"{name} is {address}, in a private network")
     host = f"[{name}]" if ":" in name else name
-    named = host if parts.port is None else f"{host}:{port}"
-    at = addresses[0] if parts.scheme == "http" else name
-    netloc = f"[{at}]:{port}" if ":" in at else f"{at}:{port}"
+    netloc = host if parts.port is None else f"{host}:{port}"
     asked = parts._replace(netloc=netloc, fragment="")
-    return _Hop(url=urlunsplit(asked), host=named)
+    return _Hop(url=urlunsplit(asked), address=addresses[0])
 
 
 def _is_ipv6(parts: SplitResult) -> bool:

@@ -277,20 +277,6 @@ async def test_an_unusable_proxy_is_named_by_its_variable_and_not_by_its_value(
         assert "secret" not in str(caught.value)
 
 
-async def test_loopback_named_in_no_proxy_is_asked_directly(monkeypatch, free_port):
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port}")
-    async with asking([reply("no"), reply("direct")]) as (_, client, url):
-        with pytest.raises(HTTPFault):
-            async with client.stream("POST", url):
-                raise AssertionError("the proxy is dead")
-    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1,::1")
-    async with (
-        asking([reply("direct")]) as (_, client, url),
-        client.stream("POST", url) as response,
-    ):
-        assert b"direct" in await response.read()
-
-
 async def test_a_kept_connection_that_the_server_drops_is_replaced_without_a_word():
     served: list[int] = []
 

@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+import trustme
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_server.context.html_text import Page
 from eca_server.context.web import PageFault, fetch_page
+from tests.eca_protocol.http_peers import server, tls, trust
 
 pytestmark = pytest.mark.trio
 
@@ -302,6 +304,21 @@ async def test_a_name_that_changes_its_address_after_the_check_changes_nothing(n
         port = urlsplit(server.url).port
         page = await fetch_page(f"http://localhost:{port}/", http=http, allow_private=True)
     assert page.text == "here"
+
+
+async def test_that_holds_for_https_whose_certificate_must_be_for_the_name(
+    names, tmp_path, monkeypatch
+) -> None:
+    authority = trustme.CA()
+    trust(authority, tmp_path / "authority.pem", monkeypatch)
+    context = tls(authority, "page.example")
+    async with server(context, "text/plain") as seen, HTTPClient() as http:
+        names["page.example"] = OnlyOnce(["127.0.0.1"])
+        url = f"https://page.example:{seen.port}/"
+        assert (await fetch_page(url, http=http, allow_private=True)).text == "hello"
+        names["other.example"] = OnlyOnce(["127.0.0.1"])
+        with pytest.raises(PageFault, match="TLS failed"):
+            await fetch_page(url.replace("page", "other"), http=http, allow_private=True)
 
 
 class OnlyOnce(list):

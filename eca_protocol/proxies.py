@@ -1,0 +1,74 @@
+"""Which proxy a URL is asked through, as the environment says.
+
+The rule it keeps: the decision is made here and once, from the host that is named and not from the
+address it leads to. This machine itself is never asked through a proxy: there `localhost` would be
+another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+__all__ = ["proxy_for"]
+
+
+def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
+    """The proxy's address, or None where the URL is asked directly.
+
+    Args:
+        url: an absolute URL.
+        proxies: as `urllib.request.getproxies` finds them: addresses by `http`, `https` and `all`,
+            and under `no` the hosts that need none: names (with their subdomains), addresses,
+            networks (`10.0.0.0/8`), each with a port if only that is meant, or `*`.
+    """
+    parts = urlsplit(url)
+    host, scheme = (parts.hostname or "").rstrip("."), parts.scheme.lower()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or _is_this_machine(host):
+        return None
+    port = parts.port or {"http": 80, "https": 443}.get(scheme)
+    exempt = proxies.get("no", "").lower().split(",")
+    if any(_covers(entry.strip(), host, port) for entry in exempt):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether a host is a loopback address, or named like one."""
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def _covers(entry: str, host: str, port: int | None) -> bool:
+    """Whether one entry of `NO_PROXY` means a host."""
+    address = _address(host)
+    if entry == "*":
+        return True
+    if address is not None and "/" in entry:
+        return _network_has(entry, address)
+    if _address(entry) is None and ":" in entry:
+        entry, _, wanted = entry.rpartition(":")
+        if wanted != str(port):
+            return False
+    if address is not None:
+        return address == _address(entry)
+    name = entry.removeprefix("*").removeprefix(".").rstrip(".")
+    return bool(name) and f".{host}".endswith(f".{name}")
+
+
+def _network_has(network: str, address: IPv4Address | IPv6Address) -> bool:
+    try:
+        return address in ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        return None

@@ -1,0 +1,102 @@
+"""What an HTTP client meets on its way: a server with or without TLS, a proxy, an authority."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import attrs
+import pytest
+import trustme
+from anyio.streams.tls import TLSListener
+
+
+@attrs.define
+class Seen:
+    """A server: where it listens, the head of each request, the connections it had."""
+
+    port: int
+    heads: list[str] = attrs.field(factory=list)
+    connections: int = 0
+
+
+async def read_head(stream: anyio.abc.ByteReceiveStream) -> str:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += await stream.receive()
+    return head.decode()
+
+
+@asynccontextmanager
+async def server(
+    context: ssl.SSLContext | None = None, content_type: str = "text/html"
+) -> AsyncIterator[Seen]:
+    """Answers each request with `hello`, over TLS if there is a context."""
+    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    seen = Seen(tcp.extra(anyio.abc.SocketAttribute.local_port))
+    listener = tcp if context is None else TLSListener(tcp, context, standard_compatible=False)
+
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: 5\r\n\r\n"
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        seen.connections += 1
+        async with stream:
+            try:
+                while True:
+                    seen.heads.append(await read_head(stream))
+                    await stream.send(f"{head}hello".encode())
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                pass
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        yield seen
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def proxy(leads_to: int) -> AsyncIterator[Seen]:
+    """A proxy for which every name is the same server on this machine."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    seen = Seen(listener.extra(anyio.abc.SocketAttribute.local_port))
+
+    async def pump(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
+        try:
+            while True:
+                await sink.send(await source.receive())
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await sink.aclose()
+
+    async def pass_on(stream: anyio.abc.ByteStream) -> None:
+        seen.connections += 1
+        head = await read_head(stream)
+        seen.heads.append(head)
+        async with stream, await anyio.connect_tcp("127.0.0.1", leads_to) as far:
+            if head.startswith("CONNECT"):
+                await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            else:
+                await far.send(head.encode())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pump, stream, far)
+                tasks.start_soon(pump, far, stream)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, pass_on)
+        yield seen
+        tasks.cancel_scope.cancel()
+
+
+def tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def trust(authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process trust one authority and no other."""
+    authority.cert_pem.write_to_path(str(bundle))
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))

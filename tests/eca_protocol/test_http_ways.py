@@ -1,0 +1,124 @@
+"""How a request gets to its server: proxies, certificates, an address in place of a name."""
+
+import pytest
+import trustme
+
+from eca_protocol.errors import HTTPFault
+from eca_protocol.http import HTTPClient
+from tests.eca_protocol.http_peers import proxy, server, tls, trust
+
+pytestmark = pytest.mark.anyio
+
+NAME = "model.example"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The authority is the one that this process trusts."""
+    trust(authority, tmp_path / "authority.pem", monkeypatch)
+
+
+async def ask(url: str, client: HTTPClient | None = None, **more: str) -> bytes:
+    if client is None:
+        async with HTTPClient() as client:
+            return await ask(url, client, **more)
+    async with client.stream("GET", url, **more) as response:
+        return await response.read()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_an_authority_of_ones_own_is_trusted_by_its_file(authority):
+    async with server(tls(authority, "127.0.0.1")) as seen:
+        assert await ask(f"https://127.0.0.1:{seen.port}/") == b"hello"
+
+
+async def test_an_unknown_authority_is_not_trusted(authority):
+    async with server(tls(authority, "127.0.0.1")) as seen:
+        with pytest.raises(HTTPFault) as caught:
+            await ask(f"https://127.0.0.1:{seen.port}/")
+    assert caught.value.kind == "tls"
+    assert seen.heads == []
+
+
+async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
+    async with server() as seen, proxy(seen.port) as way:
+        monkeypatch.setenv("http_proxy", f"http://user:word@127.0.0.1:{way.port}")
+        assert await ask(f"http://{NAME}/path") == b"hello"
+    [head] = way.heads
+    assert head.startswith(f"GET http://{NAME}/path HTTP/1.1")
+    assert "proxy-authorization: basic dxnlcjp3b3jk" in head.lower()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(authority, monkeypatch):
+    async with server(tls(authority, NAME)) as seen, proxy(seen.port) as way:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
+        assert await ask(f"https://{NAME}/path?key=1") == b"hello"
+    [head] = way.heads
+    assert head.startswith(f"CONNECT {NAME}:443 ")
+    assert "path" not in head
+    assert seen.heads[0].startswith("GET /path?key=1 ")
+
+
+async def test_what_no_proxy_names_and_this_machine_are_asked_directly(monkeypatch):
+    async with server() as seen, proxy(seen.port) as way:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{way.port}")
+        assert await ask(f"http://127.0.0.1:{seen.port}/") == b"hello"
+        monkeypatch.setenv("NO_PROXY", NAME)
+        url = f"http://{NAME}:{seen.port}/"
+        assert await ask(url, address="127.0.0.1") == b"hello"
+        assert way.heads == []
+        monkeypatch.setenv("NO_PROXY", "other.example")
+        assert await ask(url) == b"hello"
+        assert len(way.heads) == 1
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_an_address_is_asked_in_the_name_of_the_urls_host(authority):
+    async with server(tls(authority, NAME)) as seen, HTTPClient() as client:
+        url = f"https://{NAME}:{seen.port}/path"
+        assert await ask(url, client, address="127.0.0.1") == b"hello"
+        head = seen.heads[0].lower()
+        assert head.startswith("get /path ")
+        assert f"host: {NAME}:{seen.port}\r\n" in head
+        with pytest.raises(HTTPFault) as caught:
+            await ask(f"https://other.example:{seen.port}/", client, address="127.0.0.1")
+        assert caught.value.kind == "tls"
+        assert len(seen.heads) == 1
+
+
+async def test_connections_to_an_address_are_not_shared_between_names():
+    async with server() as seen, HTTPClient() as client:
+        for name in ("one.example", "two.example"):
+            assert await ask(f"http://{name}:{seen.port}/", client, address="127.0.0.1") == b"hello"
+        assert seen.connections == 2
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_proxy_is_given_the_name_and_not_the_address(authority, monkeypatch):
+    async with server(tls(authority, NAME)) as seen, proxy(seen.port) as way:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        assert await ask(f"https://{NAME}/", address="192.0.2.1") == b"hello"
+    assert way.heads[0].startswith(f"CONNECT {NAME}:443 ")
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_proxy_may_be_asked_over_tls(authority, monkeypatch):
+    async with server(tls(authority, "127.0.0.1")) as seen:
+        monkeypatch.setenv("HTTP_PROXY", f"https://127.0.0.1:{seen.port}")
+        assert await ask(f"http://{NAME}/") == b"hello"
+    assert seen.heads[0].startswith(f"GET http://{NAME}/ ")
