@@ -114,6 +114,15 @@ class AnswerBody:
         if self._is_stream is False:
             yield from self._close_whole()
             return
+        try:
+            yield from self._unended()
+        except BackendError as error:
+            if error.kind != "protocol" or not self.decoder.started:
+                raise  # else it cannot be read because it was cut
+        yield from self.decoder.close()
+
+    def _unended(self) -> Iterator[Event]:
+        """What has begun and has no end of its own."""
         if self._lines is not None:
             for line in self._lines.feed_eof():
                 yield from self._line(line)
@@ -123,7 +132,6 @@ class AnswerBody:
             if not self.decoder.started and self._head.strip() and not self._has_fields():
                 excerpt = self._head.decode("utf-8", "replace").strip()
                 raise BackendError("protocol", f"expected an event stream, got {excerpt}")
-        yield from self.decoder.close()
 
     def _line(self, line: bytes | FrameFault) -> Iterable[Event]:
         if isinstance(line, FrameFault):
