@@ -119,7 +119,7 @@ class Agent:
         return answer
 
     def _request(self, turn: Turn) -> Request:
-        messages = in_force([*turn.chat.history, *turn.messages])
+        messages = in_force(turn.messages, turn.chat.told)
         return Request(
             system=self.system,
             messages=messages,

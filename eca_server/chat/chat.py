@@ -20,7 +20,7 @@ from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Turn
 from eca_server.chat.usage import SessionUsage
 from eca_server.chat.window import Window
-from eca_server.llm.history import Message
+from eca_server.llm.history import Message, in_force
 from eca_server.session import Session
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
@@ -43,7 +43,8 @@ class Chat:
     """One chat of the connected client.
 
     Attributes:
-        history: what the model is told of the chat, oldest first; append-only.
+        history: all that was said, oldest first; append-only.
+        told: what of it the model is told; kept, since to find it takes a look at everything.
         usage: tokens and costs of the whole chat.
         window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
@@ -65,6 +66,7 @@ class Chat:
         self.id = chat_id
         self.session = session
         self.history: list[Message] = []
+        self.told: tuple[Message, ...] = ()
         self.usage = SessionUsage()
         self.window = Window()
         self.title: str | None = None
@@ -203,6 +205,7 @@ class Chat:
         if turn.usages and not turn.stopped:
             turn.emit("system", self.usage.content(turn.limit))
         self.history.extend(turn.messages)
+        self.told = in_force(turn.messages, self.told)
         self.last_turn_failed = turn.failed
         turn.finish(self._told_of_dropped())
         if self._queue:

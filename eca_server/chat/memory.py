@@ -16,6 +16,7 @@ from eca_server.chat.store import (
     TurnUsage,
 )
 from eca_server.chat.usage import taken
+from eca_server.llm.history import in_force
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Memory:
         stored = await self._store.load(chat.id)
         if stored is not None:
             chat.history[:0] = [kept.message for kept in stored.messages]
+            chat.told = in_force(chat.history)
             chat.title = chat.title or stored.title
             for usage in stored.usages:
                 chat.usage.add_turn(usage.tokens, usage.cost)

@@ -17,7 +17,6 @@ from eca_server.llm.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    in_force,
 )
 
 __all__ = ["PROMPT_SHOW"]
@@ -34,7 +33,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
-        _of_history(in_force(turn.chat.history)),
+        _of_history(turn.chat.told),
     ]
     turn.say("\n\n".join(part for part in parts if part), role="system")
 

@@ -184,15 +184,20 @@ _SUMMARY = (
 )
 
 
-def in_force(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What a model is told of a history: all of it, or what begins with the last summary."""
+def in_force(messages: Sequence[Message], before: Sequence[Message] = ()) -> tuple[Message, ...]:
+    """What a model is told of a history: all of it, or what begins with the last summary.
+
+    Args:
+        messages: the history, or what was added to it.
+        before: what was in force before they were added.
+    """
     for behind, message in enumerate(reversed(messages)):
         parts = message.parts
         if parts and isinstance(parts[0], CompactionPart) and message.role == "user":
             told = (TextPart(_SUMMARY.format(parts[0].summary)), *parts[1:])
             since = messages[len(messages) - behind :]
             return (attrs.evolve(message, parts=told), *since)
-    return tuple(messages)
+    return (*before, *messages)
 
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -219,8 +224,11 @@ class Repair:
         self._seen: set[str] = set()
 
     def continues(self, messages: Sequence[Message]) -> bool:
-        """Whether a history begins with all that is settled."""
-        return messages[: len(self._settled)] == self._settled
+        """Whether a history begins with all that is settled; not one that only says the same."""
+        count = len(self._settled)
+        if count > len(messages) or (count and messages[count - 1] is not self._settled[-1]):
+            return False
+        return messages[:count] == self._settled
 
     def settle(self, messages: list[Message]) -> list[Message]:
         """Repaired messages, after those given before, that nothing will change any more.
