@@ -10,11 +10,14 @@ import os
 
 import bench_codec
 import bench_framing
+import bench_grep
+import bench_index
 import bench_long_chat
 import bench_peer
 import bench_start
 import bench_stop
 import bench_stream
+import bench_tools
 from report import Row, print_rows
 
 BENCHMARKS = (
@@ -25,6 +28,9 @@ BENCHMARKS = (
     bench_stop,
     bench_stream,
     bench_long_chat,
+    bench_tools,
+    bench_grep,
+    bench_index,
 )
 
 

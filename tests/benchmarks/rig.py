@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 SERVER = (sys.executable, "-m", "eca_server", "server")
@@ -44,8 +45,12 @@ class Rig:
         }
 
     def configuration(self, provider: str | None) -> dict[str, str]:
-        """The variable that configures a server: no titles, and the provider of that URL."""
-        config: dict[str, Any] = {"chat": {"title": False}}
+        """The variable that configures a server.
+
+        There are no titles, no call is asked about, and the provider is the one of that URL.
+        """
+        approval = {"byDefault": "allow"}
+        config: dict[str, Any] = {"chat": {"title": False}, "toolCall": {"approval": approval}}
         if provider is not None:
             scripted = {"api": "openai-chat", "url": provider, "key": "k", "models": {"any": {}}}
             config["providers"] = {"scripted": scripted}
@@ -53,13 +58,17 @@ class Rig:
 
     @contextmanager
     def server(
-        self, *, provider: str | None = None, command: Sequence[str] = SERVER
+        self,
+        *,
+        provider: str | None = None,
+        command: Sequence[str] = SERVER,
+        root: Path | None = None,
     ) -> Iterator[BareClient]:
         """A server, initialized, its models told; ended with the block."""
         configuration = self.configuration(provider)
         with self.process(command, **configuration) as process:
             client = BareClient(process)
-            client.initialize()
+            client.initialize(root)
             client.notify("initialized", {})
             client.read_until(b'"type":"finish"')
             yield client
@@ -122,10 +131,11 @@ class BareClient:
         self._write(message)
         self.read_until(b'"id":%d' % self._last_id)
 
-    def initialize(self) -> None:
+    def initialize(self, root: Path | None = None) -> None:
         client = {"name": "bench", "version": "1"}
         params = {"processId": os.getpid(), "clientInfo": client, "capabilities": {}}
-        self.request("initialize", {**params, "workspaceFolders": []})
+        folders = [] if root is None else [{"name": "root", "uri": root.as_uri()}]
+        self.request("initialize", {**params, "workspaceFolders": folders})
 
     def prompt(self, chat: str, message: str, *, model: str) -> None:
         """Send a prompt and do not wait for its answer."""
@@ -177,6 +187,59 @@ class ScriptedProvider:
         """What it writes next: one object for each request that has ended."""
         record: dict[str, Any] = json.loads(self._lines.readline())
         return record
+
+
+class ProviderByHand:
+    """A provider in the client's own thread: it reads a request, and answers, when it is told to.
+
+    So a request's arrival is seen as soon as its last byte is there, however long it takes to
+    understand.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connection: socket.socket | None = None
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    def receive(self) -> None:
+        """Wait for the next request, up to its last byte."""
+        if self._connection is None:
+            self._connection, _ = self._listener.accept()
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += self._some()
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        assert length is not None
+        left = int(length[1]) - len(body)
+        while left:
+            left -= len(self._some())
+
+    def _some(self) -> bytes:
+        assert self._connection is not None
+        data = self._connection.recv(2**20)
+        if not data:
+            raise EOFError("the server has closed its connection")
+        return data
+
+    def answer(self, text: str) -> None:
+        """Answer the request that was received."""
+        assert self._connection is not None
+        said = {"index": 0, "delta": {"role": "assistant", "content": text}}
+        end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "any"}
+        events = (json.dumps({**chunk, "choices": [choice]}) for choice in (said, end))
+        body = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
+        head = f"content-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
+        self._connection.sendall(b"HTTP/1.1 200 OK\r\n" + head.encode() + body)
 
 
 def resident_mib(pid: int) -> float:
