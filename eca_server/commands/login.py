@@ -18,8 +18,8 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, named_command
 from eca_server.credentials import LOGIN as STORED
 from eca_server.credentials import LoginsFault
+from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
-from eca_server.llm.providers import KNOWN_PROVIDERS
 from eca_server.secret import Secret, key_from
 
 __all__ = ["LOGIN", "LOGOUT", "MASKED", "LoginPrompt", "login_prompt", "providers_with_keys"]

@@ -59,6 +59,7 @@ class HTTPBackend(ABC):
     Args:
         http: the client, shared by all backends.
         origin: whose messages it makes.
+        server: the known provider whose ways it has, or the provider's own name; None: that.
         access: the way to the provider.
         wire_model: what the endpoint calls the model.
         path: in place of the API's own.
@@ -85,6 +86,7 @@ class HTTPBackend(ABC):
         http: HTTPClient,
         origin: Origin,
         access: Access,
+        server: str | None = None,
         wire_model: str | None = None,
         path: str | None = None,
         extra_payload: Mapping[str, Any] | None = None,
@@ -95,6 +97,7 @@ class HTTPBackend(ABC):
         refused: MutableSet[str] | None = None,
     ) -> None:
         self.origin = origin
+        self.server = server or origin.provider
         self.capabilities = capabilities or Capabilities()
         self.wire_model = wire_model or origin.model
         self._http = http

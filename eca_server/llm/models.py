@@ -17,13 +17,14 @@ from eca_server.config import Config, Problem
 from eca_server.credentials import Credential, Location, StoredKeys, find_key, find_url
 from eca_server.llm import simulator
 from eca_server.llm.answer import Answer
+from eca_server.llm.apis import DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
 from eca_server.llm.catalog import Catalog, ModelFacts, Price
 from eca_server.llm.errors import readable
 from eca_server.llm.events import Event
 from eca_server.llm.history import Origin
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.providers import (
-    KNOWN_PROVIDERS,
     ModelSettings,
     ProviderSettings,
     Registry,
@@ -213,9 +214,10 @@ def _facts(
         location = find_url(name, provider, environ)
         if location.url is None and known is not None:
             location = Location(provider=name, url=known.url)
+        ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
         yield ProviderFacts(
             name=name,
-            api=provider.api or (known.api if known else "openai-chat"),
+            api=provider.api or (ways.api if ways else DEFAULT_API),
             location=location,
             credential=credential,
             models=tuple(provider.models),

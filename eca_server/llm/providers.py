@@ -1,4 +1,4 @@
-"""From plain data to backends: the providers that are known, those that are configured, a registry.
+"""From plain data to backends: the providers that are configured, and a registry of their models.
 
 The rule it keeps: a model is named `provider/model`; what is missing for it is said by a
 `BackendError` before anything is sent, in words that tell what to set.
@@ -19,62 +19,17 @@ from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
 
 __all__ = [
-    "KNOWN_PROVIDERS",
-    "KnownProvider",
     "ModelSettings",
     "ProviderSettings",
     "Registry",
     "Timers",
     "is_local",
 ]
-
-
-@attrs.frozen(kw_only=True)
-class KnownProvider:
-    """What need not be configured of a provider.
-
-    Attributes:
-        api: the API it speaks.
-        url: its base; None: each customer has one.
-        key_variable: the environment variable its key is expected in; None: it needs none.
-        key_header: where it expects the key; None: where its API does.
-        root: the path of a base that has none; None: that of its API.
-    """
-
-    api: str = DEFAULT_API
-    url: str | None
-    key_variable: str | None
-    key_header: str | None = None
-    root: str | None = None
-
-
-KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
-    name: KnownProvider(url=url, key_variable=variable)
-    for name, url, variable in (
-        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-        ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        ("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-        ("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-        ("z-ai", "https://api.z.ai/api/paas/v4", "Z_AI_API_KEY"),
-        ("lmstudio", "http://localhost:1234/v1", None),
-        ("llama-cpp", "http://localhost:8080/v1", None),
-    )
-} | {
-    "azure": KnownProvider(
-        api="openai-responses",
-        url=None,
-        key_variable="AZURE_OPENAI_API_KEY",
-        key_header="api-key",
-        root="/openai/v1",
-    ),
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -206,7 +161,8 @@ class Registry:
         return self._over_http(provider, model, settings)
 
     def _over_http(self, provider: str, model: str, settings: ProviderSettings) -> Backend:
-        known = KNOWN_PROVIDERS.get(provider)
+        server = server_of(provider, settings.url)
+        known = KNOWN_PROVIDERS.get(server)
         url = settings.url or (known and known.url)
         assert url, "a provider without a base is in trouble"
         name = _api_of(provider, settings)
@@ -216,6 +172,7 @@ class Registry:
         return api.load()(
             http=self._http,
             origin=Origin(api=name, provider=provider, model=model),
+            server=server,
             access=KeyAccess(
                 url=url if settings.path else _rooted(url, root),
                 key=settings.key,
@@ -253,7 +210,7 @@ def _rooted(url: str, root: str) -> str:
 
 
 def _api_of(name: str, settings: ProviderSettings) -> str:
-    known = KNOWN_PROVIDERS.get(name)
+    known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
     return settings.api or (known.api if known else DEFAULT_API)
 
 

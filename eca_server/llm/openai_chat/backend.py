@@ -20,7 +20,7 @@ class OpenAIChat(HTTPBackend):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
-        profile: what the server takes; None: what is known of the provider by its name.
+        profile: what the server takes; None: what is known of it by the provider.
         settings: as for every `HTTPBackend`.
     """
 
@@ -29,7 +29,7 @@ class OpenAIChat(HTTPBackend):
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.origin.provider, Profile())
+        self._profile = profile or PROFILES.get(self.server, Profile())
         images = self.capabilities.images
         self._histories = Histories(ChatWriter(self.origin, self._profile, images=images))
 

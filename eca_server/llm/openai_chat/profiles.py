@@ -45,6 +45,9 @@ class Profile:
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
+_LOCAL = Profile(short_call_ids=True)
+"""Templates of Mistral's models are strict about ids wherever they run; no other template is."""
+
 PROFILES: Mapping[str, Profile] = {
     "openai": Profile(
         max_tokens_field="max_completion_tokens",
@@ -66,5 +69,9 @@ PROFILES: Mapping[str, Profile] = {
     "moonshot": Profile(reasoning_back=True, tool_choice_required=False),
     "mistral": Profile(stream_options=None, reasoning_back=True, short_call_ids=True),
     "groq": Profile(max_tokens_field="max_completion_tokens"),
+    "azure": Profile(max_tokens_field="max_completion_tokens", think_tags="off", null_content=True),
+    "lmstudio": _LOCAL,
+    "llama-cpp": _LOCAL,
+    "vllm": _LOCAL,
 }
-"""By the name of the provider; everybody else gets `Profile()`."""
+"""By the name of the known provider; everybody else (LiteLLM, xAI, ...) gets `Profile()`."""

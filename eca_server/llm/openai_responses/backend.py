@@ -31,7 +31,7 @@ class OpenAIResponses(HTTPBackend):
     """A model behind an endpoint that speaks Responses.
 
     Args:
-        profile: what the server takes; None: what is known of the provider by its name.
+        profile: what the server takes; None: what is known of it by the provider.
         settings: as for every `HTTPBackend`.
     """
 
@@ -40,7 +40,7 @@ class OpenAIResponses(HTTPBackend):
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.origin.provider, Profile())
+        self._profile = profile or PROFILES.get(self.server, Profile())
         self._refused_here: set[str] = set()  # fields
         self._refused_items: frozenset[str] = frozenset()
         self._histories = self._empty_histories()

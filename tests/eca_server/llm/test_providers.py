@@ -10,10 +10,11 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Capabilities, Request
 from eca_server.llm.history import Message, Origin, TextPart
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.openai_chat import OpenAIChat
 from eca_server.llm.openai_chat.profiles import PROFILES
+from eca_server.llm.openai_responses.profiles import PROFILES as RESPONSES_PROFILES
 from eca_server.llm.providers import (
-    KNOWN_PROVIDERS,
     ModelSettings,
     ProviderSettings,
     Registry,
@@ -107,6 +108,45 @@ def test_a_local_model_has_ten_minutes_to_begin(url, local):
 
 def test_every_profile_belongs_to_a_known_provider():
     assert set(PROFILES) <= set(KNOWN_PROVIDERS)
+    assert set(RESPONSES_PROFILES) <= set(KNOWN_PROVIDERS)
+
+
+def test_every_known_base_is_found_again_by_its_host_but_for_those_on_this_machine():
+    for name, known in KNOWN_PROVIDERS.items():
+        if known.url is not None and not is_local(known.url):
+            assert server_of("mine", known.url) == name
+            assert known.key_variable
+        elif known.url is not None:
+            assert server_of("mine", known.url) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "server"),
+    [
+        ("work", "https://api.openai.com/v1", "openai"),
+        ("work", " https://API.OpenAI.com ", "openai"),
+        ("work", "https://corp.openai.azure.com/openai/v1", "azure"),
+        ("work", "https://openai.azure.com", "work"),
+        ("work", "https://api.openai.com.evil.example/v1", "work"),
+        ("work", "http://localhost:1234/v1", "work"),
+        ("work", "https://[half", "work"),
+        ("work", None, "work"),
+        ("deepseek", "https://api.openai.com/v1", "deepseek"),
+    ],
+)
+def test_a_provider_of_any_name_is_known_by_where_it_is(name, url, server):
+    assert server_of(name, url) == server
+
+
+def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
+    url = "https://api.mistral.ai/v1"
+    keys = {name: ProviderSettings(url=url, key=Secret(name)) for name in ("work", "home")}
+    made = registry(**keys)
+    for name in keys:
+        backend = made.backend(f"{name}/devstral")
+        assert isinstance(backend, OpenAIChat)
+        assert backend.origin.provider == name
+        assert backend._profile == PROFILES["mistral"]
 
 
 @pytest.mark.trio

@@ -1,0 +1,117 @@
+"""The providers that are known: what need not be configured of them. Data, and how it is found.
+
+The rule it keeps: only what is certain stands here; an address or a variable that may be wrong
+would send a key to a stranger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import attrs
+
+from eca_server.llm.apis import DEFAULT_API
+
+__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "server_of"]
+
+
+@attrs.frozen(kw_only=True)
+class KnownProvider:
+    """What need not be configured of a provider.
+
+    Attributes:
+        api: the API it speaks.
+        url: its base; None: each customer has one.
+        key_variable: the environment variable its key is expected in; None: it needs none.
+        key_header: where it expects the key; None: where its API does.
+        root: the path of a base that has none; None: that of its API.
+        hosts: a base of any other name on one of these is this provider's, too; with a dot in
+            front: on any host below it.
+        default_model: which of its models a new chat gets as long as the user chose none.
+    """
+
+    api: str = DEFAULT_API
+    url: str | None
+    key_variable: str | None
+    key_header: str | None = None
+    root: str | None = None
+    hosts: tuple[str, ...] = ()
+    default_model: str | None = None
+
+
+KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
+    "anthropic": KnownProvider(
+        api="anthropic",
+        url="https://api.anthropic.com",
+        key_variable="ANTHROPIC_API_KEY",
+        hosts=("api.anthropic.com",),
+        default_model="claude-sonnet-5-5",
+    ),
+    "openai": KnownProvider(
+        api="openai-responses",
+        url="https://api.openai.com/v1",
+        key_variable="OPENAI_API_KEY",
+        hosts=("api.openai.com",),
+        default_model="gpt-6.1-sol",
+    ),
+    "google": KnownProvider(
+        api="google",
+        url="https://generativelanguage.googleapis.com/v1beta",
+        key_variable="GEMINI_API_KEY",
+        hosts=("generativelanguage.googleapis.com",),
+        default_model="gemini-3.1-pro-preview",
+    ),
+    "azure": KnownProvider(
+        api="openai-responses",
+        url=None,
+        key_variable="AZURE_OPENAI_API_KEY",
+        key_header="api-key",
+        root="/openai/v1",
+        hosts=(".openai.azure.com", ".services.ai.azure.com"),
+    ),
+    "ollama": KnownProvider(api="ollama", url="http://localhost:11434", key_variable=None),
+} | {
+    name: KnownProvider(
+        url=url,
+        key_variable=variable,
+        hosts=() if variable is None else (urlsplit(url).netloc, *more),
+    )
+    for name, url, variable, *more in (
+        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "api.moonshot.cn"),
+        ("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        ("z-ai", "https://api.z.ai/api/paas/v4", "Z_AI_API_KEY"),
+        ("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        ("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        ("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        ("litellm", "http://localhost:4000/v1", None),
+        ("llama-cpp", "http://localhost:8080/v1", None),
+        ("lmstudio", "http://localhost:1234/v1", None),
+        ("vllm", "http://localhost:8000/v1", None),
+    )
+}
+"""By name. Of those with a key that were not configured, the first is asked by default."""
+
+
+def server_of(provider: str, url: str | None) -> str:
+    """Whose ways a provider has: the known one of its name, else the one at its base, else its own.
+
+    So two keys of one provider are two providers of the user's own naming with one base.
+    """
+    if provider in KNOWN_PROVIDERS:
+        return provider
+    try:
+        host = urlsplit((url or "").strip()).hostname or ""
+    except ValueError:
+        return provider
+    return next(
+        (name for name, known in KNOWN_PROVIDERS.items() if _is_on(host, known.hosts)), provider
+    )
+
+
+def _is_on(host: str, hosts: tuple[str, ...]) -> bool:
+    return any(host == each or (each[0] == "." and host.endswith(each)) for each in hosts)
