@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,18 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
             for line in (("user", f"prompt {number}\n"), ("assistant", f"answer {number}"))
         ][:-1]
     )
+
+
+@pytest.mark.requirement
+async def test_after_a_restart_the_model_is_told_what_was_said_before(tmp_path: Path) -> None:
+    provider = Provider([reply("first answer"), reply("second answer")])
+    async with provider:
+        config = provider_config(provider.url)
+        for prompt in ("first prompt", "second prompt"):
+            async with editor(config, keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
+                await ours.turn(prompt)
+    expected = [("user", "first prompt"), ("assistant", "first answer"), ("user", "second prompt")]
+    assert conversation(provider.requests[-1].body) == expected
 
 
 @pytest.mark.requirement("CHAT-34", "W-23f", "CHAT-32")
