@@ -125,6 +125,7 @@ class Agent:
             messages=messages,
             tools=self.toolbox.offered,
             cache_key=turn.chat.id,
+            initiator="agent" if turn.calls else "user",
         )
 
     def _naming(self, key: str, name: str) -> Naming:

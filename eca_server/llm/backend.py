@@ -113,6 +113,8 @@ class Request:
             the provider's cache.
         paused: an answer that is not at its end, since tools of the provider still run: it goes
             back last, as it is, and goes on.
+        initiator: who wants it: the user, by a prompt, once; everything that comes of it (results
+            of tools, another try, a title) the agent wants. Some providers count the user's.
     """
 
     system: str = ""
@@ -123,6 +125,7 @@ class Request:
     reasoning_effort: str | None = None
     cache_key: str | None = None
     paused: Message | None = None
+    initiator: Literal["user", "agent"] = "agent"
 
 
 @attrs.frozen(kw_only=True)
@@ -152,10 +155,17 @@ class Capabilities:
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """A model that an endpoint lists."""
+    """A model that an endpoint lists.
+
+    Attributes:
+        name: as it is asked for.
+        capabilities: what the endpoint says of it.
+        api: the API it is asked by, where an endpoint speaks several; None: the provider's.
+    """
 
     name: str
     capabilities: Capabilities = Capabilities()
+    api: str | None = None
 
 
 class Backend(Protocol):

@@ -146,3 +146,4 @@ async def _tries(
             return
         on_wait(wait)
         await trio.sleep(wait.seconds)
+        request = attrs.evolve(request, initiator="agent")  # the user asked once
