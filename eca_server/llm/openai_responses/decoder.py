@@ -29,7 +29,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.llm.openai_responses.output_items import AnswerSoFar, OutputItem
+from eca_server.llm.openai_responses.output_items import AnswerSoFar, Message, OutputItem
 
 __all__ = ["ResponsesDecoder", "read_usage"]
 
@@ -97,6 +97,8 @@ class ResponsesDecoder:
         except InvalidJSON as fault:
             excerpt = event.data[:200]
             raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
+        if events := self._fast(value):
+            return events
         if isinstance(value, dict) and "type" not in value and event.event != "message":
             value["type"] = event.event
         return self.feed_object(value)
@@ -127,6 +129,19 @@ class ResponsesDecoder:
         if self.done:
             return []
         raise BackendError("premature_stop", "the answer broke off before its end", retryable=True)
+
+    def _fast(self, value: Any) -> list[Event] | None:
+        """A piece of text, which is nearly all of a stream; None for everything else."""
+        try:
+            if value["type"] != "response.output_text.delta":
+                return None
+            text, item = value["delta"], self._open[value["output_index"]]
+        except (KeyError, TypeError):
+            return None
+        if type(item) is not Message or type(text) is not str or not text:
+            return None
+        self._has_content = True
+        return item.text(text, value.get("content_index"))
 
     def _odd(self, value: Any) -> list[Event]:
         """What is no event of an answer: an error, a sign of life, or a whole response."""

@@ -32,7 +32,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
 )
 
-__all__ = ["SEPARATOR", "AnswerSoFar", "OutputItem", "without_nulls"]
+__all__ = ["SEPARATOR", "AnswerSoFar", "Message", "OutputItem"]
 
 SEPARATOR = "\n\n"
 """Stands between two messages of one answer, and between two parts of one reasoning."""
@@ -93,7 +93,7 @@ class AnswerSoFar:
         """A new item; `head` is as much of it as is known."""
         match head.get("type"):
             case "message":
-                return _Message(self)
+                return Message(self)
             case "reasoning":
                 return _Reasoning(self)
             case "function_call":
@@ -108,19 +108,24 @@ class AnswerSoFar:
         return Block(raw=raw, position=self.blocks - 1)
 
 
-class _Message:
+class Message:
+    """What the model says."""
+
     def __init__(self, answer: AnswerSoFar) -> None:
         self._answer = answer
-        self._said = {"output_text": 0, "refusal": 0}  # characters given of each
+        self._said = 0  # characters of text
+        self._refused = 0  # and of a refusal
         self._parts: dict[Any, int] = {}  # where each part of the text begins in all of it
 
     def begin(self) -> list[Event]:
+        """As `OutputItem.begin`."""
         return []
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        """As `OutputItem.feed`."""
         match kind, event:
             case "output_text.delta", {"delta": str(text)}:
-                return self._text(text, event.get("content_index"))
+                return self.text(text, event.get("content_index"))
             case "refusal.delta", {"delta": str(text)}:
                 return self._refusal(text)
             case "output_text.annotation.added", {"annotation": dict(annotation)}:
@@ -128,41 +133,45 @@ class _Message:
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        """As `OutputItem.end`."""
         events: list[Event] = []
         if whole is None:
             return events
-        given = dict(self._said)
+        said, refused = self._said, self._refused  # of each the parts came in their order
         for index, part in enumerate(_listed(whole, "content")):
             match part:
                 case {"type": "output_text", "text": str(text)}:
-                    events += self._text(_rest(text, given, "output_text"), index)
+                    events += self.text(text[said:], index)
+                    said = max(0, said - len(text))
                     for each in _listed(part, "annotations"):
                         events += self._cite(each, index) if isinstance(each, dict) else []
                 case {"type": "refusal", "refusal": str(text)}:
-                    events += self._refusal(_rest(text, given, "refusal"))
-        if self._said["output_text"]:
+                    events += self._refusal(text[refused:])
+                    refused = max(0, refused - len(text))
+        if self._said:
             phase = whole.get("phase")
             raw = {"type": "message", **({"phase": phase} if phase else {})}
             events.append(self._answer.block(raw))
         return events
 
-    def _text(self, text: str, index: Any) -> list[Event]:
+    def text(self, text: str, index: Any) -> list[Event]:
+        """A piece of the text of that part."""
         if not text:
             return []
-        if not self._said["output_text"] and self._answer.visible:
-            self._answer.visible += len(SEPARATOR)
-            separated: list[Event] = [TextDelta(SEPARATOR)]
-        else:
-            separated = []
-        self._parts.setdefault(index, self._answer.visible)
-        self._said["output_text"] += len(text)
-        self._answer.visible += len(text)
-        return [*separated, TextDelta(text)]
+        answer = self._answer
+        separated = not self._said and answer.visible
+        if separated:
+            answer.visible += len(SEPARATOR)
+        if index not in self._parts:
+            self._parts[index] = answer.visible
+        self._said += len(text)
+        answer.visible += len(text)
+        return [TextDelta(SEPARATOR), TextDelta(text)] if separated else [TextDelta(text)]
 
     def _refusal(self, text: str) -> list[Event]:
         if not text:
             return []
-        self._said["refusal"] += len(text)
+        self._refused += len(text)
         self._answer.refused = True
         return [RefusalDelta(text)]
 
@@ -208,7 +217,7 @@ class _Reasoning:
             texts = [part.get("text") for part in parts if isinstance(part, dict)]
             text = SEPARATOR.join(text for text in texts if isinstance(text, str))
             events += self._text(text[self._said :], field, self._part)
-        opaque = None if whole is None or truncated else without_nulls(whole)
+        opaque = None if whole is None or truncated else _without_nulls(whole)
         return [*events, ReasoningFinished(key=self._key, opaque=opaque)]
 
     def _text(self, text: str, field: str, part: Any) -> list[Event]:
@@ -288,7 +297,7 @@ class _Search:
                 phase="finished",
                 query=next((query for query in queries if isinstance(query, str) and query), None),
                 urls=tuple(urls),
-                raw=None if whole is None else without_nulls(whole),
+                raw=None if whole is None else _without_nulls(whole),
             )
         ]
 
@@ -308,7 +317,7 @@ class _Other:
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         if whole is None or truncated or not whole.get("type") or whole["type"] in _FOR_US:
             return []
-        block = self._answer.block(without_nulls(whole))
+        block = self._answer.block(_without_nulls(whole))
         match whole:
             case {"type": "image_generation_call", "result": str(data)}:
                 media_type = f"image/{whole.get('output_format') or 'png'}"
@@ -319,7 +328,7 @@ class _Other:
         return [block]
 
 
-def without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
     """An item as it is sent back: some servers refuse the nulls that they sent."""
     return {name: value for name, value in item.items() if value is not None}
 
@@ -327,10 +336,3 @@ def without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
 def _listed(holder: Mapping[str, Any], name: str) -> list[Any]:
     value = holder.get(name)
     return value if isinstance(value, list) else []
-
-
-def _rest(text: str, given: dict[str, int], kind: str) -> str:
-    """What of a part was not given yet; of each kind the parts were given in their order."""
-    rest = text[given[kind] :]
-    given[kind] = max(0, given[kind] - len(text))
-    return rest

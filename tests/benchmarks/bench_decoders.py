@@ -1,0 +1,129 @@
+"""Cost of an event of each API's stream, beside a bare JSON loop and the provider's own SDK.
+
+Run it from the repository: `PYTHONPATH=. python tests/benchmarks/bench_decoders.py`. Aims: at most
+2x the bare loop over the same bytes, at least 5x cheaper than the SDK. A new API is a row of
+`APIS`: its bytes, its decoder, and what the SDK does with the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import httpx2
+import openai
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
+from report import Row, compare, machine, print_rows
+
+from eca_protocol import json
+from eca_server.llm.answer_body import AnswerBody, Decoder
+from eca_server.llm.openai_chat.decoder import ChatDecoder
+from eca_server.llm.openai_responses.decoder import ResponsesDecoder
+
+COUNT = 4000
+READ = 64 * 1024  # bytes a read of a socket brings
+
+
+class API(NamedTuple):
+    """One API: its bytes, its decoder, and what its SDK does with the bytes."""
+
+    stream: bytes
+    decoder: Callable[[], Decoder]
+    sdk: Callable[[bytes], Iterable[object]]
+
+
+def openai_chat() -> API:
+    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+    def chunk(delta: dict[str, str], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return b"data: " + json.dumps({**head, "choices": [choice]}) + b"\n\n"
+
+    stream = chunk({"content": "words of it"}) * COUNT + chunk({}, "stop") + b"data: [DONE]\n\n"
+    return API(
+        stream=stream,
+        decoder=lambda: ChatDecoder(think_tags="off"),
+        sdk=lambda data: openai_events(data, ChatCompletionChunk),
+    )
+
+
+def openai_responses() -> API:
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
+    response = {"id": "resp_1", "object": "response", "model": "m", "output": []}
+
+    def event(kind: str, **fields: object) -> bytes:
+        data = json.dumps({"type": kind, "sequence_number": 1, "output_index": 0, **fields})
+        return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
+
+    delta = event(
+        "response.output_text.delta",
+        item_id="msg_1",
+        content_index=0,
+        delta="words of it",
+        logprobs=[],
+    )
+    return API(
+        stream=event("response.created", response=response)
+        + event("response.output_item.added", item=item)
+        + delta * COUNT
+        + event("response.completed", response=response),
+        decoder=ResponsesDecoder,
+        sdk=lambda data: openai_events(data, ResponseStreamEvent),
+    )
+
+
+def openai_events(data: bytes, kind: object) -> Iterable[object]:
+    client = openai.OpenAI(api_key="none")
+    request = httpx2.Request("POST", "http://localhost")
+    pieces = httpx2.ByteStream(data)
+    headers = {"content-type": "text/event-stream"}
+    response = httpx2.Response(200, headers=headers, stream=pieces, request=request)
+    return openai.Stream(cast_to=kind, response=response, client=client)
+
+
+APIS: dict[str, Callable[[], API]] = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
+}
+
+
+def bare(stream: bytes) -> None:
+    for line in stream.split(b"\n"):
+        if line.startswith(b"data: {"):
+            json.loads(line[6:])
+
+
+def ours(stream: bytes, decoder: Decoder) -> int:
+    body = AnswerBody(content_type="text/event-stream", decoder=decoder)
+    count = 0
+    for start in range(0, len(stream), READ):
+        for _ in body.feed(stream[start : start + READ]):
+            count += 1
+    for _ in body.close():
+        count += 1
+    return count
+
+
+def main() -> list[Row]:
+    print(machine("orjson", "openai"))
+    rows: list[Row] = []
+    for name, make in APIS.items():
+        api = make()
+        assert ours(api.stream, api.decoder()) >= COUNT
+        contenders: dict[str, Callable[[], object]] = {
+            "bare json": lambda api=api: bare(api.stream),
+            "ours": lambda api=api: ours(api.stream, api.decoder()),
+            "SDK": lambda api=api: sum(1 for _ in api.sdk(api.stream)),
+        }
+        ratios = compare(name, contenders, baseline="bare json", number=COUNT, rounds=5)
+        cheaper = ratios["SDK"] / ratios["ours"]
+        what = f"an event of {name}"
+        got, cheaper_by = f"{ratios['ours']:.2f}x", f"{cheaper:.1f}x"
+        rows.append(Row(what, "<= 2x bare JSON", got, ratios["ours"] <= 2))
+        rows.append(Row(what, ">= 5x cheaper than its SDK", cheaper_by, cheaper >= 5))
+    return rows
+
+
+if __name__ == "__main__":
+    print_rows(main())
