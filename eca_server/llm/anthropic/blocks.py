@@ -30,12 +30,12 @@ from eca_server.llm.events import (
     ToolCallStarted,
 )
 
-__all__ = ["Blocks"]
+__all__ = ["CALL_FIELDS", "Blocks"]
 
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _SERVER_RESULT = "_tool_result"
-_OF_CALLS = ("caller", "toolset_name")
-"""Fields of a call that the provider may want back."""
+CALL_FIELDS = ("caller", "toolset_name")
+"""What a call may have that the provider wants back."""
 
 
 @attrs.define(kw_only=True)
@@ -182,7 +182,7 @@ class Blocks:
             raw = json.dumps(block.start["input"]).decode()
             events.append(ToolCallArguments(block.key, raw))
         arguments, error = read_arguments(raw, truncated=truncated)
-        opaque = {name: block.start[name] for name in _OF_CALLS if block.start.get(name)}
+        opaque = {name: block.start[name] for name in CALL_FIELDS if block.start.get(name)}
         finished = ToolCallFinished(
             key=block.key, raw=raw, arguments=arguments, error=error, opaque=opaque or None
         )

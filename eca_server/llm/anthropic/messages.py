@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.llm.anthropic.blocks import CALL_FIELDS
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -136,7 +137,9 @@ class MessagesWriter:
                     blocks.append(thought)
                 case ToolCallPart():
                     call = _call(part, ids.new(part.id, part.provider_id or part.id))
-                    blocks.append({**call, **(part.opaque or {})})
+                    opaque = part.opaque if isinstance(part.opaque, dict) else {}
+                    kept = {name: opaque[name] for name in CALL_FIELDS if name in opaque}
+                    blocks.append({**call, **kept})
                 case BlockPart(raw={"type": "text", "text": str(text)} as raw):
                     _take_back(blocks, text)
                     blocks.append(dict(raw))

@@ -230,6 +230,11 @@ class TestWhatGoesBack:
             {"type": "text", "text": " says."},
         ]
 
+    def test_of_a_call_what_this_api_knows_goes_back(self):
+        mine = call(opaque={"caller": {"type": "direct"}, "extra_content": 1})
+        written = write(Request(messages=[user("x"), answer(mine), tool(result())]))["messages"][1]
+        assert written["content"][0].keys() == {"type", "id", "name", "input", "caller"}
+
     def test_half_a_search_does_not_go_back(self):
         halves = [
             answer("a", BlockPart(raw=SEARCHED)),
