@@ -1,8 +1,9 @@
 """Whether a tool call runs, asks first, or is refused, and which rule says so. Pure.
 
 The rules it keeps: a configured `deny` beats everything, else the most specific rule counts; a path
-outside the workspace asks whatever was allowed or remembered; what cannot be judged (a damaged
-rule, a pattern that takes too long) never loosens anything.
+outside the workspace asks whatever was allowed or remembered, and so does a change of what decides
+on calls or runs by itself (`.eca`, `.git`), or a model that may write would grant itself the rest;
+what cannot be judged (a damaged rule, a pattern that takes too long) never loosens anything.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Call:
         effect: what the tool may do at most.
         command: the text of the command, if it runs one.
         outside: the paths it touches, or may touch, outside the workspace.
+        guarded: those it may change that decide what runs in the workspace.
     """
 
     server: str = NATIVE
@@ -72,6 +74,7 @@ class Call:
     effect: Effect
     command: str | None = None
     outside: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -185,6 +188,7 @@ class Policy:
             verdict, name = self._default
             yield f"{verdict} everything else in the workspace ({name})"
         yield "a path outside the workspace asks, whatever is allowed"
+        yield "a change of .eca or .git in it asks, whatever is allowed"
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
@@ -212,7 +216,7 @@ class Policy:
         verdict, name = self._judge(call, rule)
         if verdict == "allow":
             return Decision(verdict="allow", rule=name)
-        if call.outside:
+        if call.outside or call.guarded:
             return Decision(verdict="ask", rule=name)
         memo = Memo(
             server=call.server,
@@ -243,6 +247,8 @@ class Policy:
         """Whether a call that is not refused asks."""
         if call.outside:
             return "ask", f"outside the workspace: {_shown(call.outside)}"
+        if call.guarded:
+            return "ask", f"this decides what runs in the workspace: {_shown(call.guarded)}"
         if self._reads_only and call.effect == "run" and call.command is None:
             return "ask", f"{_ONLY_READS}, and this tool may do anything"
         return (rule.verdict, rule.name) if rule else self._by_default(call)

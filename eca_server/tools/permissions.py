@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from eca_server.tools.approval import Call, Decision, Memo, Policy
-from eca_server.tools.shell_words import outside_of
+from eca_server.tools.shell_words import touched
 from eca_server.tools.tool import PreparedCall, Tool
 from eca_server.workspace import Workspace
 
@@ -20,7 +20,7 @@ class Permissions:
 
     Args:
         policy: of the turn's behaviour.
-        workspace: what lies outside of it always asks.
+        workspace: what lies outside of it always asks, and so does a change of its settings.
         memos: what was approved for the session; shared by all chats of the connection.
         variables: the environment that commands will see.
     """
@@ -45,7 +45,7 @@ class Permissions:
         return await trio.to_thread.run_sync(self._decide, tool, prepared, arguments)
 
     def _decide(self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any]) -> Decision:
-        outside = outside_of(
+        found = touched(
             self._workspace,
             prepared.paths,
             command=prepared.command,
@@ -57,6 +57,7 @@ class Permissions:
             arguments=arguments,
             effect=tool.effect,
             command=prepared.command,
-            outside=outside,
+            outside=found.outside,
+            guarded=() if tool.effect == "read" else found.guarded,
         )
         return self._policy.decide(call, self._memos)

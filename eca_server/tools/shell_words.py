@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from eca_server.tools.shell_syntax import UNKNOWN, Token, Unreadable, Word, cut
-from eca_server.workspace import BadPath, Workspace
+from eca_server.workspace import BadPath, Place, Workspace
 
-__all__ = ["Named", "outside_of", "paths_in"]
+__all__ = ["Named", "Touched", "paths_in", "touched"]
 
 _MOST_PATHS = 1_000
 _MOST_FOLDERS = 16
@@ -42,15 +42,28 @@ class Named:
     untold: tuple[str, ...]
 
 
-def outside_of(
+@attrs.frozen(kw_only=True)
+class Touched:
+    """The paths of a call that ask, whatever is allowed.
+
+    Attributes:
+        outside: those outside the workspace, or that may be.
+        guarded: those inside it that decide what runs there.
+    """
+
+    outside: tuple[str, ...]
+    guarded: tuple[str, ...]
+
+
+def touched(
     workspace: Workspace,
     paths: Iterable[str],
     *,
     command: str | None = None,
     folder: str,
     variables: Mapping[str, str],
-) -> tuple[str, ...]:
-    """The paths of a call that lie outside the workspace, or may; touches the disk.
+) -> Touched:
+    """What a call touches, or may touch, that asks; looks at the disk.
 
     Args:
         workspace: what is inside.
@@ -62,15 +75,25 @@ def outside_of(
     named = Named((), ())
     if command is not None:
         named = paths_in(command, folder=folder, variables=variables)
-    found = [path for path in (*paths, *named.paths) if _is_outside(workspace, path)]
-    return tuple(dict.fromkeys((*found, *named.untold)))
+    outside: list[str] = []
+    guarded: list[str] = []
+    for path in (*paths, *named.paths):
+        place = _place(workspace, path)
+        if place is None or not place.inside:
+            outside.append(path)
+        elif place.guarded:
+            guarded.append(path)
+    return Touched(
+        outside=tuple(dict.fromkeys((*outside, *named.untold))),
+        guarded=tuple(dict.fromkeys(guarded)),
+    )
 
 
-def _is_outside(workspace: Workspace, path: str) -> bool:
+def _place(workspace: Workspace, path: str) -> Place | None:
     try:
-        return not workspace.locate(path).inside
+        return workspace.locate(path)
     except BadPath:
-        return True
+        return None
 
 
 def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> Named:

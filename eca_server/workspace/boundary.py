@@ -28,6 +28,7 @@ __all__ = ["Directory", "Place", "Workspace", "naming", "open_checked", "open_di
 
 _LONGEST = 4096  # bytes of a path; Linux opens no longer one
 _SHOWN = 200  # characters of a path in an error
+_GUARDED = frozenset({".eca", ".git"})
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
     getattr(os, "O_PATH", os.O_RDONLY)
@@ -58,6 +59,14 @@ class Place:
     def inside(self) -> bool:
         """Whether it lies in the workspace."""
         return self.root is not None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it lies in the workspace and decides what runs there (our settings, Git's)."""
+        if self.root is None:
+            return False
+        below = self.real_path.parts[len(self.root.real_path.parts) :]
+        return not _GUARDED.isdisjoint(part.casefold() for part in below)
 
 
 class Workspace:

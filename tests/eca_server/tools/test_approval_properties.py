@@ -45,12 +45,14 @@ def everything(call: Call) -> set[Memo]:
 
 
 @given(approvals, approvals, behaviors, calls)
-def test_a_path_outside_never_runs_silently(
+def test_a_path_outside_or_guarded_never_runs_silently(
     own: Approval, common: Approval, behavior: str, call: Call
 ) -> None:
     policy = Policy(own=own, common=common, behavior=behavior)
     outside = attrs.evolve(call, outside=("/etc/passwd",))
     assert policy.decide(outside, everything(call)).verdict != "allow"
+    guarded = attrs.evolve(call, outside=(), guarded=(".eca/config.json",))
+    assert policy.decide(guarded, everything(call)).verdict != "allow"
 
 
 @given(approvals, approvals, behaviors, calls, selectors, one_rule, st.booleans())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.tools.shell_words import Named, outside_of, paths_in
+from eca_server.tools.shell_words import Named, Touched, paths_in, touched
 from eca_server.workspace import Root, Workspace
 
 ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
@@ -122,11 +122,15 @@ def house(tmp_path: Path) -> Path:
     return root
 
 
-def outside(root: Path, *paths: str, command: str | None = None) -> tuple[str, ...]:
+def judged(root: Path, *paths: str, command: str | None = None) -> Touched:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
-    return outside_of(
+    return touched(
         workspace, paths, command=command, folder=str(root), variables={"HOME": str(root.parent)}
     )
+
+
+def outside(root: Path, *paths: str, command: str | None = None) -> tuple[str, ...]:
+    return judged(root, *paths, command=command).outside
 
 
 def test_the_paths_of_a_call_are_judged_by_where_they_lead(house: Path) -> None:
@@ -148,5 +152,14 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> No
 
 
 def test_a_workspace_without_roots_has_nothing_inside() -> None:
-    found = outside_of(Workspace([]), ["a"], command="ls", folder="/home", variables={})
+    found = touched(Workspace([]), ["a"], command="ls", folder="/home", variables={}).outside
     assert found == ("a", "/home/ls")
+
+
+def test_what_decides_on_calls_is_told_apart_however_it_is_named(house: Path) -> None:
+    (house / ".eca").mkdir()
+    (house / "settings").symlink_to(".eca")
+    paths = (".eca/config.json", "settings/x", "sub/.GIT/hooks/a", "a.git", "sub/.ecarc")
+    assert judged(house, *paths) == Touched(outside=(), guarded=paths[:3])
+    command = "echo '{}' > .eca/config.json; git commit"
+    assert judged(house, command=command).guarded == (f"{house}/.eca/config.json",)
