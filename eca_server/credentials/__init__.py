@@ -16,14 +16,21 @@ from eca_server.credentials.lookup import (
     find_url,
     variable_of,
 )
+from eca_server.credentials.oauth import Client, LoggedOut, OAuthFault, TokenSet
+from eca_server.credentials.tokens import Tokens
 
 __all__ = [
     "LOGIN",
+    "Client",
     "Credential",
     "Location",
+    "LoggedOut",
     "Logins",
     "LoginsFault",
+    "OAuthFault",
     "StoredKeys",
+    "TokenSet",
+    "Tokens",
     "child_environment",
     "find_key",
     "find_url",

@@ -1,8 +1,8 @@
-"""The keys that users paste into `/login`, in a file of their own.
+"""What `/login` was given or has got, keys and tokens, in a file of its own.
 
 The rules it keeps: nobody but the user can read the file; it is replaced as a whole and by one
-server at a time, so that none loses what another stored; one that is damaged is told and never
-written over; nothing that is said of it shows a key.
+server at a time, so that none loses what another stored; one that is damaged is told, and kept
+aside when a new one takes its place; nothing that is said of it shows a key.
 
 Everything here touches the disk: call it in a worker thread, but for the first `read`.
 """
@@ -13,10 +13,10 @@ import json
 import os
 import secrets
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -24,17 +24,22 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_server.config import Problem, data_folder, make_data_folder
 from eca_server.config.files import Unreadable, read_text
+from eca_server.credentials.lock import Locked, lock_in_thread
+from eca_server.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret, key_from
 
 __all__ = ["Logins", "LoginsFault", "StoredKeys"]
 
 _CREATE: Final = os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _LOCK_SECONDS = 2.0
-_LOCK_PAUSE = 0.02
 
 
 class LoginsFault(ECAError):
     """The file of logins cannot be read or written, and why."""
+
+
+class _Damaged(LoginsFault):
+    """The file holds no logins, of whatever version."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,11 +47,13 @@ class StoredKeys:
     """What `read` found.
 
     Attributes:
-        keys: by provider.
+        keys: by provider; of a token set what requests carry now.
+        tokens: the token sets among them.
         problem: why there may be more that cannot be read.
     """
 
     keys: Mapping[str, Secret] = attrs.field(factory=dict)
+    tokens: Mapping[str, TokenSet] = attrs.field(factory=dict)
     problem: Problem | None = None
 
 
@@ -67,25 +74,30 @@ class Logins:
         except LoginsFault as fault:
             return StoredKeys(problem=Problem(source=str(self.path), message=str(fault)))
         keys: dict[str, Secret] = {}
+        tokens: dict[str, TokenSet] = {}
         for name, login in providers.items():
-            if isinstance(login, dict) and isinstance(login.get("key"), str):
-                with suppress(ValueError):  # only an editor can have put it there
-                    key = key_from(login["key"])
-                    if key is not None:
-                        keys[name] = key
-        return StoredKeys(keys=keys)
+            with suppress(ValueError, TypeError, KeyError):  # only an editor can have put it there
+                if "access" in login:
+                    tokens[name] = _tokens(login)
+                    keys[name] = tokens[name].access
+                else:
+                    keys[name] = _key(login["key"])
+        return StoredKeys(keys=keys, tokens=tokens)
 
-    def store(self, provider: str, key: Secret) -> None:
-        """Keep a provider's key, in place of the one it had.
+    def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
+        """Keep a provider's login, in place of the one it had.
+
+        Returns:
+            Where a damaged file of logins is now, whose place was taken.
 
         Raises:
             LoginsFault: it cannot be kept; what was stored before is unchanged.
         """
 
         def change(providers: dict[str, Any]) -> None:
-            providers[provider] = {"key": key.reveal()}
+            providers[provider] = _plain(login)
 
-        self._change(change)
+        return self._change(change, over_damage=True)
 
     def remove(self, provider: str) -> bool:
         """Forget a provider's login; whether there was one.
@@ -101,32 +113,54 @@ class Logins:
         self._change(change)
         return removed[0] is not None
 
-    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
+    @property
+    def renewal_lock(self) -> Path:
+        """The lock of whoever renews a token; the file itself stays free meanwhile."""
+        return self.path.with_name(f"{self.path.name}.renewal.lock")
+
+    def _change(
+        self, change: Callable[[dict[str, Any]], None], *, over_damage: bool = False
+    ) -> Path | None:
+        aside = None
         try:
             make_data_folder(self.path.parent)
-            with self._locked():
-                content = self._load()
+            lock = self.path.with_name(f"{self.path.name}.lock")
+            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+                try:
+                    content = self._load()
+                except _Damaged:
+                    if not over_damage:
+                        raise
+                    aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+                    self.path.rename(aside)
+                    content = _empty()
                 change(content["providers"])
                 self._replace(json.dumps(content, indent=2).encode())
+        except Locked:
+            raise LoginsFault("another server is writing it") from None
         except OSError as fault:
             raise LoginsFault(fault.strerror or type(fault).__name__) from None
+        return aside
 
     def _load(self) -> dict[str, Any]:
         try:
             text = read_text(self.path)
         except Unreadable as fault:
             if fault.absent:
-                return {"version": 1, "providers": {}}
+                return _empty()
             raise LoginsFault(fault.message) from None
         self._make_private()
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
-            raise LoginsFault("expected JSON, got something else") from None
-        is_ours = isinstance(content, dict) and isinstance(content.get("providers"), dict)
-        if not is_ours or content.get("version") != 1:
-            raise LoginsFault("expected logins of version 1, got something else")
-        return dict(content)
+            raise _Damaged("expected JSON, got something else") from None
+        if not isinstance(content, dict) or "version" not in content:
+            raise _Damaged("expected logins of version 1, got something else")
+        if content["version"] != 1:
+            raise LoginsFault("expected logins of version 1, got those of another version")
+        if not isinstance(content.get("providers"), dict):
+            raise _Damaged("expected logins of version 1, got something else")
+        return content
 
     def _make_private(self) -> None:
         with suppress(OSError):  # some file systems have no modes
@@ -146,27 +180,39 @@ class Logins:
             temporary.unlink(missing_ok=True)
             raise
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other servers from writing meanwhile; what dies lets go."""
-        if sys.platform == "win32":
-            yield
-            return
-        import fcntl  # noqa: PLC0415 - POSIX only
 
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | _CREATE, 0o600)
-        try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise LoginsFault("another server is writing it") from None
-                    time.sleep(_LOCK_PAUSE)
-                else:
-                    break
-            yield
-        finally:
-            os.close(descriptor)
+def _empty() -> dict[str, Any]:
+    return {"version": 1, "providers": {}}
+
+
+def _plain(login: Secret | TokenSet) -> dict[str, Any]:
+    """A login as the file has it."""
+    if isinstance(login, Secret):
+        return {"key": login.reveal()}
+    return {
+        "access": login.access.reveal(),
+        "refresh": login.refresh and login.refresh.reveal(),
+        "expiresAt": login.expires_at,
+        "obtainedAt": login.obtained_at,
+        "clientId": login.client.id,
+        "tokenUrl": login.client.token_url,
+    }
+
+
+def _tokens(login: Mapping[str, Any]) -> TokenSet:
+    """The token set in the file; raises ValueError, TypeError or KeyError for what is none."""
+    ends = login["expiresAt"]
+    return TokenSet(
+        access=_key(login["access"]),
+        refresh=None if login["refresh"] is None else _key(login["refresh"]),
+        expires_at=None if ends is None else float(ends),
+        obtained_at=float(login["obtainedAt"]),
+        client=Client(id=str(login["clientId"]), token_url=str(login["tokenUrl"])),
+    )
+
+
+def _key(text: Any) -> Secret:
+    key = key_from(text) if isinstance(text, str) else None
+    if key is None:
+        raise ValueError("expected a key, got none")
+    return key

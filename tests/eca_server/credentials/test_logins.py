@@ -6,9 +6,10 @@ import stat
 import threading
 from pathlib import Path
 
+import attrs
 import pytest
 
-from eca_server.credentials import Logins, LoginsFault
+from eca_server.credentials import Client, Logins, LoginsFault, StoredKeys, TokenSet
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
@@ -48,17 +49,9 @@ def test_nobody_but_the_user_can_read_it(logins: Logins) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged",
-    [
-        "{",
-        "[]",
-        "{}",
-        '{"version": 2, "providers": {}}',
-        '{"version": 1, "providers": []}',
-        "[" * 9999,
-    ],
+    "damaged", ["{", "[]", "{}", '{"version": 1, "providers": []}', "[" * 9999]
 )
-def test_a_damaged_file_is_told_and_never_written_over(logins: Logins, damaged: str) -> None:
+def test_a_damaged_file_is_told_and_kept_aside(logins: Logins, damaged: str) -> None:
     logins.path.parent.mkdir(parents=True)
     logins.path.write_text(damaged)
     found = logins.read()
@@ -66,10 +59,55 @@ def test_a_damaged_file_is_told_and_never_written_over(logins: Logins, damaged: 
     assert found.problem is not None
     assert found.problem.source == str(logins.path)
     with pytest.raises(LoginsFault, match="expected"):
-        logins.store("openai", Secret(KEY))
-    with pytest.raises(LoginsFault, match="expected"):
         logins.remove("openai")
     assert logins.path.read_text() == damaged
+    aside = logins.store("openai", Secret(KEY))
+    assert aside is not None
+    assert aside.read_text() == damaged
+    assert logins.read().keys == {"openai": Secret(KEY)}
+    assert logins.store("openai", Secret(KEY)) is None
+
+
+def test_the_file_of_another_version_stays_as_it_is(logins: Logins) -> None:
+    logins.path.parent.mkdir(parents=True)
+    later = '{"version": 2, "providers": {}}'
+    logins.path.write_text(later)
+    with pytest.raises(LoginsFault, match="another version"):
+        logins.store("openai", Secret(KEY))
+    assert logins.path.read_text() == later
+
+
+def test_a_token_set_is_read_back_as_it_was(logins: Logins) -> None:
+    tokens = TokenSet(
+        access=Secret(KEY),
+        refresh=Secret("refreshing"),
+        expires_at=2_000_000.5,
+        obtained_at=1_000_000.0,
+        client=Client(id="ours", token_url="https://login.example/token"),
+    )
+    lasting = attrs.evolve(tokens, refresh=None, expires_at=None)
+    logins.store("one", tokens)
+    logins.store("two", lasting)
+    found = logins.read()
+    assert found.tokens == {"one": tokens, "two": lasting}
+    assert found.keys == {"one": Secret(KEY), "two": Secret(KEY)}
+    logins.store("one", Secret("a key"))
+    assert logins.read().tokens == {"two": lasting}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *(7, [], {}, {"key": 7}, {"key": ""}, {"key": "a\nb"}, {"access": KEY}),
+        {"access": KEY, "refresh": 7, "expiresAt": None, "obtainedAt": 1, "clientId": "x"},
+    ],
+)
+def test_an_entry_that_is_no_login_is_passed_over(logins: Logins, entry: object) -> None:
+    logins.store("good", Secret(KEY))
+    content = json.loads(logins.path.read_text())
+    content["providers"]["odd"] = entry
+    logins.path.write_text(json.dumps(content))
+    assert logins.read() == StoredKeys(keys={"good": Secret(KEY)})
 
 
 def test_what_it_does_not_know_is_left_alone(logins: Logins) -> None:

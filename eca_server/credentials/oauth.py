@@ -1,0 +1,297 @@
+"""OAuth 2 as a public client: PKCE, codes for tokens, tokens renewed, logins from another device.
+
+The rules it keeps: a secret goes only over `https`, or to this machine; it stands in a body, never
+in a URL; what a server says of a fault is shown without what it was sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import attrs
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import ECAError, HTTPFault, InvalidJSON
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.secret import Secret, key_from, mask
+
+__all__ = [
+    "Challenge",
+    "Client",
+    "LoggedOut",
+    "OAuthFault",
+    "TokenSet",
+    "ask",
+    "post_form",
+    "renewed",
+    "secret_in",
+    "tokens_for_code",
+    "tokens_in",
+]
+
+_DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
+_SECONDS: Final = 30.0
+_EARLY: Final = 60.0
+"""Seconds before its end from which on a token is renewed: a request must not meet that end."""
+
+
+class OAuthFault(ECAError):
+    """A server of logins could not be asked, or refused.
+
+    Attributes:
+        code: the error's name, as the server gave it.
+        status: the status of its answer; None: there was none.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+class LoggedOut(OAuthFault):
+    """The login is over: it was withdrawn, or used up elsewhere. Only a new one helps."""
+
+
+@attrs.frozen(kw_only=True)
+class Client:
+    """Who asks, and whom.
+
+    Attributes:
+        id: the public name of this program with the provider.
+        token_url: where codes and old tokens are exchanged for tokens.
+    """
+
+    id: str
+    token_url: str
+
+
+@attrs.frozen(kw_only=True)
+class TokenSet:
+    """What a login is worth for a while. Times are those of the clock on the wall.
+
+    Attributes:
+        access: what requests carry.
+        refresh: what it is renewed with; None: it cannot be.
+        expires_at: when it ends; None: never, as far as is known.
+        obtained_at: when we got it.
+        client: who got it and renews it.
+    """
+
+    access: Secret
+    refresh: Secret | None = None
+    expires_at: float | None = None
+    obtained_at: float
+    client: Client
+
+    def is_due(self, now: float) -> bool:
+        """Whether it should be renewed before it is used.
+
+        A clock that stands before the token was made was set back: how old it is cannot be told.
+        """
+        if self.refresh is None or self.expires_at is None:
+            return False
+        return now > self.expires_at - _EARLY or now < self.obtained_at - _EARLY
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is worth nothing any more, as far as can be told."""
+        return self.expires_at is not None and now >= self.expires_at
+
+
+class Challenge:
+    """PKCE (S256): what proves that whoever exchanges a code is who asked for it."""
+
+    def __init__(self) -> None:
+        self.verifier = Secret(secrets.token_urlsafe(48))
+        digest = hashlib.sha256(self.verifier.reveal().encode()).digest()
+        self.text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+async def tokens_for_code(
+    http: HTTPClient,
+    client: Client,
+    *,
+    code: Secret,
+    redirect: str,
+    challenge: Challenge,
+    now: float,
+) -> TokenSet:
+    """The tokens that a redirect's code stands for.
+
+    Raises:
+        OAuthFault: there are none.
+        HTTPFault: the server cannot be reached.
+    """
+    fields = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect,
+        "client_id": client.id,
+        "code_verifier": challenge.verifier,
+    }
+    return tokens_in(await post_form(http, client.token_url, fields), client, now=now)
+
+
+async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet:
+    """The set that takes the place of `tokens`, which are worth nothing from then on.
+
+    Raises:
+        LoggedOut: the login is over.
+        OAuthFault: it did not work this time.
+        HTTPFault: the server cannot be reached.
+    """
+    if tokens.refresh is None:
+        raise LoggedOut("the login has ended and cannot be renewed")
+    fields = {
+        "grant_type": "refresh_token",
+        "refresh_token": tokens.refresh,
+        "client_id": tokens.client.id,
+    }
+    try:
+        answer = await post_form(http, tokens.client.token_url, fields)
+    except OAuthFault as fault:
+        if fault.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
+            raise LoggedOut(str(fault), code=fault.code, status=fault.status) from None
+        raise
+    return tokens_in(answer, tokens.client, now=now, before=tokens.refresh)
+
+
+def tokens_in(
+    answer: Mapping[str, Any], client: Client, *, now: float, before: Secret | None = None
+) -> TokenSet:
+    """The tokens in a server's answer.
+
+    Args:
+        answer: the parsed body.
+        client: who asked.
+        now: the time on the wall.
+        before: what goes on to renew them if the answer has nothing new for that.
+
+    Raises:
+        OAuthFault: there is none.
+    """
+    lasts = answer.get("expires_in")
+    is_number = isinstance(lasts, int | float) and not isinstance(lasts, bool)
+    return TokenSet(
+        access=secret_in(answer, "access_token"),
+        refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else before,
+        expires_at=now + float(lasts) if is_number and lasts is not None else None,
+        obtained_at=now,
+        client=client,
+    )
+
+
+def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
+    """What stands in an answer under `name`, if a header can carry it.
+
+    Raises:
+        OAuthFault: there is nothing, or nothing that fits.
+    """
+    text = answer.get(name)
+    try:
+        found = key_from(text) if isinstance(text, str) else None
+    except ValueError as fault:
+        raise OAuthFault(f"{name}: {fault}") from None
+    if found is None:
+        raise OAuthFault(f"expected {name} in the answer, got {', '.join(answer) or 'nothing'}")
+    return found
+
+
+async def post_form(
+    http: HTTPClient, url: str, fields: Mapping[str, str | Secret]
+) -> Mapping[str, Any]:
+    """The JSON object that a server answers to a form.
+
+    Raises:
+        OAuthFault: as in `ask`.
+        HTTPFault: the server cannot be reached.
+    """
+    plain = {name: _revealed(value) for name, value in fields.items()}
+    return await ask(
+        http,
+        "POST",
+        url,
+        headers={"content-type": "application/x-www-form-urlencoded"},
+        content=urlencode(plain).encode(),
+        hide=tuple(value for value in fields.values() if isinstance(value, Secret)),
+    )
+
+
+async def ask(
+    http: HTTPClient,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    content: bytes = b"",
+    hide: tuple[Secret, ...] = (),
+) -> Mapping[str, Any]:
+    """The JSON object that a server of logins answers; an `error` in it is one at any status.
+
+    Args:
+        http: how it is asked.
+        method: the HTTP method.
+        url: where; `https`, or this machine.
+        headers: of the request.
+        content: its body.
+        hide: what must not stand in a fault's text.
+
+    Raises:
+        OAuthFault: the server refused, or its answer cannot be read.
+        HTTPFault: it cannot be reached; also for how long it took.
+    """
+    if not _is_safe(url):
+        raise OAuthFault(f"expected an https URL for a login, got {mask(url)}")
+    with trio.move_on_after(_SECONDS):
+        async with http.stream(
+            method,
+            url,
+            headers={"accept": "application/json", **headers},
+            content=content,
+            deadlines=_DEADLINES,
+        ) as response:
+            body = await response.read()
+        return _answer(response.status, body, hide)
+    raise HTTPFault("timeout", f"the login took longer than {_SECONDS:g} s")
+
+
+def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except InvalidJSON:
+        answer = None
+    if not isinstance(answer, dict):
+        raise OAuthFault(
+            f"expected a JSON object, got something else (status {status})", status=status
+        )
+    code = answer.get("error")
+    if status == 200 and not code:
+        return answer
+    words = next(
+        (answer[name] for name in ("error_description", "message", "error") if answer.get(name)), ""
+    )
+    if isinstance(words, dict):
+        words = words.get("message", "")
+    told = mask(str(words)[:500], *hide) or f"status {status}"
+    raise OAuthFault(told, code=code if isinstance(code, str) else None, status=status)
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" or (
+            parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback
+        )
+    except ValueError:
+        return False
+
+
+def _revealed(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,73 @@
+"""A server of logins: it gives out tokens, renews each once, and answers what it is told to."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+import attrs
+
+from eca_protocol.http_server import HTTPRequest, Responder, serve
+
+Fields = Mapping[str, str]
+
+
+@attrs.define
+class LoginServer:
+    """What it was asked, and what it will say.
+
+    Attributes:
+        url: where it listens.
+        asked: the path and the fields of each request.
+        headers: of each request.
+        says: answers by path, each taken once: a status and a body; then come fresh tokens.
+        before_answer: awaited before each answer.
+        valid: the refresh tokens that are still good.
+    """
+
+    url: str = ""
+    asked: list[tuple[str, Fields]] = attrs.field(factory=list)
+    headers: list[Mapping[str, str]] = attrs.field(factory=list)
+    says: dict[str, list[tuple[int, Any]]] = attrs.field(factory=dict)
+    before_answer: Callable[[], Awaitable[None]] | None = None
+    valid: set[str] = attrs.field(factory=lambda: {"refresh-0"})
+    _count: Any = attrs.field(factory=lambda: itertools.count(1))
+
+    async def handle(self, request: HTTPRequest, responder: Responder) -> None:
+        text = request.body.decode()
+        is_json = request.headers.get("content-type") == "application/json"
+        fields = json.loads(text) if is_json and text else dict(parse_qsl(text))
+        self.asked.append((request.path, fields))
+        self.headers.append(request.headers)
+        if self.before_answer is not None:
+            await self.before_answer()
+        planned = self.says.get(request.path)
+        status, body = planned.pop(0) if planned else self._tokens(fields)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        await responder.respond(status, data, {"content-type": "application/json"})
+
+    def _tokens(self, fields: Fields) -> tuple[int, Any]:
+        if fields.get("grant_type") == "refresh_token":
+            if fields["refresh_token"] not in self.valid:
+                return 400, {"error": "invalid_grant", "error_description": "it was used before"}
+            self.valid.remove(fields["refresh_token"])
+        number = next(self._count)
+        self.valid.add(f"refresh-{number}")
+        return 200, {
+            "access_token": f"access-{number}",
+            "refresh_token": f"refresh-{number}",
+            "token_type": "bearer",
+            "expires_in": 3600,
+        }
+
+
+@asynccontextmanager
+async def login_server() -> AsyncIterator[LoginServer]:
+    server = LoginServer()
+    async with serve(server.handle) as running:
+        server.url = running.url
+        yield server
