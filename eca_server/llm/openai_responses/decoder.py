@@ -148,7 +148,8 @@ class ResponsesDecoder:
         if error := error_in_payload(value):
             raise error
         if isinstance(value.get("output"), list):
-            return [self._start(value), *self._end(value, str(value.get("status")))]
+            begun = [] if self.started else [self._start(value)]
+            return [*begun, *self._end(value, str(value.get("status")))]
         if "type" in value:
             return []
         excerpt = json.dumps(value)[:200].decode("utf-8", "replace")

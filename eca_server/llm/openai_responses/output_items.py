@@ -215,7 +215,7 @@ class _Reasoning:
                 continue
             parts = _listed(whole or {}, field)
             texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = SEPARATOR.join(text for text in texts if isinstance(text, str))
+            text = SEPARATOR.join(text for text in texts if isinstance(text, str) and text)
             events += self._text(text[self._said :], field, self._part)
         opaque = None if whole is None or truncated else _without_nulls(whole)
         return [*events, ReasoningFinished(key=self._key, opaque=opaque)]

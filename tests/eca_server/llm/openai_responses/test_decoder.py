@@ -131,6 +131,12 @@ def test_servers_with_open_weights_tell_the_reasoning_itself(kind):
     assert only(ReasoningFinished, events)[0].opaque == done
 
 
+@pytest.mark.parametrize("left_out", ["reasoning_summary_text.delta", "nothing"])
+def test_parts_of_a_reasoning_that_are_empty_leave_no_trace(left_out):
+    events = play(without(answer(reasoning("", "a", "", "b"), message("x")), left_out))
+    assert "".join(event.text for event in only(ReasoningDelta, events)) == "a\n\nb"
+
+
 def test_two_messages_of_one_answer_are_kept_apart():
     events = play(answer(message("one"), reasoning(), message("two"), message("three")))
     assert text_of(events) == "one\n\ntwo\n\nthree"
@@ -164,11 +170,14 @@ def test_items_are_told_apart_though_each_event_gives_them_another_id():
     assert len(only(ToolCallFinished, play(events))) == 1
 
 
-def test_items_are_told_apart_though_all_have_the_same_place():
+@pytest.mark.parametrize("repeated", [True, False])
+def test_items_are_told_apart_though_all_have_the_same_place(repeated):
     events = [
         {**event, "output_index": 0} if "output_index" in event else event
         for event in answer(message("a"), call("f", "{}"), message("b"))
     ]
+    if not repeated:
+        events[-1]["response"]["output"] = []
     told = play(events)
     assert text_of(told) == "a\n\nb"
     assert len(only(ToolCallFinished, told)) == 1
@@ -364,6 +373,9 @@ def test_an_answer_that_is_no_stream_is_read_all_the_same():
     assert read.text == expected.text == "ab"
     assert (read.usage, read.finished) == (expected.usage, expected.finished)
     assert [call.arguments for call in read.calls] == [{"n": 1}]
+    late = play([*streamed[:2], whole])
+    assert len(only(Started, late)) == 1
+    assert text_of(late) == "ab"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Requests of Responses: what the API takes, and what of a history goes back to whom."""
 
+import hashlib
 import json
 
 import pytest
@@ -41,6 +42,7 @@ from tests.eca_server.llm.openai_responses.scripted import (
 OPENAI = PROFILES["openai"]
 PNG = ImagePart(media_type="image/png", data=b"i")
 USER = Message(role="user", parts=(TextPart("Hello"),))
+CALL_B = f"call_{hashlib.sha256(b'b').hexdigest()[:24]}"
 READ = Tool(name="read", description="Reads.", parameters={"type": "object"})
 
 thoughts = st.builds(
@@ -235,9 +237,18 @@ def test_an_answer_of_another_model_is_told_in_plain_words():
     ]
 
 
-def test_calls_with_the_same_id_of_theirs_get_different_ones():
+@pytest.mark.parametrize(
+    ("theirs", "sent_as"),
+    [
+        (("same", "same"), ["same", "b"]),
+        (("x" * 65, "x" * 64), ["a", "x" * 64]),
+        (("b", ""), ["b", CALL_B]),
+    ],
+)
+def test_calls_have_their_own_ids_if_these_are_short_and_differ(theirs, sent_as):
     made = [
-        ToolCallPart(id=key, name="f", raw="{}", arguments={}, provider_id="same") for key in "ab"
+        ToolCallPart(id=key, name="f", raw="{}", arguments={}, provider_id=provider_id)
+        for key, provider_id in zip("ab", theirs, strict=True)
     ]
     given_ = [ToolResultPart(call_id=key, parts=(TextPart(key),)) for key in "ab"]
     items = sent(
@@ -245,7 +256,7 @@ def test_calls_with_the_same_id_of_theirs_get_different_ones():
         Message(role="assistant", parts=tuple(made), origin=OURS),
         Message(role="tool", parts=tuple(given_)),
     )
-    assert [item["call_id"] for item in items[1:]] == ["same", "b", "same", "b"]
+    assert [item["call_id"] for item in items[1:]] == [*sent_as, *sent_as]
 
 
 @pytest.mark.parametrize("in_output", [True, False])
