@@ -22,11 +22,13 @@ class API:
         load: imports its backend.
         key_header: where it expects the key; in `authorization` a Bearer token.
         root: the path of a base that has none.
+        thoughts_optional: its models go on without what they thought before.
     """
 
     load: Callable[[], type[HTTPBackend]]
     key_header: str = "authorization"
     root: str = ""
+    thoughts_optional: bool = False
 
 
 def _openai_chat() -> type[HTTPBackend]:
@@ -47,8 +49,15 @@ def _anthropic() -> type[HTTPBackend]:
     return Anthropic
 
 
+def _google() -> type[HTTPBackend]:
+    from eca_server.llm.google import Google  # noqa: PLC0415 - see the module's docstring
+
+    return Google
+
+
 APIS: Mapping[str, API] = {
-    DEFAULT_API: API(load=_openai_chat),
+    DEFAULT_API: API(load=_openai_chat, thoughts_optional=True),
     "anthropic": API(load=_anthropic, key_header="x-api-key"),
+    "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
     "openai-responses": API(load=_openai_responses, root="/v1"),
 }

@@ -7,7 +7,7 @@ it, for some providers quote the key they refuse. `signals` decides the class.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eca_protocol import json
@@ -164,6 +164,8 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
         return _code(payload), error
     inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
     said = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
+    if (within := _error_within(said)) is not None:
+        return _code_and_message(within)
     words = _words(said)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
@@ -173,12 +175,46 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
 
 def _code(error: Mapping[str, Any]) -> str | None:
     """The most telling of an error's codes: a known one, else the first."""
-    details = error.get("details")
-    detailed = details.get("error_code") if isinstance(details, dict) else None
-    values = [detailed, *(error.get(name) for name in ("code", "type", "status"))]
-    codes = [str(value) for value in values if isinstance(value, int | str) and value]
-    known = (code for code in codes if classify(None, code, "") != "unknown")
-    return next(known, None) or next((code for code in codes if code != "error"), None)
+    named = _codes(error.get(name) for name in ("code", "type", "status"))
+    detailed = _codes(_detailed(error.get("details")))
+    known = (code for code in detailed + named if classify(None, code, "") != "unknown")
+    unknown = (code for code in named + detailed if code != "error")
+    return next(known, None) or next(unknown, None)
+
+
+def _codes(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in values if isinstance(value, int | str) and value]
+
+
+def _detailed(details: Any) -> list[Any]:
+    """What details name as the cause: Anthropic's code, Google's reasons and exhausted quotas."""
+    if isinstance(details, dict):
+        return [details.get("error_code")]
+    named = (
+        [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    )
+    violations = [each.get("violations") for each in named]
+    quotas = [
+        each.get("quotaId")
+        for listed in violations
+        if isinstance(listed, list)
+        for each in listed
+        if isinstance(each, dict)
+    ]
+    longest_first = sorted(quotas, key=lambda quota: "PerDay" not in str(quota))
+    return [*(each.get("reason") for each in named), *longest_first]
+
+
+def _error_within(said: Any) -> Any:
+    """The error that some gateways put into the words of another one; None: there is none."""
+    if not isinstance(said, str) or not said.lstrip().startswith(("{", "[{")):
+        return None
+    try:
+        within = json.loads(said)
+    except InvalidJSON:
+        return None
+    first = within[0] if isinstance(within, list) else within
+    return first if isinstance(first, dict) and "error" in first else None
 
 
 def _words(value: Any) -> str | None:

@@ -25,6 +25,7 @@ from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Reques
 from eca_server.llm.errors import error_from_fault, error_from_response
 from eca_server.llm.events import Event, Note, Progress
 from eca_server.llm.history import Origin
+from eca_server.llm.model_list import read_models
 from eca_server.llm.written import encoded
 
 __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
@@ -63,7 +64,8 @@ class HTTPBackend(ABC):
         access: the way to the provider.
         wire_model: what the endpoint calls the model.
         path: in place of the API's own.
-        extra_payload: merged into each request; a null removes the key, a list is added to ours.
+        extra_payload: merged into each request; a null removes the key, a list is added to ours,
+            an object is merged into ours.
         extra_headers: replace ours in any case.
         deadlines: of each request.
         no_progress: seconds that may pass without an event, whatever bytes come.
@@ -140,7 +142,7 @@ class HTTPBackend(ABC):
 
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         """The models in what the endpoint lists; raises TypeError or KeyError for another shape."""
-        return [ModelInfo(name=str(model["id"])) for model in listed["data"]]
+        return read_models(listed)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
@@ -171,6 +173,9 @@ class HTTPBackend(ABC):
             ours = payload.get(name)
             if isinstance(ours, list) and isinstance(value, list):
                 payload[name] = [*ours, *value]
+            elif isinstance(ours, dict) and isinstance(value, Mapping):
+                both = {**ours, **value}
+                payload[name] = {key: each for key, each in both.items() if each is not None}
             else:
                 payload[name] = value
         return {

@@ -100,15 +100,18 @@ _STATUSES: Mapping[ErrorKind, tuple[int, ...]] = {
 _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
     "quota": (r"credit balance is too low", r"insufficient (credits|balance|funds)"),
     "auth": (r"api key not valid", r"(invalid|incorrect) api key"),
+    "request_too_large": (r"payload size exceeds",),
     "invalid_image": (
         r"image exceeds",
         r"could not process image",
         r"invalid base64",
         r"unsupported image",
+        r"unable to process input image",
         r"image.*(too small|too large|below the minimum)",
     ),
     "unsupported_feature": (
         r"does not support (tools|images?|thinking)",
+        r"(function calling|developer instruction|thinking) is not (enabled|supported)",
         r"unsupported (parameter|value)",
         r"unknown field",
         r"extra inputs are not permitted",
@@ -146,13 +149,20 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     if "tokens per min" in words:
         # A request beyond the limit of a whole minute never fits, however long one waits.
         return "context_overflow" if "too large" in words else "rate_limit"
-    if kind := _KIND_OF_CODE.get((code or "").lower()):
+    if kind := _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or ""):
         return kind
     if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, words):
         return "context_overflow"
     if status == 429 and _any((r"per day|perday", r"quota.*billing", r"insufficient"), words):
         return "quota"
     return _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
+
+
+def _kind_of_quota(code: str) -> ErrorKind | None:
+    """What it means that a quota of Google's, which is named by its period, is exhausted."""
+    if "PerDay" in code:
+        return "quota"
+    return "rate_limit" if "PerMinute" in code else None
 
 
 def _kind_of_status(status: int | None) -> ErrorKind | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["wait_demanded"]
 
-_TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)?(?:ms|[hms]))+)", re.IGNORECASE)
+_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:\d+(?:\.\d+)?(?:ms|[hms]))+)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])", re.IGNORECASE)
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 

@@ -1,0 +1,7 @@
+"""Gemini's own API: Google's, and that of Vertex."""
+
+from __future__ import annotations
+
+from eca_server.llm.google.backend import Google
+
+__all__ = ["Google"]

@@ -1,0 +1,204 @@
+"""The backend for Gemini.
+
+The rules it keeps, beside those of all backends: an answer that breaks in a call which cannot be
+read is asked for once more, with a word on what was wrong, as long as nothing but thoughts was
+shown; signatures that are not taken back are left out of one more try, and the user is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.events import (
+    Event,
+    Note,
+    Progress,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    Usage,
+)
+from eca_server.llm.google.decoder import MISTAKES, GeminiDecoder
+from eca_server.llm.google.generations import generation_of
+from eca_server.llm.google.messages import ContentWriter, legal_name
+from eca_server.llm.google.request import refused_thing, write_request
+from eca_server.llm.history import Message, TextPart
+from eca_server.llm.http_backend import Amended, HTTPBackend
+from eca_server.llm.written import Histories, Written, encoded
+
+__all__ = ["Google"]
+
+MOST_PAGES = 20
+"""Of a listing of models."""
+
+_ANSWER = ":streamGenerateContent"
+_COUNT = ":countTokens"
+
+_SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
+_LEFT_OUT = "The provider did not take back what the model thought before; it goes on without."
+_AGAIN = "The model wrote a tool call that cannot be read; it was asked once more."
+_CORRECTION = (
+    "Your last answer could not be read: it held a malformed function call. Answer again. Call "
+    "only the functions that are declared, each by its plain name and with JSON arguments."
+)
+
+_NOT_AN_ANSWER = (
+    Started,
+    Progress,
+    Usage,
+    ReasoningStarted,
+    ReasoningDelta,
+    ReasoningFinished,
+)
+
+
+class Google(HTTPBackend):
+    """A model behind an endpoint that speaks Gemini's own API.
+
+    Args:
+        settings: as for every `HTTPBackend`; but what is refused is remembered for this model
+            alone, since its provider's other models may take it.
+    """
+
+    path = f"/models/{{model}}{_ANSWER}?alt=sse"
+    models_path = "/models?pageSize=1000"
+
+    def __init__(self, **settings: Any) -> None:
+        model = (settings.pop("wire_model", None) or settings["origin"].model).rpartition("models/")
+        super().__init__(**{**settings, "wire_model": model[2], "refused": None})
+        self._known = generation_of(self.wire_model, self.capabilities)
+        images = self.capabilities.images
+        self._histories = Histories(ContentWriter(self.origin, self._known, images=images))
+        self._told: set[str | None] = set()
+
+    def write(self, request: Request) -> dict[str, Any]:
+        """As `HTTPBackend.write`."""
+        return write_request(
+            request,
+            known=self._known,
+            capabilities=self.capabilities,
+            histories=self._histories,
+            without=self._refused,
+        )
+
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> GeminiDecoder:
+        """As `HTTPBackend.decoder`."""
+        last = request.messages[-1] if request.messages else None
+        return GeminiDecoder(
+            names={legal_name(tool.name): tool.name for tool in request.tools},
+            may_be_empty=last is not None and last.role == "tool",
+        )
+
+    def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
+        """As `HTTPBackend.refused_field`; what is optional stands deeper in a request."""
+        return refused_thing(error.message, payload) if error.status == 400 else None
+
+    def amended(self, request: Request, error: BackendError) -> Amended | None:
+        """As `HTTPBackend.amended`: a history without signatures, or a word on the mistake."""
+        if error.code == "MISSING_THOUGHT_SIGNATURE" or (
+            error.status == 400 and _SIGNATURE.search(error.message)
+        ):
+            unsigned = [self._unsigned(message) for message in request.messages]
+            if unsigned == list(request.messages):
+                return None
+            note = None if request.cache_key in self._told else _LEFT_OUT
+            self._told.add(request.cache_key)
+            return Amended(request=attrs.evolve(request, messages=unsigned), note=note)
+        if error.code not in MISTAKES:
+            return None
+        correction = Message(role="user", parts=(TextPart(_CORRECTION),))
+        messages = [*request.messages, correction]
+        return Amended(request=attrs.evolve(request, messages=messages), note=_AGAIN)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """As `Backend.models`; the listing may have several pages."""
+        found: list[ModelInfo] = []
+        path = self.models_path
+        for _ in range(MOST_PAGES):
+            listed = await self.get(path)
+            found += self.models_of(listed)
+            following = listed.get("nextPageToken")
+            if not isinstance(following, str) or not following:
+                break
+            path = f"{self.models_path}&pageToken={quote(following, safe='')}"
+        return found
+
+    def read_models(self, listed: Any) -> Sequence[ModelInfo]:
+        """As `HTTPBackend.read_models`: those that answer."""
+        methods = "supportedGenerationMethods"
+        return [
+            _model(each)
+            for each in listed["models" if "models" in listed else "publisherModels"]
+            if methods not in each or "generateContent" in each[methods]
+        ]
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """As `Backend.count_tokens`; not every server of this API can."""
+        asked = encoded({"model": f"models/{self.wire_model}", **self.payload(request)})
+        path, found, _ = self._path.partition(_ANSWER)
+        if not found:
+            return None
+        try:
+            counted = await self.post(
+                f"{path}{_COUNT}", {"generateContentRequest": Written([asked])}
+            )
+        except BackendError as error:
+            if error.status in (400, 404, 405, 501):
+                return None
+            raise
+        count = counted.get("totalTokens") if isinstance(counted, dict) else None
+        return count if isinstance(count, int) else None
+
+    def _unsigned(self, message: Message) -> Message:
+        """The message as if another model had made it."""
+        return attrs.evolve(message, origin=None) if message.origin == self.origin else message
+
+    async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
+        started = shown = False
+        try:
+            async with aclosing(super()._events(request)) as events:
+                async for event in events:
+                    started = started or isinstance(event, Started)
+                    shown = shown or not isinstance(event, _NOT_AN_ANSWER)
+                    yield event
+        except BackendError as error:
+            instead = None if shown or error.code not in MISTAKES else self.amended(request, error)
+            if instead is None:
+                raise
+        else:
+            return
+        if instead.note is not None:
+            yield Note(instead.note)
+        async with aclosing(super()._events(instead.request)) as events:
+            async for event in events:
+                if not (started and isinstance(event, Started)):
+                    yield event
+
+
+def _model(listed: Mapping[str, Any]) -> ModelInfo:
+    """One model of a listing.
+
+    Raises:
+        KeyError: it has no name.
+    """
+    return ModelInfo(
+        name=str(listed["name"]).rpartition("models/")[2],
+        capabilities=Capabilities(
+            reasoning=listed.get("thinking") is True,
+            context=_number(listed, "inputTokenLimit"),
+            output=_number(listed, "outputTokenLimit"),
+        ),
+    )
+
+
+def _number(holder: Mapping[str, Any], name: str) -> int | None:
+    value = holder.get(name)
+    return value if isinstance(value, int) and value > 0 else None

@@ -1,0 +1,128 @@
+"""A request in the words of Gemini. Pure functions.
+
+The rule it keeps: what an endpoint or a model may not take is optional here, each thing under a
+name of its own, and it can be left out by that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.google.generations import Generation, thinking_config
+from eca_server.llm.google.messages import legal_name
+from eca_server.llm.google.schema import openapi_schema, takes_nothing
+from eca_server.llm.written import Histories
+
+__all__ = ["refused_thing", "write_request"]
+
+_MODES = {"none": "NONE", "required": "ANY"}
+
+_REFUSALS: Mapping[str, str] = {
+    "JSON Schema": r"parameters_?json_?schema",
+    "search": r"google_?search|built-?in tool|tool use with function|server_?side_?tool",
+    "instructions": r"(system|developer)[_ ]?instruction",
+    "amount of thinking": r"thinking[_ ]?(level|budget)|budget -?\d+|thinking mode",
+    "thoughts": r"thinking|include_?thoughts",
+}
+"""What a request may go without, by the words of its refusal; the first that fits is left out."""
+
+
+def write_request(
+    request: Request,
+    *,
+    known: Generation,
+    capabilities: Capabilities,
+    histories: Histories,
+    without: Collection[str] = (),
+) -> dict[str, Any]:
+    """The object to post.
+
+    Args:
+        request: what is asked.
+        known: what the model takes.
+        capabilities: what else it can do.
+        histories: where its history is written.
+        without: what it goes without, as `refused_thing` names it.
+    """
+    payload: dict[str, Any] = {}
+    before: list[dict[str, Any]] = []
+    if request.system.strip():
+        instructions = {"parts": [{"text": request.system}]}
+        if "instructions" in without:
+            before = [{"role": "user", **instructions}]
+        else:
+            payload["systemInstruction"] = instructions
+    payload |= _tools(request, known, capabilities, without)
+    config: dict[str, Any] = {}
+    if request.max_output_tokens is not None:
+        config["maxOutputTokens"] = request.max_output_tokens
+    effort = None if "amount of thinking" in without else request.reasoning_effort
+    if "thoughts" not in without and (thinking := thinking_config(effort, known)):
+        config["thinkingConfig"] = thinking
+    if config:
+        payload["generationConfig"] = config
+    return {**payload, "contents": histories.written(request.messages, before=before)}
+
+
+def refused_thing(words: str, payload: Mapping[str, Any]) -> str | None:
+    """What of `payload` a refusal is about; None: about something it cannot go without."""
+    there = _optional(payload)
+    return next(
+        (
+            name
+            for name, pattern in _REFUSALS.items()
+            if name in there and re.search(pattern, words, re.IGNORECASE)
+        ),
+        None,
+    )
+
+
+def _optional(payload: Mapping[str, Any]) -> set[str]:
+    tools = payload.get("tools", [])
+    thinking = payload.get("generationConfig", {}).get("thinkingConfig", {})
+    declared = [each for tool in tools for each in tool.get("functionDeclarations", ())]
+    return {
+        name
+        for name, is_there in {
+            "JSON Schema": any("parametersJsonSchema" in each for each in declared),
+            "search": any("googleSearch" in tool for tool in tools),
+            "instructions": "systemInstruction" in payload,
+            "amount of thinking": thinking.keys() & {"thinkingLevel", "thinkingBudget"},
+            "thoughts": thinking,
+        }.items()
+        if is_there
+    }
+
+
+def _tools(
+    request: Request, known: Generation, capabilities: Capabilities, without: Collection[str]
+) -> dict[str, Any]:
+    tools: list[dict[str, Any]] = []
+    config: dict[str, Any] = {}
+    if request.tools:
+        declared = [_declared(tool, "JSON Schema" in without) for tool in request.tools]
+        tools.append({"functionDeclarations": declared})
+        if request.tool_choice in _MODES:
+            config["functionCallingConfig"] = {"mode": _MODES[request.tool_choice]}
+    beside = known.searches_beside_tools or not request.tools
+    if capabilities.web_search and beside and "search" not in without:
+        tools.append({"googleSearch": {}})
+        if request.tools:
+            config["includeServerSideToolInvocations"] = True
+    fields: dict[str, Any] = {"tools": tools} if tools else {}
+    return fields | ({"toolConfig": config} if config else {})
+
+
+def _declared(tool: Tool, in_openapi: bool) -> dict[str, Any]:
+    declared: dict[str, Any] = {
+        "name": legal_name(tool.name),
+        "description": tool.description or tool.name,
+    }
+    if takes_nothing(tool.parameters):
+        return declared
+    if in_openapi:
+        return declared | {"parameters": openapi_schema(tool.parameters)}
+    return declared | {"parametersJsonSchema": tool.parameters}

@@ -1,0 +1,93 @@
+"""Answers of Gemini, response by response as the API streams them."""
+
+import base64
+import json
+from collections.abc import Sequence
+
+from eca_protocol.testing.script import Reply, Step, raw
+
+SIGNATURE = base64.b64encode(b"signed by the model").decode()
+
+COUNTS = {
+    "promptTokenCount": 100,
+    "cachedContentTokenCount": 60,
+    "candidatesTokenCount": 20,
+    "thoughtsTokenCount": 5,
+    "totalTokenCount": 125,
+}
+
+
+def said(text: str, **part) -> dict:
+    return {"text": text, **part}
+
+
+def thought(text: str, **part) -> dict:
+    return {"text": text, "thought": True, **part}
+
+
+def call(name: str, args: dict | None = None, *, signed: bool = False, **fields) -> dict:
+    function = {"name": name, **({} if args is None else {"args": args}), **fields}
+    return {"functionCall": function, **({"thoughtSignature": SIGNATURE} if signed else {})}
+
+
+def picture(data: bytes, **part) -> dict:
+    return {
+        "inlineData": {"mimeType": "image/png", "data": base64.b64encode(data).decode()},
+        **part,
+    }
+
+
+def grounding(*urls: str, query: str = "weather", text: str | None = None) -> dict:
+    """What a search found; `text` is what the first page stands for."""
+    supports = [{"segment": {"text": text, "endIndex": 1}, "groundingChunkIndices": [0]}]
+    return {
+        "webSearchQueries": [query],
+        "searchEntryPoint": {"renderedContent": "<div/>"},
+        "groundingChunks": [{"web": {"uri": url, "title": url[-1]}} for url in urls],
+        "groundingSupports": supports if text else [],
+    }
+
+
+def response(*parts: dict, counts: dict | None = None, **candidate) -> dict:
+    """One event: a whole response with some more parts."""
+    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
+    return {
+        "candidates": [{**content, "index": 0, **candidate}],
+        "usageMetadata": counts or {"promptTokenCount": 100, "totalTokenCount": 100},
+        "modelVersion": "gemini-test",
+        "responseId": "resp_1",
+    }
+
+
+def answer(*parts: dict, finish: str = "STOP", counts: dict | None = None, **last) -> list[dict]:
+    """All events of an answer, one for each part; `last` stands in the last candidate."""
+    *before, end = parts or (None,)
+    ending = response(*([end] if end else []), counts=counts or COUNTS, finishReason=finish, **last)
+    return [*(response(part) for part in before), ending]
+
+
+def as_bytes(events: Sequence[dict]) -> bytes:
+    return b"".join(
+        f"data: {json.dumps(event, ensure_ascii=False)}\r\n\r\n".encode() for event in events
+    )
+
+
+def reply(*parts: dict, finish: str = "STOP", **reply_fields) -> Reply:
+    """A whole answer as the scripted provider's reply."""
+    return Reply(steps=[raw(as_bytes(answer(*parts, finish=finish)))], **reply_fields)
+
+
+def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
+    """Events and steps in turn; nothing is added."""
+    return Reply(
+        steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
+        **reply_fields,
+    )
+
+
+def refused(code: int, status: str, message: str, *details: dict, listed: bool = False) -> Reply:
+    """An error as Google tells it, in an array where it was a stream that was asked for."""
+    error = {"error": {"code": code, "message": message, "status": status}}
+    if details:
+        error["error"]["details"] = list(details)
+    return Reply(status=code, body=[error] if listed else error)
