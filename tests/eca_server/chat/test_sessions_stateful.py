@@ -279,10 +279,7 @@ async def undo(data: Path, chat: str) -> None:
     for image in reversed(await store.before_images(chat)):
         path = Path(image.path)
         if image.moved_from is not None:
-            with contextlib.suppress(OSError):  # what was made for a later change is empty now
-                Path(image.moved_from).rmdir()
-            if path.exists() and not Path(image.moved_from).exists():
-                path.rename(image.moved_from)
+            _move_back(path, Path(image.moved_from))
         elif not path.is_file() or Fingerprint.of(path.read_bytes()).digest != image.after:
             continue
         elif image.existed:
@@ -291,6 +288,15 @@ async def undo(data: Path, chat: str) -> None:
         else:
             path.unlink()
     await store.close()
+
+
+def _move_back(path: Path, source: Path) -> None:
+    if path.exists():
+        with contextlib.suppress(OSError):  # what was made for a later change is empty now
+            source.rmdir()
+        if not source.exists():
+            source.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(source)
 
 
 async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> None:
