@@ -1,43 +1,17 @@
-"""How much of a model's context a chat takes, as far as it can be told without a tokenizer.
+"""How much of a model's context a chat takes.
 
 What the provider counted for the last request stands for all that request held; what came since,
-or all where nothing was counted, is taken for a token every four bytes. That is about right for
-English and for code, and some way too little for Chinese or for long numbers: those who act on it
-leave room.
+or all where nothing was counted, is estimated: those who act on it leave room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from eca_protocol import json
 from eca_server.chat.usage import tokens_of
 from eca_server.llm.backend import Request
+from eca_server.llm.estimate import tokens_asked, tokens_in
 from eca_server.llm.events import Usage
-from eca_server.llm.history import (
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 
-__all__ = ["Window", "tokens_in"]
-
-BYTES_OF_A_TOKEN = 4
-TOKENS_OF_A_PICTURE = 1500
-TOKENS_OF_A_MESSAGE = 10
-
-
-def tokens_in(messages: Sequence[Message]) -> int:
-    """About how many tokens these messages are."""
-    parts = sum(_tokens(part) for message in messages for part in message.parts)
-    return parts + TOKENS_OF_A_MESSAGE * len(messages)
+__all__ = ["Window"]
 
 
 class Window:
@@ -68,26 +42,4 @@ class Window:
         first = messages - len(request.messages)
         if self._messages > first:
             return self._tokens + tokens_in(request.messages[self._messages - first :])
-        tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-        fixed = _size(request.system) + len(json.dumps(tools))
-        return fixed // BYTES_OF_A_TOKEN + tokens_in(request.messages)
-
-
-def _tokens(part: Part) -> int:
-    match part:
-        case TextPart(text) | RefusalPart(text) | CompactionPart(text) | ReasoningPart(text=text):
-            return _size(text) // BYTES_OF_A_TOKEN
-        case ToolCallPart(name=name, raw=raw):
-            return _size(name + raw) // BYTES_OF_A_TOKEN
-        case ToolResultPart(parts=parts):
-            return sum(map(_tokens, parts))
-        case FilePart(data=data):
-            return len(data) // BYTES_OF_A_TOKEN
-        case ImagePart():
-            return TOKENS_OF_A_PICTURE
-        case _:
-            return 0
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return tokens_asked(request)

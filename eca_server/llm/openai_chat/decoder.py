@@ -33,7 +33,8 @@ from eca_server.llm.events import (
     TextDelta,
     Usage,
 )
-from eca_server.llm.openai_chat.pieces import ThinkTags, ToolCalls, merge_details, read_usage
+from eca_server.llm.openai_chat.pieces import ToolCalls, merge_details, read_usage
+from eca_server.llm.think_tags import ThinkTags
 
 __all__ = ["ChatDecoder"]
 

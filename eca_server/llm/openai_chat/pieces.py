@@ -1,4 +1,4 @@
-"""What comes in fragments over Chat Completions: tool calls, think tags, reasoning details, usage.
+"""What comes in fragments over Chat Completions: tool calls, reasoning details, usage.
 
 The rule of all of them: take every dialect that is known to be spoken, and never guess silently.
 No I/O.
@@ -7,7 +7,7 @@ No I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 
@@ -22,10 +22,7 @@ from eca_server.llm.events import (
     Usage,
 )
 
-__all__ = ["ThinkTags", "ToolCalls", "merge_details", "read_usage"]
-
-_OPEN = "<think>"
-_CLOSE = "</think>"
+__all__ = ["ToolCalls", "merge_details", "read_usage"]
 
 
 @attrs.define(kw_only=True)
@@ -142,63 +139,6 @@ def _arguments_text(arguments: Any) -> str:
 
 def _is_object(raw: str) -> bool:
     return raw.rstrip().endswith("}") and read_arguments(raw, truncated=True)[0] is not None
-
-
-class ThinkTags:
-    """Separates `<think>...</think>` at the start of a text from the text behind it.
-
-    Only the first visible thing can be such a tag: text that mentions one later is text. Some
-    templates put the opening tag into the prompt; then `open_from_start` says so.
-    """
-
-    def __init__(self, *, open_from_start: bool = False) -> None:
-        self._state: Literal["start", "inside", "behind"] = "inside" if open_from_start else "start"
-        self._blank_so_far = True  # line ends beside the tags belong to neither side
-        self._held = ""
-        self.done = False
-
-    def feed(self, text: str) -> tuple[str, str]:
-        """Returns what of it is reasoning and what is text, as far as it can be told."""
-        text, self._held = self._held + text, ""
-        if self._state == "start":
-            begun = text.lstrip()
-            if not begun.startswith(_OPEN):
-                if _OPEN.startswith(begun):
-                    self._held = text
-                    return "", ""
-                self.done = True
-                return "", text
-            self._state, text = "inside", begun.removeprefix(_OPEN)
-        reasoning = ""
-        if self._state == "inside":
-            inside, found, rest = text.partition(_CLOSE)
-            if not found:
-                cut = len(text) - _overlap(text, _CLOSE)
-                inside, self._held = text[:cut], text[cut:]
-            reasoning = self._trimmed(inside)
-            if not found:
-                return reasoning, ""
-            self._state, self._blank_so_far, text = "behind", True, rest
-        visible = self._trimmed(text)
-        self.done = bool(visible)
-        return reasoning, visible
-
-    def _trimmed(self, text: str) -> str:
-        if self._blank_so_far:
-            text = text.lstrip("\n")
-            self._blank_so_far = not text
-        return text
-
-    def close(self) -> tuple[str, str]:
-        """Returns what was held back."""
-        held, self._held = self._held, ""
-        return (held, "") if self._state == "inside" else ("", held)
-
-
-def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
-    longest = min(len(tag) - 1, len(text))
-    return next((n for n in range(longest, 0, -1) if text.endswith(tag[:n])), 0)
 
 
 def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eca_server.chat.window import (
+from eca_server.chat.window import Window
+from eca_server.llm.backend import Request, Tool
+from eca_server.llm.estimate import (
     BYTES_OF_A_TOKEN,
     TOKENS_OF_A_MESSAGE,
     TOKENS_OF_A_PICTURE,
-    Window,
     tokens_in,
 )
-from eca_server.llm.backend import Request, Tool
 from eca_server.llm.events import Usage
 from eca_server.llm.history import CompactionPart, ImagePart, Message, TextPart, in_force
 
