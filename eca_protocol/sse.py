@@ -61,9 +61,6 @@ class SSEDecoder:
         self._after_cr = False  # a LF that comes next belongs to the line end before it
         self._line = bytearray()  # the line that has begun
         self._id: str | None = None
-        self._forget_event()
-
-    def _forget_event(self) -> None:
         self._event = b""
         self._data: list[bytes] = []
         self._data_size = 0
@@ -114,17 +111,24 @@ class SSEDecoder:
     def _take_lines(self, lines: list[bytes]) -> list[SSEvent]:
         events: list[SSEvent] = []
         for line in lines:
-            self._check(len(line))
-            if self._fault:
+            if len(line) > self._max_event or self._fault:
+                self._fail()
                 break
             if self._at_start:
                 self._at_start = False
                 line = line.removeprefix(_BOM)  # noqa: PLW2901  # the same line, bare
             if line:
                 self._take_field(line)
-            elif event := self._dispatch():
-                events.append(event)
-        self._check(len(self._line))
+                continue
+            self.last_event_id = self._id
+            if self._data:
+                events.append(self._event_so_far())
+                self._data = []
+                self._data_size = 0
+            self._event = b""
+            self._retry = None
+        if len(self._line) > self._max_event:
+            self._fail()
         if self._fault and not events:
             raise self._fault
         return events
@@ -135,7 +139,8 @@ class SSEDecoder:
         if name == b"data":
             self._data.append(value)
             self._data_size += len(value) + 1
-            self._check(self._data_size)
+            if self._data_size > self._max_event:
+                self._fail()
         elif name == b"event":
             self._event = value
         elif name == b"id" and b"\0" not in value:
@@ -143,24 +148,19 @@ class SSEDecoder:
         elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
             self._retry = self.retry = int(value)
 
-    def _dispatch(self) -> SSEvent | None:
-        self.last_event_id = self._id
-        event = None
-        if self._data:
-            event = SSEvent(
-                event=self._event.decode("utf-8", "replace") or "message",
-                data=b"\n".join(self._data).decode("utf-8", "replace"),
-                id=self._id,
-                retry=self._retry,
-            )
-        self._forget_event()
-        return event
+    def _event_so_far(self) -> SSEvent:
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        return SSEvent(
+            event=self._event.decode("utf-8", "replace") if self._event else "message",
+            data=data.decode("utf-8", "replace"),
+            id=self._id,
+            retry=self._retry,
+        )
 
-    def _check(self, size: int) -> None:
-        if size > self._max_event and not self._fault:
-            self._fault = RemoteProtocolError(
-                f"expected an event of at most {self._max_event} bytes, got more", fatal=True
-            )
+    def _fail(self) -> None:
+        self._fault = self._fault or RemoteProtocolError(
+            f"expected an event of at most {self._max_event} bytes, got more", fatal=True
+        )
 
 
 def encode_event(data: str, *, event: str | None = None, id: str | None = None) -> bytes:  # noqa: A002  # the field's own name
