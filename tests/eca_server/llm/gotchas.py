@@ -21,4 +21,25 @@ GOTCHAS: dict[str, str] = {
     "test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all",
     "47": "openai_responses/test_decoder.py::"
     "test_unknown_events_are_passed_over_and_unknown_items_kept_as_they_are",
+    "48": "anthropic/test_decoder.py::test_pings_and_what_is_new_are_passed_over",
+    "49": "anthropic/test_backend.py::"
+    "test_overloaded_before_the_first_word_is_tried_again_and_after_it_not",
+    "50": "anthropic/test_decoder.py::"
+    "TestCalls::test_arguments_are_the_pieces_or_else_what_the_start_says",
+    "51": "anthropic/test_request.py::"
+    "TestWhatGoesBack::test_results_stand_in_one_message_before_what_the_user_says",
+    "52": "anthropic/test_backend.py::test_what_the_model_thought_goes_back_byte_for_byte",
+    "53": "anthropic/test_request.py::"
+    "TestCache::test_the_last_mark_of_a_request_is_in_the_next_one_too",
+    "54": "anthropic/test_backend.py::"
+    "test_thinking_that_is_not_taken_back_is_left_out_of_one_more_try",
+    "55": "anthropic/test_backend.py::test_an_answer_that_pauses_goes_on_as_if_it_had_not",
+    "56": "anthropic/test_backend.py::"
+    "test_a_refused_answer_is_shown_and_is_not_in_the_next_request",
+    "57": "anthropic/test_request.py::test_every_history_is_written_as_the_api_wants_it",
+    "58": "anthropic/test_backend.py::"
+    "test_an_answer_that_would_not_fit_the_window_is_made_shorter_once",
+    "59": "anthropic/test_decoder.py::TestCalls::test_they_run_whatever_the_stop_reason_says",
+    "60": "anthropic/test_decoder.py::"
+    "TestCounts::test_the_last_one_known_counts_and_nothing_is_added",
 }

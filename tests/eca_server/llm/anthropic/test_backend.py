@@ -113,6 +113,15 @@ async def test_a_request_has_its_key_its_version_and_its_path():
     assert (request.body["model"], request.body["stream"]) == (US.model, True)
 
 
+async def test_a_tool_of_the_provider_can_be_added_by_configuration():
+    extra = {"tools": [{"type": "web_search_20260209", "name": "web_search"}]}
+    request = Request(messages=HELLO.messages, tools=[TOOL])
+    async with talking(reply(text("Hi")), extra_payload=extra) as (provider, backend):
+        await ask(backend, request)
+        [received] = provider.requests
+    assert [tool["name"] for tool in received.body["tools"]] == ["f", "web_search"]
+
+
 async def test_a_token_may_stand_where_others_expect_it():
     async with Provider([reply(text("Hi"))]) as provider, HTTPClient() as http:
         base = provider.url.removesuffix("/v1")
