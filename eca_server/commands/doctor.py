@@ -17,8 +17,9 @@ from eca_server.commands.command import Command, Situation, told_of_sources, wit
 from eca_server.config import Problem, Source
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
+from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.models import Models, ProviderFacts
+from eca_server.llm.models import Models
 from eca_server.tools.approval import policy_of
 
 __all__ = ["DOCTOR", "report"]

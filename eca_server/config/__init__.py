@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from eca_server.config.folders import data_folder, make_data_folder, user_folder
+from eca_server.config.folders import cache_folder, data_folder, make_data_folder, user_folder
 from eca_server.config.loading import Loaded, load
 from eca_server.config.problems import Problem, Source
-from eca_server.config.settings import Config, Cost, Limit, Model, Provider, Retry
+from eca_server.config.settings import CatalogSettings, Config, Cost, Limit, Model, Provider, Retry
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
 
 __all__ = [
     "Approval",
     "ApprovalRule",
     "Behavior",
+    "CatalogSettings",
     "Config",
     "Cost",
     "CustomTool",
@@ -26,6 +27,7 @@ __all__ = [
     "Retry",
     "Source",
     "ToolCall",
+    "cache_folder",
     "data_folder",
     "load",
     "make_data_folder",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["data_folder", "home_folder", "make_data_folder", "user_folder"]
+__all__ = ["cache_folder", "data_folder", "home_folder", "make_data_folder", "user_folder"]
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -27,6 +27,13 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     """What we write for the user: chats and logins."""
     configured = Path(environ.get("XDG_DATA_HOME", ""))
     default = home_folder(environ) / ".local" / "share"
+    return (configured if configured.is_absolute() else default) / "eca-python"
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """What we write to have it sooner next time; all of it may be deleted."""
+    configured = Path(environ.get("XDG_CACHE_HOME", ""))
+    default = home_folder(environ) / ".cache"
     return (configured if configured.is_absolute() else default) / "eca-python"
 
 

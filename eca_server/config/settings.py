@@ -7,7 +7,7 @@ default depends on something else (a model's limits, an endpoint's timers).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -23,6 +23,7 @@ from eca_server.config.reading import (
     PRICE,
     SECONDS,
     TEXT,
+    choice,
     each,
     listing,
     record,
@@ -38,7 +39,7 @@ from eca_server.config.tool_settings import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["Config", "Cost", "Limit", "Model", "Provider", "Retry"]
+__all__ = ["CatalogSettings", "Config", "Cost", "Limit", "Model", "Provider", "Retry"]
 
 _BEHAVIORS = ("agent", "plan")
 
@@ -80,6 +81,11 @@ class Model:
         model_name: what the endpoint calls it; None: as we do.
         extra_payload: merged into each request; a null in it removes the key.
         extra_headers: sent with each request.
+        variants: more payloads for the same model, each under its name (`high`), by which it is
+            selected as `provider/model:name`; it counts more than `extraPayload`.
+        reasoning_history: which of its thoughts go back to a model that does not insist on them:
+            all, those since the user's last message, none.
+        image_input: whether it reads pictures.
         limit: what the user knows of its limits.
         cost: what it costs the user; counts if `input` and `output` are given.
     """
@@ -91,6 +97,13 @@ class Model:
     extra_headers: Mapping[str, str] = attrs.field(
         factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
     )
+    variants: Mapping[str, Mapping[str, Any]] = attrs.field(
+        factory=dict, repr=False, metadata=setting(each(OBJECT), "variants")
+    )
+    reasoning_history: Literal["all", "turn", "off"] = attrs.field(
+        default="all", metadata=setting(choice("all", "turn", "off"), "reasoningHistory")
+    )
+    image_input: bool | None = attrs.field(default=None, metadata=setting(FLAG, "imageInput"))
     limit: Limit = attrs.field(default=Limit(), metadata=setting(record(Limit), "limit"))
     cost: Cost = attrs.field(default=Cost(), metadata=setting(record(Cost), "cost"))
 
@@ -107,6 +120,7 @@ class Provider:
         key_env: the variable that holds the key, if `key` is not set.
         completion_url_relative_path: in place of the API's own path.
         extra_headers: sent with each request.
+        fetch_models: whether the endpoint is asked which models it has, to offer them, too.
         models: by the name the user gives them.
     """
 
@@ -121,9 +135,23 @@ class Provider:
     extra_headers: Mapping[str, str] = attrs.field(
         factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
     )
+    fetch_models: bool = attrs.field(default=True, metadata=setting(FLAG, "fetchModels"))
     models: Mapping[str, Model] = attrs.field(
         factory=dict, metadata=setting(each(record(Model)), "models")
     )
+
+
+@attrs.frozen(kw_only=True)
+class CatalogSettings:
+    """`catalog`: limits, prices and abilities of models, as a public catalogue has them.
+
+    Attributes:
+        refresh: whether it is fetched, once a day at most; else what is packaged counts.
+        url: where it is fetched from, in the form of models.dev.
+    """
+
+    refresh: bool = attrs.field(default=True, metadata=setting(FLAG, "refresh"))
+    url: str = attrs.field(default="https://models.dev/api.json", metadata=setting(NAME, "url"))
 
 
 @attrs.frozen(kw_only=True)
@@ -164,6 +192,7 @@ class Config:
         no_progress_timeout: between two events of an answer that mean something.
         rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
         retry: how a failed request is tried again.
+        catalog: where more is learned about models.
         behaviors: what differs in each behaviour, by its name.
         disabled_tools: never offered to the model.
         tool_call: which calls may run, and the limits of tools.
@@ -213,6 +242,9 @@ class Config:
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
     )
     retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
+    catalog: CatalogSettings = attrs.field(
+        default=CatalogSettings(), metadata=setting(record(CatalogSettings), "catalog")
+    )
     behaviors: Mapping[str, Behavior] = attrs.field(
         factory=dict, metadata=setting(each(record(Behavior)), "agent", "behavior")
     )

@@ -28,6 +28,7 @@ class KnownProvider:
         root: the path of a base that has none; None: that of its API.
         hosts: a base of any other name on one of these is this provider's, too; with a dot in
             front: on any host below it.
+        sought: asked for its models on this machine though nobody configured it.
         default_model: which of its models a new chat gets as long as the user chose none.
     """
 
@@ -37,6 +38,7 @@ class KnownProvider:
     key_header: str | None = None
     root: str | None = None
     hosts: tuple[str, ...] = ()
+    sought: bool = False
     default_model: str | None = None
 
 
@@ -70,7 +72,9 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         root="/openai/v1",
         hosts=(".openai.azure.com", ".services.ai.azure.com"),
     ),
-    "ollama": KnownProvider(api="ollama", url="http://localhost:11434", key_variable=None),
+    "ollama": KnownProvider(
+        api="ollama", url="http://localhost:11434", key_variable=None, sought=True
+    ),
 } | {
     name: KnownProvider(
         url=url,

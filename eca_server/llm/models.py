@@ -1,12 +1,12 @@
-"""The models a connection can talk to: from the configuration and the keys, by `provider/model`.
+"""The models a connection can talk to, by `provider/model`: from configuration, keys and lists.
 
-Nothing is asked over the network for this. What cannot be used is not offered; asked for all the
-same, it ends in a `BackendError` that says what to set.
+Nothing is asked over the network for this: what endpoints list is given. What cannot be used is
+not offered; asked for all the same, it ends in a `BackendError` that says what to set.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -14,59 +14,50 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_server import config as configuration
 from eca_server.config import Config, Problem
-from eca_server.credentials import Credential, Location, StoredKeys, find_key, find_url
-from eca_server.llm import simulator
+from eca_server.credentials import StoredKeys
 from eca_server.llm.answer import Answer
-from eca_server.llm.apis import DEFAULT_API
+from eca_server.llm.apis import APIS
 from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
-from eca_server.llm.catalog import Catalog, ModelFacts, Price
+from eca_server.llm.catalog import Catalog
+from eca_server.llm.configured import (
+    configured_facts,
+    policy_of,
+    provider_facts,
+    settings_of,
+    timers_of,
+)
 from eca_server.llm.errors import readable
 from eca_server.llm.events import Event
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Origin
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
-from eca_server.llm.providers import (
-    ModelSettings,
-    ProviderSettings,
-    Registry,
-    Timers,
-)
+from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.known_providers import server_of
+from eca_server.llm.listings import Endpoint, Listing
+from eca_server.llm.providers import Registry, is_local
 from eca_server.llm.retry import RetryPolicy, Wait, stream_with_retries
+from eca_server.llm.thoughts import Thoughts, with_thoughts
 from eca_server.secret import Secret
 
-__all__ = ["Model", "Models", "ProviderFacts"]
-
-
-@attrs.frozen(kw_only=True)
-class ProviderFacts:
-    """What there is to say of one provider.
-
-    Attributes:
-        name: as in `provider/model`.
-        api: the wire API it speaks.
-        location: its URL; None for a model inside this process.
-        credential: its key; None where none is needed.
-        models: the names of its models.
-    """
-
-    name: str
-    api: str
-    location: Location | None
-    credential: Credential | None
-    models: Sequence[str]
+__all__ = ["Model", "Models"]
 
 
 class Model:
     """A model that can be asked: its backend, with retries above it.
 
     Attributes:
-        facts: its limits and price, as configured or else known beforehand.
+        facts: what is known of it.
     """
 
     def __init__(
-        self, backend: Backend, policy: RetryPolicy, facts: ModelFacts | None = None
+        self,
+        backend: Backend,
+        policy: RetryPolicy,
+        facts: ModelFacts | None = None,
+        thoughts: Thoughts = "all",
     ) -> None:
         self._backend = backend
         self._policy = policy
+        self._thoughts = thoughts
         self.facts = facts or ModelFacts()
 
     @property
@@ -77,12 +68,7 @@ class Model:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        told = self._backend.capabilities
-        return attrs.evolve(
-            told,
-            context=told.context or self.facts.context,
-            output=told.output or self.facts.output,
-        )
+        return self._backend.capabilities
 
     @asynccontextmanager
     async def stream(
@@ -93,6 +79,11 @@ class Model:
         Raises:
             BackendError: there is no (whole) answer.
         """
+        request = attrs.evolve(
+            request,
+            messages=with_thoughts(request.messages, self._thoughts),
+            tools=request.tools if self.capabilities.tools else (),
+        )
         async with stream_with_retries(
             self._backend, request, policy=self._policy, on_wait=on_wait
         ) as events:
@@ -132,20 +123,33 @@ class Models:
         environ: Mapping[str, str],
         http: HTTPClient,
         stored: StoredKeys | None = None,
+        catalog: Catalog | None = None,
+        listings: Mapping[Endpoint, Listing] | None = None,
     ) -> None:
-        stored = stored or StoredKeys()
-        self._policy = _policy(config)
-        self._catalog = Catalog()
+        stored, listings = stored or StoredKeys(), listings or {}
+        self._policy = policy_of(config)
+        self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
-        self.providers = tuple(_facts(config, environ, stored.keys))
+        self.providers = tuple(provider_facts(config, environ, stored.keys, listings))
+        self._servers = {
+            facts.name: server_of(facts.name, facts.location.url)
+            for facts in self.providers
+            if facts.location is not None
+        }
+        self._listed = {
+            (endpoint.provider, model.name): model.capabilities
+            for endpoint, listing in listings.items()
+            for model in listing.models
+        }
         self._registry = Registry(
             http=http,
             providers={
-                facts.name: _settings(facts, config.providers.get(facts.name))
+                facts.name: settings_of(facts, config.providers.get(facts.name))
                 for facts in self.providers
                 if facts.location is not None
             },
-            timers=_timers(config),
+            timers=timers_of(config),
+            capabilities=self._capabilities,
         )
         self.names = self._registry.names()
         self.problems = tuple(
@@ -193,105 +197,48 @@ class Models:
             BackendError: there is none, or something is missing for it.
         """
         backend = self._registry.backend(name)
-        provider, model = backend.origin.provider, backend.origin.model
-        configured = self._configured.get(provider, {}).get(model, configuration.Model())
-        known = self._catalog.facts(provider, configured.model_name or model)
-        return Model(backend, self._policy, _with_configured(known, configured))
-
-
-def _facts(
-    config: Config, environ: Mapping[str, str], stored: Mapping[str, Secret]
-) -> Iterator[ProviderFacts]:
-    """The configured providers, then the known ones that have a key, then the embedded one."""
-    for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
-        provider = config.providers.get(name, configuration.Provider())
-        known = KNOWN_PROVIDERS.get(name)
-        if known is not None and provider.key_env is None and known.key_variable is not None:
-            provider = attrs.evolve(provider, key_env=known.key_variable)
-        credential = find_key(name, provider, environ, stored=stored.get(name))
-        if name not in config.providers and credential.source is None:
-            continue
-        location = find_url(name, provider, environ)
-        if location.url is None and known is not None:
-            location = Location(provider=name, url=known.url)
-        ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
-        yield ProviderFacts(
-            name=name,
-            api=provider.api or (ways.api if ways else DEFAULT_API),
-            location=location,
-            credential=credential,
-            models=tuple(provider.models),
+        origin = backend.origin
+        configured = self._configured_model(origin.provider, origin.model)
+        api = APIS.get(origin.api)
+        return Model(
+            backend,
+            self._policy,
+            self._facts(origin.provider, origin.model),
+            configured.reasoning_history if api and api.thoughts_optional else "all",
         )
-    yield ProviderFacts(
-        name=simulator.PROVIDER,
-        api="embedded",
-        location=None,
-        credential=None,
-        models=simulator.MODELS,
-    )
 
+    @property
+    def endpoints(self) -> Mapping[Endpoint, HTTPBackend]:
+        """Who can be asked for a list of models, and by what."""
+        return self._registry.endpoints()
 
-def _settings(facts: ProviderFacts, provider: configuration.Provider | None) -> ProviderSettings:
-    provider = provider or configuration.Provider()
-    location, credential = facts.location, facts.credential
-    return ProviderSettings(
-        api=facts.api,
-        url=None if location is None or location.source is None else location.url,
-        key=None if credential is None else credential.key,
-        path=provider.completion_url_relative_path,
-        extra_headers=provider.extra_headers,
-        models={
-            name: ModelSettings(
-                wire_name=model.model_name,
-                extra_payload=model.extra_payload,
-                extra_headers=model.extra_headers,
-                capabilities=Capabilities(context=model.limit.context, output=model.limit.output),
-            )
-            for name, model in provider.models.items()
-        },
-    )
-
-
-def _with_configured(known: ModelFacts, model: configuration.Model) -> ModelFacts:
-    limit, cost = model.limit, model.cost
-    price = known.price
-    if cost.input is not None and cost.output is not None:
-        price = Price(
-            input=cost.input,
-            output=cost.output,
-            cache_read=cost.cache_read,
-            cache_write=cost.cache_write,
+    @property
+    def costs_money(self) -> bool:
+        """Whether one of them is anywhere but on this machine or its network."""
+        return any(
+            facts.credential is not None
+            and facts.credential.key is not None
+            and facts.location is not None
+            and facts.location.url is not None
+            and not is_local(facts.location.url)
+            for facts in self.providers
         )
-    return ModelFacts(
-        context=known.context if limit.context is None else limit.context,
-        output=known.output if limit.output is None else limit.output,
-        price=price,
-    )
 
+    def _configured_model(self, provider: str, model: str) -> configuration.Model:
+        return self._configured.get(provider, {}).get(model, configuration.Model())
 
-def _timers(config: Config) -> Timers:
-    given = {
-        "connect": config.connect_timeout,
-        "first_byte": config.first_byte_timeout,
-        "idle": config.stream_idle_timeout,
-        "no_progress": config.no_progress_timeout,
-    }
-    return attrs.evolve(Timers(), **{k: v for k, v in given.items() if v is not None})
+    def _facts(self, provider: str, model: str) -> ModelFacts:
+        """What is known of a model: by the user, else its provider, else the catalogue."""
+        configured = self._configured_model(provider, model)
+        wire_name = configured.model_name or model
+        known = self._catalog.facts(self._servers.get(provider, provider), wire_name)
+        told = ModelFacts.told_by(self._told(provider, wire_name))
+        return configured_facts(configured).over(told).over(known)
 
+    def _capabilities(self, provider: str, model: str) -> Capabilities:
+        wire_name = self._configured_model(provider, model).model_name or model
+        return self._facts(provider, model).capabilities(self._told(provider, wire_name))
 
-def _policy(config: Config) -> RetryPolicy:
-    retry, policy = config.retry, RetryPolicy()
-    given = {
-        "base": _seconds(retry.base_delay_ms),
-        "factor": retry.backoff_multiplier,
-        "longest": _seconds(retry.max_delay_ms),
-        "longest_demanded": config.rate_limit_max_wait,
-    }
-    return RetryPolicy(
-        attempts=policy.attempts if retry.max_retries is None else retry.max_retries + 1,
-        **{name: value for name, value in given.items() if value is not None},
-    )
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+    def _told(self, provider: str, wire_name: str) -> Capabilities:
+        """What the provider said of a model when it listed it."""
+        return self._listed.get((provider, wire_name), Capabilities())

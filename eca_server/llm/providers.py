@@ -7,19 +7,22 @@ The rule it keeps: a model is named `provider/model`; what is missing for it is 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.config.reading import deep_merge
 from eca_server.llm import simulator
 from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
+from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
+from eca_server.llm.listings import Endpoint
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
 
@@ -40,13 +43,13 @@ class ModelSettings:
         wire_name: what the endpoint calls it; None: as we do.
         extra_payload: merged into each request; a null removes the key.
         extra_headers: sent with each request.
-        capabilities: what it can do.
+        variants: more payloads, merged over that one, by the name behind the colon.
     """
 
     wire_name: str | None = None
     extra_payload: Mapping[str, Any] = attrs.field(factory=dict)
     extra_headers: Mapping[str, str] = attrs.field(factory=dict)
-    capabilities: Capabilities = attrs.field(factory=Capabilities)
+    variants: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +62,9 @@ class ProviderSettings:
         key: the API key.
         path: in place of the API's own path.
         extra_headers: sent with each request.
+        lists: whether it is asked which models it has.
         models: by the name the user gives them; empty: whatever is asked for.
+        listed: the names of those it lists.
     """
 
     api: str | None = None
@@ -67,7 +72,9 @@ class ProviderSettings:
     key: Secret | None = None
     path: str | None = None
     extra_headers: Mapping[str, str] = attrs.field(factory=dict)
+    lists: bool = True
     models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
+    listed: Sequence[str] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -109,6 +116,7 @@ class Registry:
         http: the client they share.
         providers: what is configured, by name.
         timers: of every request.
+        capabilities: what a model can do, by its provider's name and its own.
     """
 
     def __init__(
@@ -117,22 +125,24 @@ class Registry:
         http: HTTPClient,
         providers: Mapping[str, ProviderSettings],
         timers: Timers | None = None,
+        capabilities: Callable[[str, str], Capabilities] = lambda _provider, _model: Capabilities(),
     ) -> None:
         self._http = http
         self._providers = dict(providers)
         self._timers = timers or Timers()
+        self._capabilities = capabilities
         self._backends: dict[str, Backend] = {}
         self._refused: dict[str, set[str]] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Every model that is configured and can be asked, as `provider/model`; ours at the end."""
-        configured = [
+        """Every model there is to offer, as `provider/model`; ours at the end."""
+        there = [
             f"{name}/{model}"
             for name, settings in self._providers.items()
             if self._trouble(name, settings) is None
-            for model in settings.models
+            for model in _offered(name, settings)
         ]
-        return (*configured, *(f"{simulator.PROVIDER}/{model}" for model in simulator.MODELS))
+        return (*there, *(f"{simulator.PROVIDER}/{model}" for model in simulator.MODELS))
 
     def backend(self, name: str) -> Backend:
         """The backend of the model `provider/model`; the same one each time.
@@ -144,23 +154,37 @@ class Registry:
             self._backends[name] = self._made(name)
         return self._backends[name]
 
+    def endpoints(self) -> Mapping[Endpoint, HTTPBackend]:
+        """Who can be asked for a list of models, and by what; never without a key but locally."""
+        found: dict[Endpoint, HTTPBackend] = {}
+        sought = {
+            name: ProviderSettings() for name, known in KNOWN_PROVIDERS.items() if known.sought
+        }
+        for name, settings in (sought | self._providers).items():
+            known = KNOWN_PROVIDERS.get(name)
+            url = settings.url or (known and known.url)
+            may = settings.key is not None or (url and is_local(url))
+            if url and may and settings.lists and self._trouble(name, settings) is None:
+                found[Endpoint(name, url)] = self._over_http(name, "", settings)
+        return found
+
     def _made(self, name: str) -> Backend:
-        provider, _, model = name.partition("/")
+        provider, _, asked = name.partition("/")
         for ours in simulator.MODELS:
-            if (provider, model) == (simulator.PROVIDER, ours):
+            if (provider, asked) == (simulator.PROVIDER, ours):
                 return Simulator(ours)
         settings = self._providers.get(provider)
         if settings is None and provider in KNOWN_PROVIDERS:
             settings = ProviderSettings()
-        if settings is None or not model or (settings.models and model not in settings.models):
+        if settings is None or not asked or not _may_have(settings, asked):
             raise BackendError(
                 "model_not_found", f"there is no model {name!r}; there are {_few(self.names())}"
             )
         if trouble := self._trouble(provider, settings):
             raise BackendError("configuration", trouble)
-        return self._over_http(provider, model, settings)
+        return self._over_http(provider, asked, settings)
 
-    def _over_http(self, provider: str, model: str, settings: ProviderSettings) -> Backend:
+    def _over_http(self, provider: str, asked: str, settings: ProviderSettings) -> HTTPBackend:
         server = server_of(provider, settings.url)
         known = KNOWN_PROVIDERS.get(server)
         url = settings.url or (known and known.url)
@@ -168,6 +192,7 @@ class Registry:
         name = _api_of(provider, settings)
         api = APIS[name]
         root = api.root if known is None or known.root is None else known.root
+        model, variant = _parted(asked, settings.models)
         chosen = settings.models.get(model, ModelSettings())
         return api.load()(
             http=self._http,
@@ -180,11 +205,11 @@ class Registry:
             ),
             wire_model=chosen.wire_name,
             path=settings.path,
-            extra_payload=chosen.extra_payload,
+            extra_payload=deep_merge(chosen.extra_payload, variant),
             extra_headers={**settings.extra_headers, **chosen.extra_headers},
             deadlines=self._timers.deadlines(url),
             no_progress=self._timers.no_progress,
-            capabilities=chosen.capabilities,
+            capabilities=self._capabilities(provider, model),
             refused=self._refused.setdefault(provider, set()),
         )
 
@@ -201,6 +226,35 @@ class Registry:
         if hosted and settings.key is None:
             return f"no key for {name}: set {hosted} or providers.{name}.key"
         return None
+
+
+def _offered(name: str, settings: ProviderSettings) -> Iterable[str]:
+    """What a provider offers, each once: its default, what is configured, what it lists."""
+    known = KNOWN_PROVIDERS.get(name)
+    default = known.default_model if known and not settings.models else None
+    offered = (
+        [] if default is None or (settings.listed and default not in settings.listed) else [default]
+    )
+    for model, chosen in settings.models.items():
+        variants = (f"{model}:{variant}" for variant, payload in chosen.variants.items() if payload)
+        offered += [model, *variants]
+    return dict.fromkeys([*offered, *settings.listed])
+
+
+def _may_have(settings: ProviderSettings, asked: str) -> bool:
+    """Whether a provider may have a model; only one whose models are all told may not."""
+    model, _ = _parted(asked, settings.models)
+    return not settings.models or model in settings.models or model in settings.listed
+
+
+def _parted(asked: str, models: Mapping[str, ModelSettings]) -> tuple[str, Mapping[str, Any]]:
+    """A model's name, and the payload of its variant; a name of its own may hold a colon, too."""
+    model, _, variant = asked.rpartition(":")
+    if asked not in models and model in models:
+        payload = models[model].variants.get(variant)
+        if payload:
+            return model, payload
+    return asked, {}
 
 
 def _rooted(url: str, root: str) -> str:

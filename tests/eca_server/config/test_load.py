@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import Config, Cost, Limit, Model, Retry, Source, load
+from eca_server.config import CatalogSettings, Config, Cost, Limit, Model, Retry, Source, load
 from eca_server.config.reading import deep_merge
 from eca_server.secret import Secret
 
@@ -171,7 +171,7 @@ def test_keys_we_do_not_know_are_passed_over_in_silence(house: House) -> None:
         {
             "mcpServers": {"x": {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}},
             "toolCall": {"approval": {"byDefault": "ask"}},
-            "providers": {"p": {"fetchModels": True, "models": {"m": {"variants": {}}}}},
+            "providers": {"p": {"cacheRetention": "long", "models": {"m": {}}}},
             "hooks": 3,
         },
     )
@@ -191,9 +191,21 @@ def test_everything_known_is_read(house: House) -> None:
                     "keyEnv": "P_KEY",
                     "completionUrlRelativePath": "/chat",
                     "extraHeaders": {"X-Team": "a"},
-                    "models": {"m": {"modelName": "real", "extraHeaders": {"X": "b"}}},
+                    "fetchModels": False,
+                    "models": {
+                        "m": {
+                            "modelName": "real",
+                            "extraHeaders": {"X": "b"},
+                            "variants": {
+                                "high": {"reasoning": {"effort": "high", "summary": None}}
+                            },
+                            "reasoningHistory": "turn",
+                            "imageInput": False,
+                        }
+                    },
                 }
             },
+            "catalog": {"refresh": False, "url": "http://mirror"},
             "connectTimeoutSeconds": 1,
             "firstByteTimeoutSeconds": 2.5,
             "streamIdleTimeoutSeconds": 3,
@@ -217,7 +229,15 @@ def test_everything_known_is_read(house: House) -> None:
     assert (provider.key, provider.key_env) == (Secret(KEY), "P_KEY")
     assert provider.completion_url_relative_path == "/chat"
     assert provider.extra_headers == {"X-Team": "a"}
-    assert provider.models == {"m": Model(model_name="real", extra_headers={"X": "b"})}
+    assert provider.fetch_models is False
+    assert provider.models["m"] == Model(
+        model_name="real",
+        extra_headers={"X": "b"},
+        variants={"high": {"reasoning": {"effort": "high", "summary": None}}},
+        reasoning_history="turn",
+        image_input=False,
+    )
+    assert config.catalog == CatalogSettings(refresh=False, url="http://mirror")
     assert (config.connect_timeout, config.first_byte_timeout) == (1, 2.5)
     assert (config.stream_idle_timeout, config.no_progress_timeout) == (3, 4)
     assert config.rate_limit_max_wait == 5
@@ -239,6 +259,10 @@ WRONG: list[tuple[str, object]] = [
     ("providers.p.models.m.extraHeaders.X", 1),
     ("providers.p.models.m.limit.context", "9"),
     ("providers.p.models.m.limit.output", -1),
+    ("providers.p.models.m.reasoningHistory", "some"),
+    ("providers.p.models.m.variants.high", "high"),
+    ("providers.p.fetchModels", "no"),
+    ("catalog.refresh", 0),
     ("providers.p.models.m.limit.output", 5.0),
     ("providers.p.models.m.cost.input", -0.1),
     ("providers.p.models.m.cost.cacheRead", "0.1"),

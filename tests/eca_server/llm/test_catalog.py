@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_server.config import Config, Cost, Limit, Model, Provider
-from eca_server.llm.catalog import Catalog, ModelFacts, Price
+from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.catalog import Catalog
 from eca_server.llm.events import Usage
+from eca_server.llm.facts import ModelFacts, Price
+from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.models import Models
+from eca_server.secret import Secret
 
 CATALOG = Catalog()
 
@@ -107,20 +112,22 @@ def test_what_the_provider_tells_counts_more_than_the_table() -> None:
     assert ModelFacts().priced(Usage(input=1, output=1)).cost is None
 
 
+GPT_5 = ModelFacts(context=400_000, output=128_000, images=True, reasoning=True)
+
+
 @pytest.mark.parametrize(
     ("model", "facts"),
     [
-        (Model(), ModelFacts(context=400_000, output=128_000)),
-        (Model(limit=Limit(context=7)), ModelFacts(context=7, output=128_000)),
-        (Model(limit=Limit(output=9)), ModelFacts(context=400_000, output=9)),
+        (Model(), GPT_5),
+        (Model(limit=Limit(context=7)), attrs.evolve(GPT_5, context=7)),
+        (Model(limit=Limit(output=9)), attrs.evolve(GPT_5, output=9)),
+        (Model(image_input=False), attrs.evolve(GPT_5, images=False)),
         (Model(model_name="nothing known"), ModelFacts()),
         (
             Model(cost=Cost(input=1, output=2, cache_read=0.5)),
-            ModelFacts(
-                context=400_000, output=128_000, price=Price(input=1, output=2, cache_read=0.5)
-            ),
+            attrs.evolve(GPT_5, price=Price(input=1, output=2, cache_read=0.5)),
         ),
-        (Model(cost=Cost(input=1)), ModelFacts(context=400_000, output=128_000)),
+        (Model(cost=Cost(input=1)), GPT_5),
     ],
 )
 def test_what_is_configured_counts_more_than_the_table(model: Model, facts: ModelFacts) -> None:
@@ -129,8 +136,65 @@ def test_what_is_configured_counts_more_than_the_table(model: Model, facts: Mode
     found = models.find("p/gpt-5")
     assert found.facts == facts
     assert (found.capabilities.context, found.capabilities.output) == (facts.context, facts.output)
+    assert found.capabilities.images == (facts.images is not False)
+    assert found.capabilities.reasoning == (facts.reasoning is True)
+
+
+URL = "http://localhost:1/v1"
+
+
+def listed(**models: Capabilities) -> dict[Endpoint, Listing]:
+    infos = tuple(ModelInfo(name=name, capabilities=told) for name, told in models.items())
+    return {Endpoint("p", URL): Listing(models=infos, at=0)}
+
+
+def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue() -> None:
+    told = Capabilities(tools=False, images=False, context=3, thinking=frozenset({"adaptive"}))
+    configured = Model(model_name="o3", limit=Limit(context=2), image_input=True)
+    models = Models(
+        Config(providers={"p": Provider(url=URL, models={"mine": configured})}),
+        environ={},
+        http=HTTPClient(),
+        listings=listed(o3=told, new=told),
+    )
+    mine = models.find("p/mine").capabilities
+    assert (mine.context, mine.images, mine.tools, mine.output) == (2, True, False, 100_000)
+    assert mine.thinking == told.thinking
+    assert models.find("p/new").capabilities == told
+    theirs = models.find("p/o3").capabilities
+    assert (theirs.context, theirs.images, theirs.reasoning) == (3, False, True)
+
+
+def test_a_model_that_nothing_is_known_of_uses_tools_and_reads_pictures() -> None:
+    models = Models(Config(providers={"p": Provider(url=URL)}), environ={}, http=HTTPClient())
+    assert models.find("p/novel").capabilities == Capabilities()
+
+
+def test_a_provider_of_another_name_has_the_prices_of_the_one_at_its_base() -> None:
+    work = Provider(url="https://api.openai.com/v1", key=Secret("k"))
+    models = Models(Config(providers={"work": work}), environ={}, http=HTTPClient())
+    assert models.find("work/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
 
 
 def test_a_model_nobody_configured_is_known_all_the_same() -> None:
     models = Models(Config(), environ={"OPENAI_API_KEY": "sk-x"}, http=HTTPClient())
     assert models.find("openai/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
+
+
+def test_what_was_fetched_is_newer_and_what_it_leaves_open_is_as_packaged() -> None:
+    price = Price(input=1, output=1)
+    fetched = {"openai": {"gpt-5": ModelFacts(context=5, price=price), "gpt-9": ModelFacts()}}
+    catalog = Catalog(fetched)
+    assert catalog.facts("openai", "gpt-5") == attrs.evolve(GPT_5, context=5, price=price)
+    assert catalog.facts("openai", "gpt-5-2030-01-01").context == 5
+    assert catalog.facts("openai", "gpt-9") == ModelFacts()
+    assert catalog.facts("reseller", "openai/gpt-5").context == 5
+    assert catalog.facts("anthropic", "claude-opus-5") == CATALOG.facts(
+        "anthropic", "claude-opus-5"
+    )
+
+
+def test_a_fetched_reseller_does_not_hide_what_the_maker_says() -> None:
+    resold = {"together": {"openai/gpt-5": ModelFacts(context=1)}}
+    assert Catalog(resold).facts("nobody", "gpt-5").context == 400_000
+    assert Catalog(resold).facts("together", "openai/gpt-5").context == 1

@@ -41,14 +41,19 @@ def test_the_embedded_models_are_always_there():
 
 
 def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
-    models = {"m": ModelSettings(capabilities=Capabilities(context=9))}
-    made = registry(corp=ProviderSettings(url="http://corp/v1", models=models))
+    models = {"m": ModelSettings()}
+    settings = ProviderSettings(url="http://corp/v1", models=models)
+    made = Registry(
+        http=HTTPClient(),
+        providers={"corp": settings},
+        capabilities=lambda provider, model: Capabilities(context=len(provider + model)),
+    )
     assert made.names()[0] == "corp/m"
     backend = made.backend("corp/m")
     assert isinstance(backend, OpenAIChat)
     assert backend is made.backend("corp/m")
     assert backend.origin == Origin(api="openai-chat", provider="corp", model="m")
-    assert backend.capabilities.context == 9
+    assert backend.capabilities.context == 5
 
 
 def test_a_model_name_may_hold_slashes():
@@ -85,6 +90,72 @@ def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, word
 def test_a_model_that_cannot_be_asked_is_not_offered():
     no_key = ProviderSettings(models={"m": ModelSettings()})
     assert registry(groq=no_key).names() == ("simulator/echo", "simulator/script")
+
+
+def test_a_variant_is_a_model_of_its_own_with_another_payload():
+    chosen = ModelSettings(
+        extra_payload={"thinking": {"type": "enabled", "budget": 1}, "seed": 1},
+        variants={"high": {"thinking": {"budget": 9}, "seed": None}, "off": {}},
+    )
+    models = {"m": chosen, "m:free": ModelSettings(), "n": ModelSettings()}
+    made = registry(corp=ProviderSettings(url="http://corp", models=models))
+    names = ("corp/m", "corp/m:high", "corp/m:free", "corp/n")
+    assert made.names()[:-2] == names
+    high = made.backend("corp/m:high")
+    assert high.origin.model == high.wire_model == "m"
+    payload = high.payload(Request(messages=()))
+    assert payload["thinking"] == {"type": "enabled", "budget": 9}
+    assert "seed" not in payload
+    assert made.backend("corp/m:free").origin.model == "m:free"
+    for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
+        with pytest.raises(BackendError, match="there is no model"):
+            made.backend(wrong)
+
+
+def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
+    settings = ProviderSettings(
+        url="http://corp", models={"b": ModelSettings()}, listed=("a", "b", "c")
+    )
+    made = registry(corp=settings)
+    assert made.names()[:-2] == ("corp/b", "corp/a", "corp/c")
+    assert made.backend("corp/c").origin.model == "c"
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ((), ["claude-sonnet-5-5"]),
+        (("claude-x", "claude-sonnet-5-5"), ["claude-sonnet-5-5", "claude-x"]),
+        (("claude-x",), ["claude-x"]),
+    ],
+)
+def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(listed, names):
+    made = registry(anthropic=ProviderSettings(key=Secret("k"), listed=listed))
+    assert made.names()[:-2] == tuple(f"anthropic/{name}" for name in names)
+    own = ProviderSettings(key=Secret("k"), listed=listed, models={"mine": ModelSettings()})
+    assert registry(anthropic=own).names()[0] == "anthropic/mine"
+
+
+def test_who_has_no_key_is_not_asked_for_a_list_but_on_this_machine():
+    asked = {
+        endpoint.provider: endpoint.url
+        for endpoint in registry(
+            openai=ProviderSettings(),
+            groq=ProviderSettings(key=Secret("k")),
+            mistral=ProviderSettings(key=Secret("k"), lists=False),
+            corp=ProviderSettings(url="https://corp.example/v1"),
+            house=ProviderSettings(url="http://192.168.0.9/v1"),
+            vllm=ProviderSettings(),
+            odd=ProviderSettings(url="http://localhost", api="telepathy"),
+            azure=ProviderSettings(key=Secret("k")),
+        ).endpoints()
+    }
+    asked.pop("ollama", None)
+    assert asked == {
+        "groq": "https://api.groq.com/openai/v1",
+        "house": "http://192.168.0.9/v1",
+        "vllm": "http://localhost:8000/v1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""From the configuration, the keys and what was listed to what the registry of models needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from eca_server import config as configuration
+from eca_server.config import Config
+from eca_server.credentials import Credential, Location, find_key, find_url
+from eca_server.llm import simulator
+from eca_server.llm.apis import DEFAULT_API
+from eca_server.llm.facts import ModelFacts, Price
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
+from eca_server.llm.listings import Endpoint, Listing
+from eca_server.llm.providers import ModelSettings, ProviderSettings, Timers
+from eca_server.llm.retry import RetryPolicy
+from eca_server.secret import Secret
+
+__all__ = [
+    "ProviderFacts",
+    "configured_facts",
+    "policy_of",
+    "provider_facts",
+    "settings_of",
+    "timers_of",
+]
+
+
+@attrs.frozen(kw_only=True)
+class ProviderFacts:
+    """What there is to say of one provider.
+
+    Attributes:
+        name: as in `provider/model`.
+        api: the wire API it speaks.
+        location: its URL; None for a model inside this process.
+        credential: its key; None where none is needed.
+        models: the names of its models.
+    """
+
+    name: str
+    api: str
+    location: Location | None
+    credential: Credential | None
+    models: Sequence[str]
+
+
+def provider_facts(
+    config: Config,
+    environ: Mapping[str, str],
+    stored: Mapping[str, Secret],
+    listings: Mapping[Endpoint, Listing],
+) -> Iterator[ProviderFacts]:
+    """The configured providers, then the known ones with a key or found here, then our own."""
+    listed = {endpoint.provider for endpoint in listings}
+    for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
+        provider = config.providers.get(name, configuration.Provider())
+        known = KNOWN_PROVIDERS.get(name)
+        if known is not None and provider.key_env is None and known.key_variable is not None:
+            provider = attrs.evolve(provider, key_env=known.key_variable)
+        credential = find_key(name, provider, environ, stored=stored.get(name))
+        if name not in config.providers and credential.source is None and name not in listed:
+            continue
+        location = find_url(name, provider, environ)
+        if location.url is None and known is not None:
+            location = Location(provider=name, url=known.url)
+        ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
+        yield ProviderFacts(
+            name=name,
+            api=provider.api or (ways.api if ways else DEFAULT_API),
+            location=location,
+            credential=credential,
+            models=tuple(dict.fromkeys((*provider.models, *_listed(name, location, listings)))),
+        )
+    yield ProviderFacts(
+        name=simulator.PROVIDER,
+        api="embedded",
+        location=None,
+        credential=None,
+        models=simulator.MODELS,
+    )
+
+
+def _listed(name: str, location: Location, listings: Mapping[Endpoint, Listing]) -> Iterator[str]:
+    listing = listings.get(Endpoint(name, location.url or ""))
+    return (model.name for model in listing.models) if listing else iter(())
+
+
+def settings_of(facts: ProviderFacts, provider: configuration.Provider | None) -> ProviderSettings:
+    """What a registry needs to know of a provider."""
+    provider = provider or configuration.Provider()
+    location, credential = facts.location, facts.credential
+    return ProviderSettings(
+        api=facts.api,
+        url=None if location is None or location.source is None else location.url,
+        key=None if credential is None else credential.key,
+        path=provider.completion_url_relative_path,
+        extra_headers=provider.extra_headers,
+        lists=provider.fetch_models,
+        models={
+            name: ModelSettings(
+                wire_name=model.model_name,
+                extra_payload=model.extra_payload,
+                extra_headers=model.extra_headers,
+                variants=model.variants,
+            )
+            for name, model in provider.models.items()
+        },
+        listed=[name for name in facts.models if name not in provider.models],
+    )
+
+
+def configured_facts(model: configuration.Model) -> ModelFacts:
+    """What the user says of a model."""
+    cost, price = model.cost, None
+    if cost.input is not None and cost.output is not None:
+        price = Price(
+            input=cost.input,
+            output=cost.output,
+            cache_read=cost.cache_read,
+            cache_write=cost.cache_write,
+        )
+    return ModelFacts(
+        context=model.limit.context,
+        output=model.limit.output,
+        price=price,
+        images=model.image_input,
+    )
+
+
+def timers_of(config: Config) -> Timers:
+    """The timers of every request."""
+    given = {
+        "connect": config.connect_timeout,
+        "first_byte": config.first_byte_timeout,
+        "idle": config.stream_idle_timeout,
+        "no_progress": config.no_progress_timeout,
+    }
+    return attrs.evolve(Timers(), **{k: v for k, v in given.items() if v is not None})
+
+
+def policy_of(config: Config) -> RetryPolicy:
+    """How a failed request is tried again."""
+    retry, policy = config.retry, RetryPolicy()
+    given = {
+        "base": _seconds(retry.base_delay_ms),
+        "factor": retry.backoff_multiplier,
+        "longest": _seconds(retry.max_delay_ms),
+        "longest_demanded": config.rate_limit_max_wait,
+    }
+    return RetryPolicy(
+        attempts=policy.attempts if retry.max_retries is None else retry.max_retries + 1,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,69 @@
+"""What endpoints tell of their models: a name everywhere, limits and abilities here and there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eca_server.llm.backend import Capabilities, ModelInfo
+
+__all__ = ["read_models"]
+
+_CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
+"""OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
+_OUTPUT = ("max_completion_tokens", "max_output_tokens")
+_NO_CHAT_TYPES = ("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe")
+
+
+def read_models(listed: Any) -> Sequence[ModelInfo]:
+    """The models of a listing, in an object or bare; those that cannot chat are left out.
+
+    Raises:
+        KeyError: a model has no name.
+        TypeError: it is no listing.
+    """
+    models = listed if isinstance(listed, list) else listed["data"]
+    return [_model(model) for model in models if _chats(model)]
+
+
+def _chats(model: Mapping[str, Any]) -> bool:
+    told = _object(model, "capabilities")
+    return (
+        model.get("type") not in _NO_CHAT_TYPES
+        and model.get("active") is not False
+        and told.get("completion_chat") is not False
+        and "text" in _names(_object(model, "architecture"), "output_modalities", otherwise="text")
+    )
+
+
+def _model(model: Mapping[str, Any]) -> ModelInfo:
+    told = _object(model, "capabilities")
+    inputs = _names(_object(model, "architecture"), "input_modalities", otherwise="image")
+    parameters = model.get("supported_parameters")
+    takes = parameters if isinstance(parameters, list) else None
+    return ModelInfo(
+        name=str(model["id"]),
+        capabilities=Capabilities(
+            tools=told.get("function_calling") is not False and (takes is None or "tools" in takes),
+            images=told.get("vision") is not False and "image" in inputs,
+            reasoning=told.get("reasoning") is True or "reasoning" in (takes or ()),
+            context=_first_count(model, _CONTEXT),
+            output=_first_count(_object(model, "top_provider"), _OUTPUT)
+            or _first_count(model, _OUTPUT),
+        ),
+    )
+
+
+def _first_count(holder: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    counts = (holder.get(name) for name in names)
+    return next((n for n in counts if isinstance(n, int) and n > 0), None)
+
+
+def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(holder: Mapping[str, Any], name: str, *, otherwise: str) -> Sequence[Any]:
+    value = holder.get(name)
+    return value if isinstance(value, list) else (otherwise,)
