@@ -20,6 +20,11 @@ __all__ = ["OpenAIResponses"]
 _OF_THE_MODEL = frozenset({"include", "reasoning"})
 """Fields that a server refuses for some of its models and takes for others."""
 
+_COUNTED = frozenset(
+    {"input", "instructions", "model", "reasoning", "tool_choice", "tools", "truncation"}
+)
+"""Fields of a request that count."""
+
 _REASONING_REFUSED = re.compile(
     r"invalid_encrypted_content|encrypted content|\brs_\w+|reasoning'? item", re.IGNORECASE
 )
@@ -97,6 +102,22 @@ class OpenAIResponses(HTTPBackend):
             name = "reasoning.summary"
         self._refused_here.add(str(name))
         return True
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """As `Backend.count_tokens`; not every server of this API can."""
+        payload = self.payload(request)
+        path, _, query = self._path.partition("?")
+        try:
+            counted = await self.post(
+                f"{path}/input_tokens?{query}",
+                {name: payload[name] for name in payload if name in _COUNTED},
+            )
+        except BackendError as error:
+            if error.status in (404, 405, 501):
+                return None
+            raise
+        count = counted.get("input_tokens") if isinstance(counted, dict) else None
+        return count if isinstance(count, int) else None
 
     def _empty_histories(self) -> Histories:
         writer = ResponsesWriter(

@@ -109,6 +109,8 @@ class ResponsesDecoder:
         Raises:
             BackendError: as `feed`.
         """
+        if self.done:
+            return []
         kind = value.get("type") if isinstance(value, dict) else None
         if not isinstance(kind, str) or not kind.startswith("response."):
             return self._odd(value)

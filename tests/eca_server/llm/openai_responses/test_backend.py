@@ -270,3 +270,12 @@ async def test_the_models_are_listed():
     async with talking([]) as (server, backend):
         assert [model.name for model in await backend.models()] == ["scripted"]
     assert server.other_requests[0].target == "/v1/models"
+
+
+async def test_tokens_are_counted_where_the_server_can():
+    request = Request(system="s", messages=[USER], cache_key="chat")
+    async with talking([]) as (server, backend):
+        assert await backend.count_tokens(request) is None
+    [asked] = server.other_requests
+    assert asked.target == "/v1/responses/input_tokens"
+    assert asked.body.keys() == {"model", "input", "instructions", "truncation"}

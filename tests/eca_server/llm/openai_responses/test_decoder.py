@@ -447,6 +447,7 @@ def test_done_marks_are_passed_over_behind_the_end_and_no_end_before_it():
     for event in answer(message("a")):
         decoder.feed_object(event)
     assert decoder.feed(SSEvent(event="message", data="[DONE]")) == []
+    assert decoder.feed_object(response("completed")) == []
     with pytest.raises(BackendError, match="broke off"):
         ResponsesDecoder().feed(SSEvent(event="message", data="[DONE]"))
 
