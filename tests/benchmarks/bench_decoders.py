@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import anthropic
 import httpx2
 import openai
+from anthropic.types import RawMessageStreamEvent
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from report import Row, compare, machine, print_rows
 
 from eca_protocol import json
 from eca_server.llm.answer_body import AnswerBody, Decoder
+from eca_server.llm.anthropic.decoder import MessagesDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 
@@ -73,6 +76,35 @@ def openai_responses() -> API:
     )
 
 
+def anthropic_messages() -> API:
+    def event(kind: str, **fields: object) -> bytes:
+        return f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **fields}) + b"\n\n"
+
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    begun = {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}
+    delta = {"type": "text_delta", "text": "words of it"}
+    return API(
+        stream=event("message_start", message=begun)
+        + event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+        + event("content_block_delta", index=0, delta=delta) * COUNT
+        + event("content_block_stop", index=0)
+        + event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 9})
+        + event("message_stop"),
+        decoder=MessagesDecoder,
+        sdk=anthropic_events,
+    )
+
+
+def anthropic_events(data: bytes) -> Iterable[object]:
+    client = anthropic.Anthropic(api_key="none")
+    request = httpx2.Request("POST", "http://localhost")
+    headers = {"content-type": "text/event-stream"}
+    pieces = httpx2.ByteStream(data)
+    response = httpx2.Response(200, headers=headers, stream=pieces, request=request)
+    return anthropic.Stream(cast_to=RawMessageStreamEvent, response=response, client=client)
+
+
 def openai_events(data: bytes, kind: object) -> Iterable[object]:
     client = openai.OpenAI(api_key="none")
     request = httpx2.Request("POST", "http://localhost")
@@ -85,6 +117,7 @@ def openai_events(data: bytes, kind: object) -> Iterable[object]:
 APIS: dict[str, Callable[[], API]] = {
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
+    "anthropic": anthropic_messages,
 }
 
 
@@ -106,7 +139,7 @@ def ours(stream: bytes, decoder: Decoder) -> int:
 
 
 def main() -> list[Row]:
-    print(machine("orjson", "openai"))
+    print(machine("orjson", "openai", "anthropic"))
     rows: list[Row] = []
     for name, make in APIS.items():
         api = make()
