@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from eca_server.config.login_settings import Auth, Network
 from eca_server.config.reading import (
     COUNT,
     FLAG,
@@ -118,6 +119,8 @@ class Provider:
         url_env: the variable that holds the url, if `url` is not set.
         key: the key itself.
         key_env: the variable that holds the key, if `key` is not set.
+        key_rc: the entry of the netrc file that holds it, as `[LOGIN@]MACHINE[:PORT]`.
+        auth: how `/login` gets a token.
         completion_url_relative_path: in place of the API's own path.
         extra_headers: sent with each request.
         fetch_models: whether the endpoint is asked which models it has, to offer them, too.
@@ -129,6 +132,8 @@ class Provider:
     url_env: str | None = attrs.field(default=None, metadata=setting(NAME, "urlEnv"))
     key: Secret | None = attrs.field(default=None, metadata=setting(KEY, "key"))
     key_env: str | None = attrs.field(default=None, metadata=setting(NAME, "keyEnv"))
+    key_rc: str | None = attrs.field(default=None, metadata=setting(NAME, "keyRc"))
+    auth: Auth = attrs.field(default=Auth(), metadata=setting(record(Auth), "auth"))
     completion_url_relative_path: str | None = attrs.field(
         default=None, repr=_masked, metadata=setting(NAME, "completionUrlRelativePath")
     )
@@ -192,6 +197,9 @@ class Config:
         no_progress_timeout: between two events of an answer that mean something.
         rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
         retry: how a failed request is tried again.
+        netrc_file: in place of `~/.netrc`.
+        keyring: whether logins are kept in the system's keyring.
+        network: the way to the network.
         catalog: where more is learned about models.
         behaviors: what differs in each behaviour, by its name.
         disabled_tools: never offered to the model.
@@ -242,6 +250,9 @@ class Config:
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
     )
     retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
+    netrc_file: str | None = attrs.field(default=None, metadata=setting(PATH, "netrcFile"))
+    keyring: bool = attrs.field(default=False, metadata=setting(FLAG, "keyring"))
+    network: Network = attrs.field(default=Network(), metadata=setting(record(Network), "network"))
     catalog: CatalogSettings = attrs.field(
         default=CatalogSettings(), metadata=setting(record(CatalogSettings), "catalog")
     )

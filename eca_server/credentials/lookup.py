@@ -1,18 +1,21 @@
 """The order in which a provider's key and URL are looked for.
 
 Key: the configured `key`, the one stored by `/login`, the variable named by `keyEnv`,
-`<PROVIDER>_API_KEY`: a login counts whatever variables the editor was started with. URL: the
-configured `url`, the variable named by `urlEnv`, `<PROVIDER>_API_URL`. What is blank is absent.
+`<PROVIDER>_API_KEY`, the entry of the netrc file named by `keyRc`: a login counts whatever
+variables the editor was started with. URL: the configured `url`, the variable named by `urlEnv`,
+`<PROVIDER>_API_URL`. What is blank is absent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import attrs
 
 from eca_server.config import Problem, Provider
+from eca_server.credentials.netrc import NetrcFault, password_in
 from eca_server.secret import Secret, key_from, mask
 
 __all__ = [
@@ -39,7 +42,8 @@ class Credential:
     Attributes:
         provider: the provider's name.
         key: None if there is none, or none that can be used.
-        source: `providers.<name>.key`, `LOGIN`, or the variable's name; None if none is set.
+        source: `providers.<name>.key`, `LOGIN`, the variable's name, the entry of the netrc file;
+            None if none is set.
         looked_for: the variables a key would be taken from, in order.
         problem: why what was found cannot be used.
     """
@@ -71,7 +75,12 @@ def variable_of(provider: str, what: str) -> str:
 
 
 def find_key(
-    name: str, provider: Provider, environ: Mapping[str, str], *, stored: Secret | None = None
+    name: str,
+    provider: Provider,
+    environ: Mapping[str, str],
+    *,
+    stored: Secret | None = None,
+    netrc: Path | None = None,
 ) -> Credential:
     """The key of a provider; raises nothing: one that cannot be sent is told as a problem.
 
@@ -82,6 +91,7 @@ def find_key(
         provider: its configuration.
         environ: the environment variables.
         stored: its stored login.
+        netrc: the file that `keyRc` means; read only if it is needed.
     """
     variables = _variables(provider.key_env, variable_of(name, "KEY"))
     found = Credential(provider=name, looked_for=variables)
@@ -97,7 +107,18 @@ def find_key(
             return attrs.evolve(found, source=variable, problem=problem)
         if key is not None:
             return attrs.evolve(found, key=key, source=variable)
+    if provider.key_rc is not None and netrc is not None:
+        return _in_netrc(found, netrc, provider.key_rc)
     return found
+
+
+def _in_netrc(found: Credential, file: Path, entry: str) -> Credential:
+    source = f"{entry} in {file}"
+    try:
+        return attrs.evolve(found, key=password_in(file, entry), source=source)
+    except NetrcFault as fault:
+        problem = Problem(source=str(file), line=fault.line, key=entry, message=str(fault))
+        return attrs.evolve(found, source=source, problem=problem)
 
 
 def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:

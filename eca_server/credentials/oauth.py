@@ -129,7 +129,7 @@ async def tokens_for_code(
         OAuthFault: there are none.
         HTTPFault: the server cannot be reached.
     """
-    fields = {
+    fields: dict[str, str | Secret] = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect,
@@ -149,7 +149,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
     """
     if tokens.refresh is None:
         raise LoggedOut("the login has ended and cannot be renewed")
-    fields = {
+    fields: dict[str, str | Secret] = {
         "grant_type": "refresh_token",
         "refresh_token": tokens.refresh,
         "client_id": tokens.client.id,
