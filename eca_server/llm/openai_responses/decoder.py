@@ -215,8 +215,9 @@ class ResponsesDecoder:
         events: list[Event] = []
         output = response.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
-            if isinstance(item, dict) and item.get("id") not in self._ended:
-                place = item["id"] if item.get("id") in self._open else index
+            item_id = str(item.get("id")) if isinstance(item, dict) else ""
+            if isinstance(item, dict) and item_id not in self._ended:
+                place = item_id if item_id in self._open else index
                 events += self._finish_item(place, item)
         reason, raw_reason = _reason(response, status)
         for place in list(self._open):

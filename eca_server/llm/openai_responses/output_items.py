@@ -115,7 +115,7 @@ class Message:
         self._answer = answer
         self._said = 0  # characters of text
         self._refused = 0  # and of a refusal
-        self._parts: dict[Any, int] = {}  # where each part of the text begins in all of it
+        self._parts: dict[int, int] = {}  # where each part of the text begins in all of it
 
     def begin(self) -> list[Event]:
         """As `OutputItem.begin`."""
@@ -162,7 +162,7 @@ class Message:
         separated = not self._said and answer.visible
         if separated:
             answer.visible += len(SEPARATOR)
-        if index not in self._parts:
+        if type(index) is int and index not in self._parts:
             self._parts[index] = answer.visible
         self._said += len(text)
         answer.visible += len(text)
@@ -180,7 +180,7 @@ class Message:
         if not isinstance(url, str) or not url or url in self._answer.cited:
             return []
         self._answer.cited.add(url)
-        at = self._parts.get(index, 0)
+        at = self._parts.get(index, 0) if isinstance(index, int) else 0
         match annotation:
             case {"start_index": int(start), "end_index": int(end)}:
                 span: tuple[int, int] | None = (at + start, at + end)

@@ -148,6 +148,7 @@ KEYS = (
     *("summary", "text", "name", "call_id", "arguments", "action", "queries", "sources"),
     *("annotation", "url", "start_index", "end_index", "output", "usage", "input_tokens"),
     *("status", "error", "incomplete_details", "result", "annotations", "phase"),
+    *("content_index", "summary_index"),
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 3) | st.text(max_size=3) | st.sampled_from(KINDS),
@@ -172,6 +173,25 @@ def test_no_json_whatever_makes_the_decoder_raise_anything_but_a_backend_error(v
     except BackendError:
         return
     check_grammar(events)
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, "x", 1.5, True])
+@pytest.mark.parametrize(
+    "name", ["output_index", "item_id", "content_index", "summary_index", "id", "call_id", "type"]
+)
+def test_members_of_the_wrong_type_end_no_answer_in_another_way(name, odd):
+    def bent(value):
+        if isinstance(value, list):
+            return [bent(member) for member in value]
+        if isinstance(value, dict):
+            return {key: odd if key == name else bent(member) for key, member in value.items()}
+        return value
+
+    bare = [{key: value for key, value in event.items() if key != "type"} for event in EVENTS]
+    stream = [
+        {**bent(event), "type": whole["type"]} for event, whole in zip(bare, EVENTS, strict=True)
+    ]
+    check_grammar(decode_objects(stream))
 
 
 texts = st.text(max_size=5)
