@@ -19,7 +19,7 @@ from eca_server.llm.answer import Answer
 from eca_server.llm.anthropic import Anthropic
 from eca_server.llm.anthropic.backend import MOST_PAUSES
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
-from eca_server.llm.events import Citation, Note, Usage
+from eca_server.llm.events import Citation, Note, Started, Usage
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -183,6 +183,7 @@ async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
         await ask(backend, after(HELLO, kept))
         _, second, third = provider.requests
     assert kept.text == "I search.As A says."
+    assert sum(isinstance(event, Started) for event in events) == 1
     assert kept.finished.reason == "stop"
     assert [event.url for event in events if isinstance(event, Citation)] == ["https://a.example"]
     assert kept.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
@@ -194,6 +195,13 @@ async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
     assert whole[:3] == sent_back["content"]
     assert [block["type"] for block in whole[3:]] == ["web_search_tool_result", "text"]
     assert whole[4]["citations"] == [cited]
+
+
+async def test_an_answer_may_end_where_it_paused():
+    paused = reply(text("I search."), search("q"), stop="pause_turn")
+    async with talking(paused, reply()) as (_, backend):
+        kept, _ = await ask(backend)
+    assert (kept.text, kept.finished.reason) == ("I search.", "stop")
 
 
 async def test_an_answer_that_only_pauses_has_an_end():

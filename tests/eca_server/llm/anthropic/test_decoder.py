@@ -183,6 +183,10 @@ class TestCalls:
             {"n": 1},
         ]
 
+    def test_one_without_arguments_is_whole_when_the_answer_goes_on(self):
+        events = play(answer(tool_use("f"), text("and"), stop="max_tokens"))
+        assert calls_of(events) == [("f", {}, "")]
+
     @pytest.mark.parametrize("raw", ["{bad", "[1]", '{"n": NaN}', "[" * 100_000])
     def test_unreadable_arguments_are_told_to_the_model(self, raw):
         [call] = [

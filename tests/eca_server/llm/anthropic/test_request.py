@@ -235,6 +235,12 @@ class TestWhatGoesBack:
         written = write(Request(messages=[user("x"), answer(mine), tool(result())]))["messages"][1]
         assert written["content"][0].keys() == {"type", "id", "name", "input", "caller"}
 
+    def test_an_answer_does_not_end_with_a_thought(self):
+        thought = ReasoningPart(text="hm", opaque={"signature": "s"})
+        history = [user("x"), answer(thought, "a", thought, thought), user("y")]
+        written = write(Request(messages=history))["messages"][1]
+        assert [block["type"] for block in written["content"]] == ["thinking", "text"]
+
     def test_half_a_search_does_not_go_back(self):
         halves = [
             answer("a", BlockPart(raw=SEARCHED)),
