@@ -6,7 +6,7 @@ never less. It is only for endpoints that do not take JSON Schema itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["openapi_schema", "takes_nothing"]
@@ -14,6 +14,7 @@ __all__ = ["openapi_schema", "takes_nothing"]
 _DEPTH = 12
 """Levels after which, as where a schema holds itself, anything is allowed."""
 
+_ALTERNATIVES = ("anyOf", "oneOf")
 _TEXTS = ("description", "format", "pattern", "title")
 _NUMBERS = ("maximum", "minimum")
 _COUNTS = ("maxItems", "maxLength", "minItems", "minLength")
@@ -25,22 +26,30 @@ Schema = Mapping[str, Any]
 
 def takes_nothing(schema: Schema) -> bool:
     """Whether a tool has no parameters at all."""
-    open_ended = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "additionalProperties")
-    return not schema.get("properties") and not any(schema.get(name) for name in open_ended)
+    elsewhere = ("properties", "patternProperties", "$ref", *_ALTERNATIVES, "allOf")
+    is_closed = schema.get("additionalProperties", False) is False
+    return is_closed and not any(schema.get(name) for name in elsewhere)
 
 
 def openapi_schema(schema: Schema) -> dict[str, Any]:
-    """The schema of an object, in the words that are taken."""
-    made = _converted(schema, schema, 0)
-    return {**made, "type": "OBJECT"}
+    """The schema of an object, in the words that are taken; alternatives of it are put together."""
+    root = schema
+    schema = _merged(_resolved(schema, root), root)
+    properties: dict[str, Any] = {}
+    for each in (*_alternatives(schema), schema):
+        if isinstance(each, Mapping):
+            found = _merged(_resolved(each, root), root).get("properties")
+            properties |= found if isinstance(found, Mapping) else {}
+    made = _body({**schema, "properties": properties}, "object", root, 0)
+    return _limits(schema, _TEXTS) | made
 
 
 def _converted(schema: Any, root: Schema, depth: int) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return {"type": "OBJECT"} if depth > _DEPTH else {"type": "STRING"}
     schema = _merged(_resolved(schema, root), root)
-    made = _limits(schema)
-    alternatives = [each for name in ("anyOf", "oneOf") for each in _list(schema, name)]
+    made = _limits(schema, (*_TEXTS, *_NUMBERS, *_COUNTS))
+    alternatives = _alternatives(schema)
     kinds = [each for each in _kinds(schema) if each != "null"]
     nullable = len(kinds) < len(_kinds(schema)) or schema.get("nullable") is True
     if any(_is_null(each) for each in alternatives):
@@ -48,8 +57,10 @@ def _converted(schema: Any, root: Schema, depth: int) -> dict[str, Any]:
     if nullable:
         made["nullable"] = True
     if len(kinds) > 1 and not alternatives:
-        alternatives = [{**schema, "type": kind} for kind in kinds]
-        made = {name: made[name] for name in ("description", "nullable", "title") if name in made}
+        about = ("description", "nullable", "title")
+        rest = {name: value for name, value in schema.items() if name not in about}
+        alternatives = [{**rest, "type": kind} for kind in kinds]
+        made = {name: made[name] for name in about if name in made}
     if len(alternatives) == 1:
         return {**_converted(alternatives[0], root, depth + 1), **made}
     if alternatives:
@@ -74,18 +85,16 @@ def _body(schema: Schema, kind: str, root: Schema, depth: int) -> dict[str, Any]
     return made
 
 
-def _limits(schema: Schema) -> dict[str, Any]:
+def _limits(schema: Schema, names: Iterable[str]) -> dict[str, Any]:
+    """What stands in a schema under these names, as far as it is what it has to be."""
     made: dict[str, Any] = {}
-    for name in _TEXTS:
-        if isinstance(schema.get(name), str):
-            made[name] = schema[name]
-    if made.get("format") not in _FORMATS:
-        made.pop("format", None)
-    for name in (*_NUMBERS, *_COUNTS):
+    for name in names:
         value = schema.get(name)
-        wanted = int | float if name in _NUMBERS else int
+        wanted = str if name in _TEXTS else int | float if name in _NUMBERS else int
         if isinstance(value, wanted) and not isinstance(value, bool):
             made[name] = value
+    if made.get("format") not in _FORMATS:
+        made.pop("format", None)
     return made
 
 
@@ -119,6 +128,10 @@ def _merged(schema: Schema, root: Schema) -> Schema:
             else:
                 merged.setdefault(name, value)
     return merged
+
+
+def _alternatives(schema: Schema) -> list[Any]:
+    return [each for name in _ALTERNATIVES for each in _list(schema, name)]
 
 
 def _kinds(schema: Schema) -> list[str]:
