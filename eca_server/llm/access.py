@@ -11,10 +11,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from eca_server.llm.backend import Request
+from eca_protocol.errors import ECAError, HTTPFault
+from eca_server.credentials import LoggedOut, OAuthFault, Tokens
+from eca_server.llm.backend import BackendError, ErrorKind, Request
+from eca_server.llm.errors import error_from_fault
 from eca_server.secret import Secret
 
-__all__ = ["Access", "KeyAccess", "Target", "endpoint"]
+__all__ = ["Access", "KeyAccess", "Target", "TokenAccess", "endpoint", "login_token"]
 
 _VERSION = re.compile(r"v\d\w*")
 
@@ -45,6 +48,11 @@ class Target:
 
 class Access(Protocol):
     """A way to a provider, shared by all of its models."""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What no text for people may show."""
+        ...
 
     async def target(self, path: str, request: Request | None = None) -> Target:
         """Where a request goes; a login may be renewed first.
@@ -77,6 +85,11 @@ class KeyAccess:
     key: Secret | None = None
     header: str = "authorization"
 
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """As `Access.secrets`."""
+        return () if self.key is None else (self.key,)
+
     async def target(self, path: str, request: Request | None = None) -> Target:
         """As `Access.target`."""
         headers: dict[str, str] = {}
@@ -88,3 +101,53 @@ class KeyAccess:
     async def renew(self, target: Target) -> bool:
         """As `Access.renew`: a refused key stays refused."""
         return False
+
+
+class TokenAccess:
+    """A base URL and a login whose tokens are renewed.
+
+    Args:
+        url: the base.
+        tokens: those of the login.
+    """
+
+    def __init__(self, url: str, tokens: Tokens) -> None:
+        self._url = url
+        self._tokens = tokens
+        self.secrets: tuple[Secret, ...] = ()
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        """As `Access.target`."""
+        self.secrets = (await login_token(self._tokens),)
+        headers = {"authorization": f"Bearer {self.secrets[0].reveal()}"}
+        return Target(endpoint(self._url, path), headers)
+
+    async def renew(self, target: Target) -> bool:
+        """As `Access.renew`."""
+        refused = Secret(target.headers["authorization"].removeprefix("Bearer "))
+        try:
+            return await self._tokens.refused(refused)
+        except ECAError as fault:
+            raise _login_error(fault) from fault
+
+
+async def login_token(tokens: Tokens) -> Secret:
+    """The token of a login.
+
+    Raises:
+        BackendError: there is none any more, or it cannot be renewed now.
+    """
+    try:
+        return await tokens.current()
+    except ECAError as fault:
+        raise _login_error(fault) from fault
+
+
+def _login_error(fault: ECAError) -> BackendError:
+    if isinstance(fault, HTTPFault):
+        return error_from_fault(fault)
+    if isinstance(fault, LoggedOut):
+        return BackendError("auth", f"the login is over, log in again with `/login`: {fault}")
+    failing = isinstance(fault, OAuthFault) and (fault.status or 0) >= 500
+    kind: ErrorKind = "overloaded" if failing else "auth"
+    return BackendError(kind, f"the login cannot be renewed: {fault}", retryable=failing)

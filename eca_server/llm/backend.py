@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import attrs
 
 from eca_protocol.errors import ECAError
 from eca_server.llm.events import Event
 from eca_server.llm.history import Message, Origin
+from eca_server.secret import Secret, mask
 
 __all__ = [
     "Backend",
@@ -87,6 +88,13 @@ class BackendError(ECAError):
         self.retryable = retryable
         self.request_id = request_id
         self.raw = raw[:2000]
+
+    def without(self, *secrets: Secret) -> Self:
+        """The same error, in whose words these secrets do not stand."""
+        self.message = mask(self.message, *secrets)
+        self.raw = mask(self.raw, *secrets)
+        self.args = (self.message,)
+        return self
 
 
 @attrs.frozen(kw_only=True)

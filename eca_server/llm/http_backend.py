@@ -27,6 +27,7 @@ from eca_server.llm.events import Event, Note, Progress
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
 from eca_server.llm.written import encoded
+from eca_server.secret import Secret
 
 __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
 
@@ -39,6 +40,10 @@ _REFUSAL = re.compile(
     r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
     re.IGNORECASE,
 )
+
+
+_HOLDS_A_KEY = re.compile(r"auth|cookie|key|secret|token")
+"""Headers of the user's own that are not shown, by their names."""
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +153,11 @@ class HTTPBackend(ABC):
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
         """As `Backend.stream`."""
         async with aclosing(self._events(request)) as events:
-            yield events
+            try:
+                yield events
+            except BackendError as error:
+                error.without(*self._secrets())
+                raise
 
     async def models(self) -> Sequence[ModelInfo]:
         """As `Backend.models`."""
@@ -193,7 +202,19 @@ class HTTPBackend(ABC):
         return await self._exchange("POST", path, encoded(payload))
 
     async def _exchange(self, method: str, path: str, content: bytes) -> Any:
-        target = await self._access.target(path)
+        try:
+            target = await self._access.target(path)
+            try:
+                return await self._json_from(method, target, content)
+            except BackendError as error:
+                if error.status not in (401, 403) or not await self._access.renew(target):
+                    raise
+            return await self._json_from(method, await self._access.target(path), content)
+        except BackendError as error:
+            error.without(*self._secrets())
+            raise
+
+    async def _json_from(self, method: str, target: Target, content: bytes) -> Any:
         try:
             async with self._http.stream(
                 method,
@@ -212,6 +233,11 @@ class HTTPBackend(ABC):
         except InvalidJSON as fault:
             excerpt = body[:200].decode("utf-8", "replace")
             raise BackendError("protocol", f"expected JSON ({fault}), got {excerpt}") from None
+
+    def _secrets(self) -> tuple[Secret, ...]:
+        """What a provider may quote and nobody is to read."""
+        own = (text for name, text in self._extra_headers.items() if _HOLDS_A_KEY.search(name))
+        return (*self._access.secrets, *map(Secret, own))
 
     def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
         ours = {"content-type": "application/json", **self.headers_for(request)}
