@@ -11,8 +11,9 @@ from typing import Any
 
 __all__ = ["openapi_schema", "takes_nothing"]
 
-_DEPTH = 12
-"""Levels after which, as where a schema holds itself, anything is allowed."""
+_DEPTH = 16
+_MOST = 2_000
+"""Levels, and schemas in all, after which anything is allowed, as where a schema holds itself."""
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _TEXTS = ("description", "format", "pattern", "title")
@@ -33,56 +34,109 @@ def takes_nothing(schema: Schema) -> bool:
 
 def openapi_schema(schema: Schema) -> dict[str, Any]:
     """The schema of an object, in the words that are taken; alternatives of it are put together."""
-    root = schema
-    schema = _merged(_resolved(schema, root), root)
+    conversion = _Conversion(schema)
+    whole, opened = conversion.opened(schema, ())
     properties: dict[str, Any] = {}
-    for each in (*_alternatives(schema), schema):
+    for each in (*_alternatives(whole), whole):
         if isinstance(each, Mapping):
-            found = _merged(_resolved(each, root), root).get("properties")
+            found = conversion.opened(each, ())[0].get("properties")
             properties |= found if isinstance(found, Mapping) else {}
-    made = _body({**schema, "properties": properties}, "object", root, 0)
-    return _limits(schema, _TEXTS) | made
+    made = conversion.body({**whole, "properties": properties}, "object", opened)
+    return _limits(whole, _TEXTS) | made
 
 
-def _converted(schema: Any, root: Schema, depth: int) -> dict[str, Any]:
-    if not isinstance(schema, Mapping) or depth > _DEPTH:
-        return {"type": "OBJECT"} if depth > _DEPTH else {"type": "STRING"}
-    schema = _merged(_resolved(schema, root), root)
-    made = _limits(schema, (*_TEXTS, *_NUMBERS, *_COUNTS))
-    alternatives = _alternatives(schema)
-    kinds = [each for each in _kinds(schema) if each != "null"]
-    nullable = len(kinds) < len(_kinds(schema)) or schema.get("nullable") is True
-    if any(_is_null(each) for each in alternatives):
-        nullable, alternatives = True, [each for each in alternatives if not _is_null(each)]
-    if nullable:
-        made["nullable"] = True
-    if len(kinds) > 1 and not alternatives:
-        about = ("description", "nullable", "title")
-        rest = {name: value for name, value in schema.items() if name not in about}
-        alternatives = [{**rest, "type": kind} for kind in kinds]
-        made = {name: made[name] for name in about if name in made}
-    if len(alternatives) == 1:
-        return {**_converted(alternatives[0], root, depth + 1), **made}
-    if alternatives:
-        return made | {"anyOf": [_converted(each, root, depth + 1) for each in alternatives]}
-    return made | _body(schema, kinds[0] if kinds else _guessed(schema), root, depth)
+class _Conversion:
+    """One schema being converted; what it refers to is put in the place of the reference."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MOST
+        self._depth = 0
+
+    def schema(self, schema: Any, opened: tuple[str, ...]) -> dict[str, Any]:
+        """Any schema; `opened` are the references that led to it."""
+        if not isinstance(schema, Mapping):
+            return {"type": "STRING"}
+        if schema.get("$ref") in opened or not self._left or self._depth == _DEPTH:
+            return {"type": "OBJECT"}
+        self._left -= 1
+        self._depth += 1
+        made = self._either(*self.opened(schema, opened))
+        self._depth -= 1
+        return made
+
+    def _either(self, schema: Schema, opened: tuple[str, ...]) -> dict[str, Any]:
+        made = _limits(schema, (*_TEXTS, *_NUMBERS, *_COUNTS))
+        alternatives = _alternatives(schema)
+        kinds = [each for each in _kinds(schema) if each != "null"]
+        nullable = len(kinds) < len(_kinds(schema)) or schema.get("nullable") is True
+        if any(_is_null(each) for each in alternatives):
+            nullable, alternatives = True, [each for each in alternatives if not _is_null(each)]
+        if nullable:
+            made["nullable"] = True
+        if len(kinds) > 1 and not alternatives:
+            about = ("description", "nullable", "title")
+            rest = {name: value for name, value in schema.items() if name not in about}
+            alternatives = [{**rest, "type": kind} for kind in kinds]
+            made = {name: made[name] for name in about if name in made}
+        if len(alternatives) == 1:
+            return {**self.schema(alternatives[0], opened), **made}
+        if alternatives:
+            return made | {"anyOf": [self.schema(each, opened) for each in alternatives]}
+        return made | self.body(schema, kinds[0] if kinds else _guessed(schema), opened)
+
+    def body(self, schema: Schema, kind: str, opened: tuple[str, ...]) -> dict[str, Any]:
+        """What a schema of one type says of its values."""
+        made: dict[str, Any] = {"type": kind.upper()}
+        values = [schema["const"]] if "const" in schema else _list(schema, "enum")
+        if kind == "string" and values and all(isinstance(each, str) and each for each in values):
+            made["enum"] = list(dict.fromkeys(values))
+        if kind == "array":
+            made["items"] = self.schema(schema.get("items"), opened)
+        properties = schema.get("properties")
+        if kind == "object" and isinstance(properties, Mapping) and properties:
+            made["properties"] = {
+                name: self.schema(each, opened) for name, each in properties.items()
+            }
+            required = [each for each in _list(schema, "required") if isinstance(each, str)]
+            known = [name for name in dict.fromkeys(required) if name in properties]
+            made |= {"required": known} if known else {}
+        return made
+
+    def opened(self, schema: Schema, opened: tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
+        """A schema without references at its top, as one, and the references that led to it.
+
+        Of what lies outside it anything is allowed.
+        """
+        while isinstance(reference := schema.get("$ref"), str):
+            beside = {name: value for name, value in schema.items() if name != "$ref"}
+            found = None if reference in opened else self._found(reference)
+            schema, opened = {**(found or {}), **beside}, (*opened, reference)
+        merged: dict[str, Any] = {name: value for name, value in schema.items() if name != "allOf"}
+        for each in _list(schema, "allOf"):
+            if isinstance(each, Mapping) and each.get("$ref") not in opened:
+                part, opened = self.opened(each, opened)
+                _merge(merged, part)
+        return merged, opened
+
+    def _found(self, reference: str) -> Schema | None:
+        found: Any = self._root
+        for step in reference.removeprefix("#").split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else None
 
 
-def _body(schema: Schema, kind: str, root: Schema, depth: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": kind.upper()}
-    values = [schema["const"]] if "const" in schema else _list(schema, "enum")
-    if kind == "string" and values and all(isinstance(value, str) and value for value in values):
-        made["enum"] = list(dict.fromkeys(values))
-    if kind == "array":
-        made["items"] = _converted(schema.get("items"), root, depth + 1)
-    properties = schema.get("properties")
-    if kind == "object" and isinstance(properties, Mapping) and properties:
-        made["properties"] = {
-            name: _converted(each, root, depth + 1) for name, each in properties.items()
-        }
-        required = [name for name in _list(schema, "required") if name in properties]
-        made |= {"required": list(dict.fromkeys(required))} if required else {}
-    return made
+def _merge(merged: dict[str, Any], part: Schema) -> None:
+    """Adds what has to hold, too."""
+    for name, value in part.items():
+        ours = merged.get(name)
+        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+            merged[name] = {**ours, **value}
+        elif isinstance(ours, list) and isinstance(value, list) and name == "required":
+            merged[name] = [*ours, *value]
+        else:
+            merged.setdefault(name, value)
 
 
 def _limits(schema: Schema, names: Iterable[str]) -> dict[str, Any]:
@@ -96,38 +150,6 @@ def _limits(schema: Schema, names: Iterable[str]) -> dict[str, Any]:
     if made.get("format") not in _FORMATS:
         made.pop("format", None)
     return made
-
-
-def _resolved(schema: Schema, root: Schema) -> Schema:
-    """What a reference inside the same schema leads to; anything else allows anything."""
-    for _ in range(_DEPTH):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return schema
-        found: Any = root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        beside = {name: value for name, value in schema.items() if name != "$ref"}
-        schema = {**found, **beside} if isinstance(found, Mapping) else beside
-    return {"type": "object"}
-
-
-def _merged(schema: Schema, root: Schema) -> Schema:
-    """One schema of all that have to hold together."""
-    merged: dict[str, Any] = {name: value for name, value in schema.items() if name != "allOf"}
-    for each in _list(schema, "allOf"):
-        if not isinstance(each, Mapping):
-            continue
-        for name, value in _resolved(each, root).items():
-            ours = merged.get(name)
-            if isinstance(ours, Mapping) and isinstance(value, Mapping):
-                merged[name] = {**ours, **value}
-            elif isinstance(ours, list) and isinstance(value, list) and name == "required":
-                merged[name] = [*ours, *value]
-            else:
-                merged.setdefault(name, value)
-    return merged
 
 
 def _alternatives(schema: Schema) -> list[Any]:

@@ -72,9 +72,24 @@ def test_a_schema_says_in_openapi_what_can_be_said(schema, converted):
 
 
 def test_a_schema_that_holds_itself_ends():
-    tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/T"}}}
-    assert prop({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}})["type"] == "OBJECT"
+    branches = {name: {"$ref": "#/$defs/T"} for name in "abcdefgh"}
+    tree = {"type": "object", "properties": branches}
+    assert prop({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}}) == {
+        "type": "OBJECT",
+        "properties": {name: {"type": "OBJECT"} for name in branches},
+    }
     assert openapi_schema({"$ref": "#"}) == {"type": "OBJECT"}
+    assert openapi_schema({"allOf": [{"$ref": "#"}, {"$ref": "#"}]}) == {"type": "OBJECT"}
+
+
+def test_a_schema_that_grows_without_end_is_cut():
+    defs = {
+        f"d{level}": {"properties": {name: {"$ref": f"#/$defs/d{level + 1}"} for name in "abcdef"}}
+        for level in range(40)
+    }
+    made = prop({"$ref": "#/$defs/d0"}, **{"$defs": defs})
+    check(made)
+    assert len(str(made)) < 1_000_000
 
 
 def test_alternatives_of_a_tools_schema_are_put_together():
