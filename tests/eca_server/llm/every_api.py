@@ -1,0 +1,346 @@
+"""One script of an answer, spoken by every API: what the models say alike, each in its own bytes.
+
+A row of `EVERY_API` is all that a new API needs to be held to what holds for the others.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing import script as chat_script
+from eca_protocol.testing.provider import Provider, Reply, Script, raw
+from eca_server.llm.answer import Answer
+from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
+from eca_server.llm.anthropic.decoder import MessagesDecoder
+from eca_server.llm.apis import APIS
+from eca_server.llm.backend import Request
+from eca_server.llm.events import Event
+from eca_server.llm.google.decoder import GeminiDecoder
+from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart, ToolCallPart
+from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.ollama.decoder import OllamaDecoder
+from eca_server.llm.openai_chat.decoder import ChatDecoder
+from eca_server.llm.openai_responses.decoder import ResponsesDecoder
+from eca_server.llm.providers import ProviderSettings, Registry
+from eca_server.secret import Secret
+from tests.eca_server.llm.anthropic import scripted as anthropic
+from tests.eca_server.llm.google import scripted as google
+from tests.eca_server.llm.openai_responses import scripted as responses
+
+PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
+
+
+@attrs.frozen
+class Called:
+    """A call that the model makes."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Said:
+    """What a model says, in this order; pieces are not empty.
+
+    Attributes:
+        thoughts: pieces of one block of reasoning.
+        text: pieces of the visible text.
+        calls: made in parallel.
+        cut: the answer ends at its limit.
+        secret: what the provider wants back with the thoughts; nobody else may see it.
+    """
+
+    thoughts: Sequence[str] = ()
+    text: Sequence[str] = ()
+    calls: Sequence[Called] = ()
+    cut: bool = False
+    secret: str = "c2VjcmV0"
+
+
+@attrs.frozen(kw_only=True)
+class Heard:
+    """What is left of an answer when the API is forgotten."""
+
+    thoughts: str
+    text: str
+    calls: tuple[tuple[str, Mapping[str, Any] | None], ...]
+    reason: str | None
+    prompt_tokens: int | None
+    answer_tokens: int | None
+
+
+@attrs.frozen(kw_only=True)
+class SpokenAPI:
+    """How an API says things.
+
+    Attributes:
+        name: in a configuration.
+        model: a name of which the API knows that it thinks.
+        say: the events of an answer's stream, as bytes.
+        decoder: what reads them; it gives each call a key of its own.
+        refuse: the body of an error, from its status, its code and its words.
+        fail: an error in the middle of a stream, from its code and its words.
+        overloaded: the code, and the status, of an error that says so.
+        framing: how the stream is cut.
+        content_type: of a stream.
+    """
+
+    name: str
+    model: str
+    say: Callable[[Said], list[bytes]]
+    decoder: Callable[[Callable[[], str]], Decoder]
+    refuse: Callable[[int, str, str], Any]
+    fail: Callable[[str, str], bytes]
+    overloaded: tuple[int, str]
+    framing: Framing = "sse"
+    content_type: str = "text/event-stream"
+
+    @property
+    def origin(self) -> Origin:
+        """Whose answers they are; the provider is named like the API."""
+        return Origin(api=self.name, provider=self.name, model=self.model)
+
+    def reply(self, said: Said, **fields: Any) -> Reply:
+        """The whole answer."""
+        return self.replying([raw(piece) for piece in self.say(said)], **fields)
+
+    def replying(self, steps: Iterable[chat_script.Step], **fields: Any) -> Reply:
+        """Steps, and nothing that the provider adds."""
+        return Reply(headers={"content-type": self.content_type}, steps=steps, **fields)
+
+    def refusing(self, status: int, code: str = "", words: str = "no", **fields: Any) -> Reply:
+        """An answer that is an error."""
+        return Reply(status=status, body=self.refuse(status, code, words), **fields)
+
+    def body(self) -> AnswerBody:
+        """What reads a stream; keys are numbered."""
+        numbers = iter(range(1, 1000))
+        decoder = self.decoder(lambda: f"key{next(numbers)}")
+        return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
+
+    def settings(self, url: str) -> ProviderSettings:
+        """What a provider at `url` is configured with."""
+        return ProviderSettings(api=self.name, url=url, key=Secret(f"sk-planted-{self.name}"))
+
+    @asynccontextmanager
+    async def talking(self, script: Script) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
+        """A provider with that script, and the model behind it."""
+        async with Provider(script) as provider, HTTPClient() as http:
+            registry = Registry(http=http, providers={self.name: self.settings(provider.url)})
+            backend = registry.backend(f"{self.name}/{self.model}")
+            assert isinstance(backend, HTTPBackend)
+            assert type(backend) is APIS[self.name].load()
+            yield provider, backend
+
+
+def heard(answer: Answer) -> Heard:
+    """An answer without what is its API's own."""
+    message = answer.message(Origin("any", "any", "any"))
+    usage = answer.usage
+    prompt = usage and [usage.input, usage.cache_read, usage.cache_write]
+    return Heard(
+        thoughts="".join(part.text for part in message.parts if isinstance(part, ReasoningPart)),
+        text=answer.text,
+        calls=tuple(
+            (call.name, call.arguments) for call in message.parts if isinstance(call, ToolCallPart)
+        ),
+        reason=answer.finished and answer.finished.reason,
+        prompt_tokens=prompt and sum(count or 0 for count in prompt),
+        answer_tokens=usage and usage.output,
+    )
+
+
+def expected(said: Said) -> Heard:
+    """What is to be heard of an answer, whichever API it comes over."""
+    return Heard(
+        thoughts="".join(said.thoughts),
+        text="".join(said.text),
+        calls=tuple((call.name, dict(call.arguments)) for call in said.calls),
+        reason="length" if said.cut else "tool_calls" if said.calls else "stop",
+        prompt_tokens=PROMPT_TOKENS,
+        answer_tokens=ANSWER_TOKENS,
+    )
+
+
+async def ask(backend: HTTPBackend, request: Request | None = None) -> tuple[Answer, list[Event]]:
+    """The answer to a request, and the events it was made of."""
+    answer, events = Answer(), []
+    async with backend.stream(request or HELLO) as stream:
+        async for event in stream:
+            answer.feed(event)
+            events.append(event)
+    return answer, events
+
+
+HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+
+
+def _halves(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    text = json.dumps(arguments)
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+def _error(code: str, words: str) -> dict[str, Any]:
+    return {"error": {"message": words, "type": code or "error", "code": code or None}}
+
+
+def _chat(said: Said) -> list[bytes]:
+    head = {"id": "r1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    steps = [
+        *(chat_script.reasoning(piece) for piece in said.thoughts),
+        *(chat_script.text(piece) for piece in said.text),
+        *(
+            chat_script.tool_call(call.name, json.dumps(call.arguments), call_id=f"c{n}", index=n)
+            for n, call in enumerate(said.calls)
+        ),
+        chat_script.finish("length" if said.cut else "tool_calls" if said.calls else "stop"),
+        chat_script.usage(PROMPT_TOKENS, ANSWER_TOKENS),
+    ]
+    return [*(each for step in steps for each in chat_script.events(step, head)), _DONE]
+
+
+_DONE = b"data: [DONE]\n\n"
+
+
+def _responses(said: Said) -> list[bytes]:
+    items = [
+        *(
+            [responses.reasoning("".join(said.thoughts), encrypted=said.secret)]
+            * bool(said.thoughts)
+        ),
+        *([responses.message(*said.text)] * bool(said.text)),
+        *(
+            responses.call(call.name, json.dumps(call.arguments), call_id=f"call_{n}")
+            for n, call in enumerate(said.calls)
+        ),
+    ]
+    events = responses.cut(*items) if said.cut else responses.answer(*items)
+    return [responses.as_bytes([event]) for event in events]
+
+
+def _anthropic(said: Said) -> list[bytes]:
+    items = [
+        *([anthropic.thinking(*said.thoughts, signature=said.secret)] if said.thoughts else []),
+        *([anthropic.text(*said.text)] if said.text else []),
+        *(
+            anthropic.tool_use(call.name, *_halves(call.arguments), call_id=f"toolu_{n}")
+            for n, call in enumerate(said.calls)
+        ),
+    ]
+    stop = "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
+    counts = {"input_tokens": 60, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 10}
+    [_, *events] = anthropic.answer(*items, stop=stop)
+    events[-2]["usage"]["output_tokens"] = ANSWER_TOKENS
+    begun = anthropic.started({**counts, "output_tokens": 1})
+    return [anthropic.written(event) for event in (begun, *events)]
+
+
+def _google(said: Said) -> list[bytes]:
+    signed = {"thoughtSignature": said.secret} if said.thoughts else {}
+    parts = [
+        *(google.thought(piece) for piece in said.thoughts),
+        *(google.said(piece) for piece in said.text),
+        *(google.call(call.name, dict(call.arguments)) for call in said.calls),
+    ]
+    behind = next((part for part in parts if "thought" not in part), None)
+    if behind is not None:
+        behind |= signed
+    finish = "MAX_TOKENS" if said.cut else "STOP"
+    counts = {
+        "promptTokenCount": PROMPT_TOKENS,
+        "candidatesTokenCount": 15,
+        "thoughtsTokenCount": ANSWER_TOKENS - 15,
+    }
+    events = google.answer(*parts, finish=finish, counts=counts)
+    return [google.as_bytes([event]) for event in events]
+
+
+def _ollama(said: Said) -> list[bytes]:
+    calls = [
+        {"function": {"name": call.name, "arguments": dict(call.arguments)}} for call in said.calls
+    ]
+    messages = [
+        *({"content": "", "thinking": piece} for piece in said.thoughts),
+        *({"content": piece} for piece in said.text),
+        *([{"content": "", "tool_calls": calls}] if calls else []),
+    ]
+    head = {"model": "m", "created_at": "2025-01-01T00:00:00Z"}
+    end = {
+        "message": {"role": "assistant", "content": ""},
+        "done": True,
+        "done_reason": "length" if said.cut else "stop",
+        "prompt_eval_count": PROMPT_TOKENS,
+        "eval_count": ANSWER_TOKENS,
+    }
+    values = [{"message": {"role": "assistant", **message}, "done": False} for message in messages]
+    return [_line({**head, **value}) for value in (*values, end)]
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+EVERY_API = (
+    SpokenAPI(
+        name="openai-chat",
+        model="m",
+        say=_chat,
+        decoder=lambda new_key: ChatDecoder(new_key=new_key),
+        refuse=lambda _status, code, words: _error(code, words),
+        fail=lambda code, words: b"data: " + json.dumps(_error(code, words)).encode() + b"\n\n",
+        overloaded=(503, "server_error"),
+    ),
+    SpokenAPI(
+        name="openai-responses",
+        model="gpt-5",
+        say=_responses,
+        decoder=lambda new_key: ResponsesDecoder(new_key=new_key),
+        refuse=lambda _status, code, words: _error(code, words),
+        fail=lambda code, words: responses.as_bytes(
+            [{"type": "error", "code": code, "message": words, "param": None, "sequence_number": 9}]
+        ),
+        overloaded=(503, "server_is_overloaded"),
+    ),
+    SpokenAPI(
+        name="anthropic",
+        model="claude-opus-4-7",
+        say=_anthropic,
+        decoder=lambda new_key: MessagesDecoder(new_key=new_key),
+        refuse=lambda _status, code, words: {
+            "type": "error",
+            "error": {"type": code or "invalid_request_error", "message": words},
+        },
+        fail=lambda code, words: anthropic.written(
+            {"type": "error", "error": {"type": code, "message": words}}
+        ),
+        overloaded=(529, "overloaded_error"),
+    ),
+    SpokenAPI(
+        name="google",
+        model="gemini-3.1-pro",
+        say=_google,
+        decoder=lambda new_key: GeminiDecoder(new_key=new_key),
+        refuse=lambda status, code, words: {
+            "error": {"code": status, "status": code or "UNKNOWN", "message": words}
+        },
+        fail=lambda code, words: google.as_bytes(
+            [{"error": {"code": 503 if code else 400, "status": code or "X", "message": words}}]
+        ),
+        overloaded=(503, "UNAVAILABLE"),
+    ),
+    SpokenAPI(
+        name="ollama",
+        model="m",
+        say=_ollama,
+        decoder=lambda new_key: OllamaDecoder(new_key=new_key),
+        refuse=lambda _status, _code, words: {"error": words},
+        fail=lambda _code, words: _line({"error": words}),
+        overloaded=(503, ""),
+        framing="lines",
+        content_type="application/x-ndjson",
+    ),
+)

@@ -1,0 +1,306 @@
+"""Whichever API is behind: the same answer, the same errors, the same stop.
+
+What one API has alone is shown in its own folder.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.testing.provider import Reply, close, hang, raw, reset, wait
+from eca_protocol.testing.script import Step
+from eca_server.llm import http_backend
+from eca_server.llm.answer import Answer
+from eca_server.llm.apis import APIS
+from eca_server.llm.backend import BackendError
+from eca_server.llm.events import Event, Progress, Usage
+from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.signals import TRANSIENT
+from tests.eca_server.llm.every_api import (
+    EVERY_API,
+    HELLO,
+    Called,
+    Said,
+    SpokenAPI,
+    ask,
+    expected,
+    heard,
+)
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+
+ALL = Said(
+    thoughts=("Hm\u2028", "so"),
+    text=("Hel", "lo\u0085", "\u000b \U0001f600"),
+    calls=(Called("f", {"n": 1, "m": ["x\u2028", None]}), Called("g", {})),
+)
+
+pieces = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=4)
+arguments = st.dictionaries(
+    st.text("ab\u2028", max_size=2),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+scripts = st.builds(
+    Said,
+    thoughts=pieces,
+    text=pieces,
+    calls=st.lists(st.builds(Called, st.sampled_from("fg"), arguments), max_size=3),
+).filter(lambda said: said.text or said.calls)
+
+
+def read(api: SpokenAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
+    """The events of these bytes, and the kind of the error that ended them."""
+    body, events = api.body(), []
+    try:
+        for chunk in chunks:
+            events.extend(body.feed(chunk))
+        events.extend(body.close())
+    except BackendError as error:
+        return events, error.kind
+    return events, None
+
+
+def answer_of(events: Iterable[Event]) -> Answer:
+    answer = Answer()
+    for event in events:
+        answer.feed(event)
+    return answer
+
+
+def test_no_api_is_left_out():
+    assert {api.name for api in EVERY_API} == APIS.keys()
+
+
+@each_api
+@given(scripts)
+def test_the_same_script_is_the_same_answer(api, said):
+    events, error = read(api, api.say(said))
+    assert error is None
+    assert heard(answer_of(events)) == expected(said)
+
+
+@each_api
+def test_an_answer_that_reached_its_limit_says_so(api):
+    said = Said(thoughts=["Hm"], text=["Hel"], cut=True)
+    events, _ = read(api, api.say(said))
+    assert heard(answer_of(events)) == expected(said)
+
+
+def check_cut(api: SpokenAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
+    """A cut answer is told as far as it came; it is only whole if nothing but counts is missing."""
+    if error is None:
+        assert uncounted(events) == uncounted(whole)
+    else:
+        assert error == "premature_stop" or (error == "protocol" and not events)
+        assert events == whole[: len(events)]
+
+
+def uncounted(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, Usage | Progress)]
+
+
+def check_cuts(api: SpokenAPI, stride: int) -> None:
+    stream = b"".join(api.say(ALL))
+    whole, error = read(api, [stream])
+    assert error is None
+    assert read(api, [stream[at : at + 1] for at in range(len(stream))]) == (whole, None)
+    ended_well = 0
+    for end in range(0, len(stream), stride):
+        events, error = read(api, [stream[:end]])
+        check_cut(api, events, error, whole)
+        ended_well += error is None
+    assert ended_well * stride < len(stream) / 3
+
+
+@each_api
+def test_an_answer_cut_anywhere_gives_what_came_and_breaks_off(api):
+    check_cuts(api, stride=17)
+
+
+@pytest.mark.long
+@each_api
+def test_an_answer_cut_at_every_byte_gives_what_came_and_breaks_off(api):
+    check_cuts(api, stride=1)
+
+
+def cut_replies(api: SpokenAPI, ends: Iterable[int]) -> Iterator[Reply]:
+    """The same answer, cut in every way that a connection can end."""
+    stream = b"".join(api.say(ALL))
+    ways = itertools.cycle([(close(), False), (reset(), False), (close(), True)])
+    for end, (ending, close_delimited) in zip(ends, ways, strict=False):
+        yield api.replying([raw(stream[:end]), ending], close_delimited=close_delimited)
+
+
+async def check_cuts_on_the_way(api: SpokenAPI, stride: int) -> None:
+    ends = range(1, len(b"".join(api.say(ALL))), stride)
+    whole = expected(ALL)
+    async with api.talking([*cut_replies(api, ends), api.reply(ALL)]) as (provider, backend):
+        for _ in ends:
+            answer, error = await ask_in_vain(backend)
+            came = heard(answer)
+            assert whole.text.startswith(came.text)
+            assert whole.thoughts.startswith(came.thoughts)
+            assert came.calls == whole.calls[: len(came.calls)]
+            if error is None:
+                assert (came.text, came.calls, came.reason) == (
+                    whole.text,
+                    whole.calls,
+                    whole.reason,
+                )
+            else:
+                assert error.kind == "premature_stop" or (
+                    error.kind == "protocol" and not came.text
+                )
+                assert error.message
+        assert heard((await ask(backend))[0]) == whole
+        await provider.until(lambda: provider.open_connections <= 1)
+
+
+async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None]:
+    """What came of an answer, and what it ended with; it does end."""
+    answer = Answer()
+    with trio.fail_after(10):
+        try:
+            async with backend.stream(HELLO) as events:
+                async for event in events:
+                    answer.feed(event)
+        except BackendError as error:
+            return answer, error
+    return answer, None
+
+
+@pytest.mark.trio
+@each_api
+async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api):
+    await check_cuts_on_the_way(api, stride=97)
+
+
+@pytest.mark.trio
+@pytest.mark.long
+@each_api
+async def test_an_answer_that_breaks_off_at_any_byte_of_its_way_ends_at_once(api):
+    await check_cuts_on_the_way(api, stride=1)
+
+
+def faults(api: SpokenAPI) -> dict[str, Reply]:
+    """A reply for each class of trouble; the class is what stands before the colon."""
+    pieces = api.say(Said(text=["Hel", "lo"]))
+    begun = [raw(piece) for piece in pieces[: len(pieces) // 2]]
+    status, code = api.overloaded
+    return {
+        "network: reset": Reply(before_headers=[reset()]),
+        "network: closed": Reply(before_headers=[close()]),
+        "protocol: no HTTP": Reply(before_headers=[raw("garbage\r\n\r\n"), close()]),
+        "protocol: a page": Reply(body="<html><h1>Sign in</h1></html>"),
+        "protocol: no stream": api.replying(
+            [raw("complete garbage\n\n"), close()], close_delimited=True
+        ),
+        "premature_stop: nothing": api.replying([raw("\n"), close()], close_delimited=True),
+        "premature_stop: reset": api.replying([*begun, reset()]),
+        "auth: 401": api.refusing(401),
+        "auth: 401, empty": Reply(status=401, body=""),
+        "permission: 403": api.refusing(403),
+        "quota: 402": api.refusing(402),
+        "model_not_found: 404": api.refusing(404, words="the model m is not found"),
+        "request_too_large: 413": api.refusing(413),
+        "context_overflow: 400": api.refusing(400, words="the prompt is too long: 9 tokens > 8"),
+        "invalid_request: 400": api.refusing(400, words="something is wrong"),
+        "rate_limit: 429": api.refusing(429),
+        "overloaded: 500": api.refusing(500),
+        "overloaded: a page": Reply(status=502, body="<html><title>Bad Gateway</title>"),
+        "overloaded: its own words": api.refusing(status, code),
+        "context_overflow: in the stream": api.replying([raw(api.fail("", "context window"))]),
+        "context_overflow: behind words": api.replying(
+            [*begun, raw(api.fail("", "context window"))]
+        ),
+        "configuration: moved": Reply(status=307, headers={"location": "http://h"}, body=""),
+        "empty_response: nothing said": api.reply(Said()),
+        **(
+            {"overloaded: in the stream": api.replying([raw(api.fail(code, "no"))])} if code else {}
+        ),
+    }
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("api", "trouble"),
+    [
+        pytest.param(api, trouble, id=f"{api.name}-{trouble}")
+        for api in EVERY_API
+        for trouble in faults(api)
+    ],
+)
+async def test_a_fault_has_the_same_class_over_every_api(api, trouble):
+    replies = [faults(api)[trouble]]
+    async with api.talking(lambda _request: replies[0]) as (_, backend):
+        _, error = await ask_in_vain(backend)
+        assert error is not None
+        kind = trouble.partition(":")[0]
+        assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
+        assert error.message
+        assert "sk-planted" not in f"{error} {error.raw}"
+        replies[:] = [api.reply(ALL)]
+        assert heard((await ask(backend))[0]) == expected(ALL)
+
+
+@pytest.mark.trio
+@each_api
+async def test_a_key_that_is_quoted_back_is_masked(api):
+    refusal = api.refusing(401, words=f"wrong key sk-planted-{api.name}")
+    async with api.talking([refusal]) as (_, backend):
+        _, error = await ask_in_vain(backend)
+    assert "sk-planted" not in f"{error} {error.message} {error.raw}"
+
+
+def places(api: SpokenAPI) -> Iterator[Reply]:
+    """The answer, held wherever it may stand: between and inside of its events."""
+    said = [raw(piece) for piece in api.say(ALL)]
+    yield api.replying(said, before_headers=[wait("here")])
+    for place in range(len(said) + 1):
+        yield api.replying([*said[:place], wait("here"), hang()])
+        yield api.replying([*said[:place], *half(said[place : place + 1]), wait("here"), hang()])
+
+
+def half(steps: list[Step]) -> list[Step]:
+    return [raw(step["raw"][: len(step["raw"]) // 2]) for step in steps]
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.trio
+@each_api
+async def test_a_stop_closes_the_connection_wherever_the_answer_stands(api, monkeypatch):
+    monkeypatch.setattr(http_backend, "DRAIN", 60)
+    monkeypatch.setattr(http_backend, "TAIL", 60)
+    root = trio.lowlevel.current_root_task()
+    held = list(places(api))
+    async with api.talking([*held, api.reply(ALL)]) as (provider, backend):
+        tasks = 0
+        for number in range(len(held)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, backend)
+                await provider.until(lambda: "here" in provider.reached)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            provider.reached.clear()
+            stopped = provider.requests[number]
+            await provider.until(lambda: stopped.closed_by_client)  # noqa: B023 - awaited here
+            await provider.until(lambda: provider.open_connections == 0)
+            tasks = tasks or count_tasks(root)
+            assert count_tasks(root) == tasks
+        assert heard((await ask(backend))[0]) == expected(ALL)
+
+
+def count_tasks(task: trio.lowlevel.Task) -> int:
+    """A task and all that it began."""
+    children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return 1 + sum(map(count_tasks, children))
