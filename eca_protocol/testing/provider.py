@@ -122,6 +122,7 @@ class Provider:
         models: Iterable[str] = ("scripted",),
         title: Reply | None = None,
         otherwise: Reply | None = None,
+        others: Mapping[str, Reply] | None = None,
         port: int = 0,
     ) -> None:
         """Prepares the endpoint.
@@ -131,6 +132,7 @@ class Provider:
             models: what `GET /models` lists.
             title: the reply to every request for a title.
             otherwise: the reply when the script is used up; without one that is an error 500.
+            others: replies to what asks no model, by how its path ends.
             port: 0 takes a free one.
         """
         self.requests: list[ReceivedRequest] = []
@@ -140,6 +142,7 @@ class Provider:
         self._script = script if callable(script) else _in_order(script, otherwise)
         self._models = tuple(models)
         self._title = title or reply("A title")
+        self._others = others if others is not None else {}
         self._port = port
         self._gates: dict[str, anyio.Event] = {}
         self._changed = anyio.Event()
@@ -195,7 +198,11 @@ class Provider:
     async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
         received = _received(request)
         try:
-            if request.method == "GET" and request.path.endswith("/models"):
+            other = next((end for end in self._others if request.path.endswith(end)), None)
+            if other is not None:
+                self.other_requests.append(received)
+                await _Conversation(self, received, responder).play(self._others[other])
+            elif request.method == "GET" and request.path.endswith("/models"):
                 self.other_requests.append(received)
                 listed = [{"id": name, "object": "model"} for name in self._models]
                 await responder.respond(200, json.dumps({"object": "list", "data": listed}))

@@ -55,9 +55,16 @@ def _google() -> type[HTTPBackend]:
     return Google
 
 
+def _ollama() -> type[HTTPBackend]:
+    from eca_server.llm.ollama import Ollama  # noqa: PLC0415 - see the module's docstring
+
+    return Ollama
+
+
 APIS: Mapping[str, API] = {
     DEFAULT_API: API(load=_openai_chat, thoughts_optional=True),
     "anthropic": API(load=_anthropic, key_header="x-api-key"),
     "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
+    "ollama": API(load=_ollama, thoughts_optional=True),
     "openai-responses": API(load=_openai_responses, root="/v1"),
 }

@@ -96,6 +96,15 @@ def test_models_are_listed_and_other_paths_are_not_found():
             urllib.request.urlopen(provider.url + "/other", timeout=5)
 
 
+def test_what_asks_no_model_has_a_reply_by_its_path():
+    others = {"/api/show": Reply(body={"shown": 1}), "/models": Reply(status=401, body="no")}
+    with provider_in_thread([], others=others) as provider:
+        with urllib.request.urlopen(provider.url + "/api/show", timeout=5) as answer:
+            assert json.load(answer) == {"shown": 1}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(provider.url + "/models", timeout=5)
+
+
 def test_a_script_may_be_a_function_of_the_request():
     with provider_in_thread(lambda request: reply(request.body["say"])) as provider:
         assert b"this" in ask(provider.url, {"say": "this"})[1]

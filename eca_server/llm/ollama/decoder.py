@@ -1,0 +1,209 @@
+"""The stream of Ollama's own API: one object a line. No I/O.
+
+The rules it keeps, beside those of the events: only `done` is the end; every call counts, in
+whichever object it stands; a count that is absent is unknown, not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.sse import SSEvent
+from eca_server.llm.backend import BackendError
+from eca_server.llm.calls import new_call_key, read_arguments
+from eca_server.llm.errors import error_in_payload
+from eca_server.llm.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.llm.think_tags import ThinkTags
+
+__all__ = ["OllamaDecoder"]
+
+_REASONS: Mapping[str, FinishReason] = {"": "stop", "stop": "stop", "length": "length"}
+
+
+class OllamaDecoder:
+    """The objects of one answer in, our events out; as `answer_body.Decoder`.
+
+    Args:
+        context: tokens the model was loaded with, prompt and answer together; None: not known.
+        may_be_empty: whether an answer without any content is fine (after tool results it means
+            that the model has nothing to add).
+        new_key: makes the keys of tool calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: int | None = None,
+        may_be_empty: bool = False,
+        new_key: Callable[[], str] = new_call_key,
+    ) -> None:
+        self.started = False
+        self.finish_seen = False
+        self.done = False
+        self._context = context
+        self._may_be_empty = may_be_empty
+        self._new_key = new_key
+        self._tags: ThinkTags | None = ThinkTags()
+        self._reasonings = 0
+        self._reasoning_open = False
+        self._calls = 0
+        self._has_content = False
+
+    def feed(self, event: SSEvent) -> list[Event]:
+        """As `Decoder.feed`: a gateway may send the same objects as events."""
+        try:
+            value = json.loads(event.data)
+        except InvalidJSON as fault:
+            words = f"not JSON in the stream ({fault}): {event.data[:200]}"
+            raise BackendError("protocol", words) from None
+        return self.feed_object(value)
+
+    def feed_object(self, value: Any) -> list[Event]:
+        """As `Decoder.feed_object`."""
+        if self.done:
+            return []
+        return self._fast(value) or self._object(value)
+
+    def close(self) -> list[Event]:
+        """As `Decoder.close`."""
+        if not self.done:
+            words = "the answer broke off before its end"
+            raise BackendError("premature_stop", words, retryable=True)
+        return []
+
+    def _fast(self, value: Any) -> list[Event] | None:
+        """The plain text delta, which is nearly all of a stream; None for everything else."""
+        if self._tags is not None or self._reasoning_open or not self.started:
+            return None
+        try:
+            message = value["message"]
+            text = message["content"]
+            plain = value["done"] is False and len(message) == 2 and "error" not in value
+        except (KeyError, TypeError):
+            return None
+        return [TextDelta(text)] if plain and type(text) is str and text else None
+
+    def _object(self, value: Any) -> list[Event]:
+        if error := error_in_payload(value):
+            raise error
+        events: list[Event] = []
+        if not self.started:
+            self.started = True
+            model = value.get("model")
+            events.append(Started(model=model if isinstance(model, str) else None))
+        message = value.get("message")
+        if isinstance(message, dict):
+            events += self._message(message)
+        return [*events, *self._finish(value)] if value.get("done") is True else events
+
+    def _message(self, message: Mapping[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        if isinstance(thought := message.get("thinking"), str):
+            events += self._reason(thought)
+        if isinstance(content := message.get("content"), str):
+            events += self._content(content)
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            events += self._call(call)
+        return events
+
+    def _content(self, content: str) -> list[Event]:
+        """Text; a model whose template Ollama does not know thinks in it, between tags."""
+        if self._tags is None or not content:
+            return self._text(content)
+        thought, text = self._tags.feed(content)
+        if self._tags.done:
+            self._tags = None
+        return [*self._reason(thought), *self._text(text)]
+
+    def _text(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._has_content = True
+        return [*self._end_reasoning(), TextDelta(text)]
+
+    def _reason(self, thought: str) -> list[Event]:
+        if not thought:
+            return []
+        self._has_content = True
+        events: list[Event] = []
+        if not self._reasoning_open:
+            self._reasonings += 1
+            self._reasoning_open = True
+            events.append(ReasoningStarted(f"reasoning_{self._reasonings}"))
+        return [*events, ReasoningDelta(f"reasoning_{self._reasonings}", thought)]
+
+    def _end_reasoning(self) -> list[Event]:
+        if not self._reasoning_open:
+            return []
+        self._reasoning_open = False
+        return [ReasoningFinished(key=f"reasoning_{self._reasonings}")]
+
+    def _call(self, call: Any) -> list[Event]:
+        function = call.get("function") if isinstance(call, dict) else None
+        function = function if isinstance(function, dict) else {}
+        name = function.get("name")
+        if not isinstance(name, str) or not name:
+            excerpt = json.dumps(call)[:200].decode("utf-8", "replace")
+            raise BackendError("protocol", f"expected a tool call with a name, got {excerpt}")
+        self._has_content = True
+        given = function.get("arguments")
+        raw = given if isinstance(given, str) else json.dumps(given or {}).decode()
+        arguments, error = read_arguments(raw, truncated=False)
+        provider_id = call.get("id")
+        key = self._new_key()
+        begun = ToolCallStarted(
+            key=key, name=name, provider_id=provider_id if isinstance(provider_id, str) else None
+        )
+        pieces = [ToolCallArguments(key, raw)] if raw else []
+        ended = ToolCallFinished(key=key, raw=raw, arguments=arguments, error=error)
+        self._calls += 1
+        return [*self._end_reasoning(), begun, *pieces, ended]
+
+    def _finish(self, value: Mapping[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        if self._tags is not None:
+            thought, text = self._tags.close()
+            events += [*self._reason(thought), *self._text(text)]
+        events += self._end_reasoning()
+        raw_reason = value.get("done_reason")
+        raw_reason = raw_reason if isinstance(raw_reason, str) else None
+        reason = _REASONS.get(raw_reason or "", "other")
+        if not self._has_content and not self._may_be_empty and reason != "length":
+            words = "the model answered nothing; the prompt may be longer than its context"
+            raise BackendError("empty_response", words, retryable=True)
+        usage = Usage(input=_count(value, "prompt_eval_count"), output=_count(value, "eval_count"))
+        if usage != Usage():
+            events.append(usage)
+        if reason == "length" and self._is_full(usage):
+            reason = "context_window"
+        elif self._calls and reason in ("stop", "other"):
+            reason = "tool_calls"
+        self.finish_seen = self.done = True
+        return [*events, Finished(reason=reason, raw_reason=raw_reason)]
+
+    def _is_full(self, usage: Usage) -> bool:
+        used = (usage.input or 0) + (usage.output or 0)
+        return self._context is not None and used >= self._context - 1
+
+
+def _count(value: Mapping[str, Any], name: str) -> int | None:
+    """A number of tokens; Ollama leaves out what is 0, and may not know it either."""
+    count = value.get(name)
+    return count if isinstance(count, int) and not isinstance(count, bool) else None

@@ -1,0 +1,112 @@
+"""Answers over Ollama's own API, object by object as the server writes them."""
+
+import json
+from collections.abc import Sequence
+
+from eca_protocol.testing.script import Reply, Step, raw
+
+HEAD = {"model": "qwen3:8b", "created_at": "2026-11-01T10:00:00.123456789Z"}
+COUNTS = {"prompt_eval_count": 26, "eval_count": 7}
+NANOSECONDS = {
+    "total_duration": 4_000_000_000,
+    "load_duration": 1_000_000_000,
+    "prompt_eval_duration": 1_000_000_000,
+    "eval_duration": 2_000_000_000,
+}
+
+
+def message(**fields: object) -> dict:
+    """An object with a piece of the message."""
+    return {**HEAD, "message": {"role": "assistant", "content": "", **fields}, "done": False}
+
+
+def text(piece: str) -> dict:
+    return message(content=piece)
+
+
+def thinking(piece: str) -> dict:
+    return message(thinking=piece)
+
+
+def call(name: str, arguments: object = None, **fields: object) -> dict:
+    """One call, as it stands in an object of its own or beside others."""
+    function = {"index": 0, "name": name, "arguments": arguments if arguments is not None else {}}
+    return {"function": function, **fields}
+
+
+def calls(*each: dict) -> dict:
+    return message(tool_calls=list(each))
+
+
+def done(reason: str | None = "stop", *, counts: dict | None = COUNTS) -> dict:
+    """The last object."""
+    end = {**HEAD, "message": {"role": "assistant", "content": ""}, "done": True}
+    if reason is not None:
+        end["done_reason"] = reason
+    return {**end, **NANOSECONDS, **(counts or {})}
+
+
+def answer(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> list[dict]:
+    """A whole answer."""
+    return [*objects, done(reason, counts=counts)]
+
+
+def wire(objects: Sequence[dict], newline: str = "\n") -> bytes:
+    """A stream as bytes."""
+    return b"".join(f"{json.dumps(each, ensure_ascii=False)}{newline}".encode() for each in objects)
+
+
+def steps(objects: Sequence[dict]) -> list[Step]:
+    """A stream as the steps of a reply."""
+    return [raw(wire([each])) for each in objects]
+
+
+def reply(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> Reply:
+    """What the scripted provider answers."""
+    return Reply(
+        headers={"content-type": "application/x-ndjson"},
+        steps=steps(answer(*objects, reason=reason, counts=counts)),
+    )
+
+
+def shown(
+    *capabilities: str,
+    context: int = 131_072,
+    architecture: str = "qwen3",
+    parameters: str = "",
+    **fields: object,
+) -> dict:
+    """What `/api/show` says of a model."""
+    return {
+        "license": "a long text",
+        "modelfile": "FROM x",
+        "parameters": parameters,
+        "template": "{{ .Prompt }}",
+        "details": {"format": "gguf", "family": architecture, "parameter_size": "8.2B"},
+        "model_info": {
+            "general.architecture": architecture,
+            f"{architecture}.context_length": context,
+            f"{architecture}.block_count": 36,
+        },
+        "capabilities": list(capabilities),
+        **fields,
+    }
+
+
+def installed(name: str, *capabilities: str, family: str = "qwen3") -> dict:
+    """One model in what `/api/tags` lists."""
+    listed = {
+        "name": name,
+        "model": name,
+        "modified_at": "2026-10-01T10:00:00Z",
+        "size": 5_200_000_000,
+        "digest": "abc",
+        "details": {"family": family, "families": [family], "context_length": 131_072},
+    }
+    return {**listed, "capabilities": list(capabilities)} if capabilities else listed
+
+
+def running(name: str, context: int) -> dict:
+    """What `/api/ps` says when one model is in memory."""
+    there = {"name": name, "model": name, "size": 1, "context_length": context}
+    return {"models": [there]}
