@@ -1,0 +1,113 @@
+"""The revisions of MCP in one table, and the seam (`Era`) behind which they differ.
+
+Two families: with a handshake (until 2025-11-25) a connection has a state that `initialize`
+opens; the stateless ones (from 2026-07-28) say in every request who asks and in which revision.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+__all__ = ["ERAS", "OFFERED", "Era", "era_of", "header_value", "newest_stateless"]
+
+_META: Final = "io.modelcontextprotocol/"
+_NAMED: Final = MappingProxyType(
+    {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+)
+
+
+@attrs.frozen(kw_only=True)
+class Era:
+    """How one revision is spoken.
+
+    Attributes:
+        revision: its name on the wire.
+        stateless: there is no handshake, no session, and no request of the server's: every
+            request says who asks.
+        has_batches: a message may be an array of messages.
+        has_version_header: over HTTP every request after the handshake names the revision.
+        empty_cursor_ends: a `nextCursor` of `""` means that there is no next page.
+        cancels_by_notification: over HTTP, too; else closing the answer's stream cancels.
+    """
+
+    revision: str
+    stateless: bool = False
+    has_batches: bool = False
+    has_version_header: bool = True
+    empty_cursor_ends: bool = True
+    cancels_by_notification: bool = True
+
+    def params(
+        self, params: Mapping[str, Any], *, client: Mapping[str, Any], capabilities: Any
+    ) -> dict[str, Any]:
+        """The params of a request as this revision wants them."""
+        if not self.stateless:
+            return dict(params)
+        meta = {
+            **params.get("_meta", {}),
+            f"{_META}protocolVersion": self.revision,
+            f"{_META}clientCapabilities": capabilities,
+            f"{_META}clientInfo": client,
+        }
+        return {**params, "_meta": meta}
+
+    def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        """What HTTP says of a message beside its body."""
+        if not self.has_version_header:
+            return {}
+        headers = {"MCP-Protocol-Version": self.revision}
+        if self.stateless:
+            headers["Mcp-Method"] = method
+            named = params.get(_NAMED.get(method, ""))
+            if isinstance(named, str):
+                headers["Mcp-Name"] = header_value(named)
+        return headers
+
+
+def header_value(text: str) -> str:
+    """A text as a header may carry it: as it is, or marked and in Base64."""
+    plain = text.isascii() and text.isprintable() and text == text.strip()
+    if plain and not text.startswith("=?base64?"):
+        return text
+    encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+    return f"=?base64?{encoded}?="
+
+
+ERAS: Final[Mapping[str, Era]] = MappingProxyType(
+    {
+        era.revision: era
+        for era in (
+            Era(revision="2024-11-05", has_version_header=False),
+            Era(revision="2025-03-26", has_version_header=False, has_batches=True),
+            Era(revision="2025-06-18"),
+            Era(revision="2025-11-25"),
+            Era(
+                revision="2026-07-28",
+                stateless=True,
+                empty_cursor_ends=False,
+                cancels_by_notification=False,
+            ),
+        )
+    }
+)
+"""Every revision that is spoken, from the oldest to the newest."""
+
+OFFERED: Final = "2025-11-25"
+"""What `initialize` offers: every server takes it, and the tools of today are written for it."""
+
+
+def era_of(revision: object) -> Era | None:
+    """The era of a revision's name, or None where it is none that we speak."""
+    return ERAS.get(revision) if isinstance(revision, str) else None
+
+
+def newest_stateless(supported: object) -> Era | None:
+    """The newest stateless era among the names that a server gave, if there is one."""
+    names = supported if isinstance(supported, (list, tuple)) else ()
+    spoken = [era for era in ERAS.values() if era.stateless and era.revision in names]
+    return spoken[-1] if spoken else None
