@@ -14,6 +14,7 @@ import anthropic
 import httpx2
 import openai
 from anthropic.types import RawMessageStreamEvent
+from google import genai
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from report import Row, compare, machine, print_rows
@@ -21,6 +22,7 @@ from report import Row, compare, machine, print_rows
 from eca_protocol import json
 from eca_server.llm.answer_body import AnswerBody, Decoder
 from eca_server.llm.anthropic.decoder import MessagesDecoder
+from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 
@@ -96,6 +98,31 @@ def anthropic_messages() -> API:
     )
 
 
+def google() -> API:
+    head = {"usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 1}, "responseId": "r"}
+
+    def event(**ending: str) -> bytes:
+        content = {"role": "model", "parts": [{"text": "words of it"}]}
+        candidate = {"content": content, "index": 0, **ending}
+        return b"data: " + json.dumps({"candidates": [candidate], **head}) + b"\r\n\r\n"
+
+    return API(
+        stream=event() * COUNT + event(finishReason="STOP"),
+        decoder=GeminiDecoder,
+        sdk=google_events,
+    )
+
+
+def google_events(data: bytes) -> Iterable[object]:
+    headers = {"content-type": "text/event-stream"}
+    answered = httpx2.MockTransport(
+        lambda _request: httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(data))
+    )
+    options = genai.types.HttpOptions(httpx_client=httpx2.Client(transport=answered))
+    client = genai.Client(api_key="none", http_options=options)
+    return client.models.generate_content_stream(model="m", contents="x")
+
+
 def anthropic_events(data: bytes) -> Iterable[object]:
     client = anthropic.Anthropic(api_key="none")
     request = httpx2.Request("POST", "http://localhost")
@@ -118,6 +145,7 @@ APIS: dict[str, Callable[[], API]] = {
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
     "anthropic": anthropic_messages,
+    "google": google,
 }
 
 
@@ -139,7 +167,7 @@ def ours(stream: bytes, decoder: Decoder) -> int:
 
 
 def main() -> list[Row]:
-    print(machine("orjson", "openai", "anthropic"))
+    print(machine("orjson", "openai", "anthropic", "google-genai"))
     rows: list[Row] = []
     for name, make in APIS.items():
         api = make()

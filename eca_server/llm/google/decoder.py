@@ -63,7 +63,6 @@ MISTAKES = frozenset(
 """Finish reasons that mean: what came is not what the model meant to say."""
 
 _FIELDS = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"))
-_PLAIN = frozenset(("content", "index", "safetyRatings"))
 _SERVER_TOOLS: Mapping[str, bool] = {
     "executableCode": False,
     "codeExecutionResult": True,
@@ -187,15 +186,16 @@ class GeminiDecoder:
             text = part["text"]
             plain = (
                 len(part) == 1
-                and candidate.keys() <= _PLAIN
-                and not candidate.get("index")
+                and len(candidate) == 2
+                and candidate["index"] == 0
                 and "error" not in chunk
             )
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             return None
         if not plain or type(text) is not str or not text:
             return None
-        self._counts = chunk.get("usageMetadata", self._counts)
+        if "usageMetadata" in chunk:
+            self._counts = chunk["usageMetadata"]
         self._has_content = True
         self._sources.text.append(text)
         return [TextDelta(text)]

@@ -42,4 +42,13 @@ GOTCHAS: dict[str, str] = {
     "59": "anthropic/test_decoder.py::TestCalls::test_they_run_whatever_the_stop_reason_says",
     "60": "anthropic/test_decoder.py::"
     "TestCounts::test_the_last_one_known_counts_and_nothing_is_added",
+    "61": "google/test_backend.py::test_the_key_stands_in_its_header_and_the_stream_is_asked_for",
+    "62": "google/test_request.py::test_what_the_model_made_goes_back_exactly_as_it_came",
+    "63": "google/test_decoder.py::test_a_blocked_prompt_is_told_with_its_reason",
+    "64": "google/test_backend.py::test_each_error_is_of_its_class",
+    "65": "google/test_backend.py::"
+    "test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not",
+    "66": "google/test_decoder.py::test_token_counts_are_disjoint_and_the_last_ones_count",
+    "67": "google/test_backend.py::"
+    "test_a_call_that_cannot_be_read_is_asked_for_once_more_with_a_word_on_it",
 }
