@@ -18,7 +18,7 @@ from eca_server.commands.costs import COSTS
 from eca_server.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.init import INIT
-from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, providers_with_keys
+from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
 from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
 from eca_server.commands.resume import RESUME
@@ -33,8 +33,8 @@ __all__ = [
     "login_prompt",
     "matching_commands",
     "named_command",
-    "providers_with_keys",
     "run_command",
+    "ways_to_log_in",
 ]
 
 COMMANDS: tuple[Command, ...] = (

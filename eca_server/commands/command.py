@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
+from eca_protocol.http import HTTPClient
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.agent import Agent
@@ -50,6 +51,7 @@ class Situation:
         make_agent: who answers a text in the turn.
         logins: the stored keys.
         refresh_models: makes the models anew, after a key came or went, and tells the client.
+        http: how a login is done.
         workspace: the user's project.
         gitignore: whether what Git ignores is left out of trees.
         command_files: where custom commands lie.
@@ -62,6 +64,7 @@ class Situation:
     make_agent: MakeAgent
     logins: Logins
     refresh_models: Callable[[], Models]
+    http: HTTPClient
     workspace: Workspace
     gitignore: bool
     command_files: CommandFiles

@@ -90,8 +90,9 @@ def _provider(facts: ProviderFacts) -> Iterator[str]:
     if facts.location is not None:
         yield f"  - url: {_url(facts.location)}"
     yield f"  - key: {_key(facts.credential)}"
-    shown = ", ".join(facts.models[:_MOST_MODELS]) or "none"
-    rest = len(facts.models) - _MOST_MODELS
+    models = list(dict.fromkeys((*facts.models, *(model.name for model in facts.listed))))
+    shown = ", ".join(models[:_MOST_MODELS]) or "none"
+    rest = len(models) - _MOST_MODELS
     yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 import attrs
@@ -30,10 +30,9 @@ from eca_server.credentials.oauth import (
     tokens_for_code,
     tokens_in,
 )
-from eca_server.credentials.redirect import redirect_page
 from eca_server.secret import Secret
 
-__all__ = ["BrowserLogin", "DeviceLogin", "Flow", "KeyFromBrowser", "Tell", "flow_of"]
+__all__ = ["KEY_HINTS", "BrowserLogin", "DeviceLogin", "Flow", "KeyFromBrowser", "Tell", "flow_of"]
 
 Tell = Callable[[str], None]
 """Shows the user what to do now."""
@@ -45,6 +44,11 @@ _SLOWER: Final = 5.0  # seconds, as the standard says
 
 class Flow(Protocol):
     """One way to log in."""
+
+    @property
+    def begins_at_once(self) -> bool:
+        """Whether it is what is meant by a login, and not one way beside a pasted key."""
+        ...
 
     async def run(self, http: HTTPClient, tell: Tell) -> Secret | TokenSet:
         """Log in; what is to be stored. Cancelling ends it at once.
@@ -74,8 +78,12 @@ class BrowserLogin:
     redirect_port: int = 0
     redirect_path: str = "/callback"
 
+    begins_at_once: ClassVar[bool] = True
+
     async def run(self, http: HTTPClient, tell: Tell) -> TokenSet:
         """As `Flow.run`."""
+        from eca_server.credentials.redirect import redirect_page  # noqa: PLC0415 - it loads h11
+
         challenge = Challenge()
         async with redirect_page(port=self.redirect_port, path=self.redirect_path) as page:
             query = {
@@ -111,8 +119,12 @@ class KeyFromBrowser:
     authorize_url: str
     key_url: str
 
+    begins_at_once: ClassVar[bool] = False
+
     async def run(self, http: HTTPClient, tell: Tell) -> Secret:
         """As `Flow.run`."""
+        from eca_server.credentials.redirect import redirect_page  # noqa: PLC0415 - it loads h11
+
         challenge = Challenge()
         async with redirect_page(state_in_path=True) as page:
             query = {
@@ -151,6 +163,8 @@ class DeviceLogin:
     client: Client
     device_url: str
     scope: str | None = None
+
+    begins_at_once: ClassVar[bool] = True
 
     async def run(self, http: HTTPClient, tell: Tell) -> Secret | TokenSet:
         """As `Flow.run`; a token that never ends is a key."""
@@ -196,6 +210,15 @@ _KEYS_FROM_BROWSER: Mapping[str, KeyFromBrowser] = {
     ),
 }
 """By provider; documented for any program."""
+
+
+KEY_HINTS: Mapping[str, str] = {
+    "github-copilot": (
+        "The key is a GitHub token that may use Copilot. To log in with a code instead, set "
+        "`providers.github-copilot.auth.clientId` to the client id of an app that you may use."
+    ),
+}
+"""By provider: what a user has to know of its key."""
 
 
 def flow_of(provider: str, auth: Auth) -> Flow | None:

@@ -21,8 +21,8 @@ from eca_server.commands import (
     login_prompt,
     matching_commands,
     named_command,
-    providers_with_keys,
     run_command,
+    ways_to_log_in,
 )
 from eca_server.config import Config
 from eca_server.context import Built, build, query_contexts, read_instruction_files
@@ -101,7 +101,7 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
     login = login_prompt(
         params.message,
         awaited=chat.awaits_key_of,
-        providers=providers_with_keys(connection.config.providers),
+        providers=ways_to_log_in(connection.config.providers),
     )
     chat.awaits_key_of = None if login is None else login.awaits_key_of
 
@@ -121,7 +121,11 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
 
     text = params.message if login is None else login.shown
     chat.prompt(Prompt(text=text, body=body))
-    return m.ChatPromptResponse(chat_id=chat.id, model=model, status="prompting")
+    return m.ChatPromptResponse(
+        chat_id=chat.id,
+        model=model,
+        status="prompting" if chat.awaits_key_of is None else "login",
+    )
 
 
 def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> Situation:
@@ -137,6 +141,7 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         make_agent=make_agent,
         logins=connection.logins,
         refresh_models=refresh_models,
+        http=connection.http,
         workspace=connection.workspace,
         gitignore=connection.follows_gitignore,
         command_files=_command_files(connection),

@@ -6,18 +6,20 @@ The rule it keeps: a key goes into one header and nowhere else.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
 from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.http import HTTPClient
 from eca_server.credentials import LoggedOut, OAuthFault, Tokens
 from eca_server.llm.backend import BackendError, ErrorKind, Request
 from eca_server.llm.errors import error_from_fault
 from eca_server.secret import Secret
 
-__all__ = ["Access", "KeyAccess", "Target", "TokenAccess", "endpoint", "login_token"]
+__all__ = ["Access", "KeyAccess", "Target", "TokenAccess", "Way", "endpoint"]
 
 _VERSION = re.compile(r"v\d\w*")
 
@@ -103,6 +105,39 @@ class KeyAccess:
         return False
 
 
+@attrs.frozen(kw_only=True)
+class Way:
+    """What an access that is more than a key is made of.
+
+    Attributes:
+        http: how it asks.
+        url: the configured base.
+        host: the configured installation that one logs in to.
+        key: what was pasted or configured.
+        tokens: those of a login, which count before the key.
+        hide: told of each new secret before it is used.
+    """
+
+    http: HTTPClient
+    url: str | None = None
+    host: str | None = None
+    key: Secret | None = None
+    tokens: Tokens | None = None
+    hide: Callable[[Iterable[Secret]], None] = lambda _: None
+
+    async def login(self) -> Secret:
+        """The key, or the login's token.
+
+        Raises:
+            BackendError: there is none any more, or it cannot be renewed now.
+        """
+        if self.tokens is not None:
+            return await _login_token(self.tokens)
+        if self.key is None:
+            raise BackendError("auth", "there is no login: use `/login`")
+        return self.key
+
+
 class TokenAccess:
     """A base URL and a login whose tokens are renewed.
 
@@ -118,7 +153,7 @@ class TokenAccess:
 
     async def target(self, path: str, request: Request | None = None) -> Target:
         """As `Access.target`."""
-        self.secrets = (await login_token(self._tokens),)
+        self.secrets = (await _login_token(self._tokens),)
         headers = {"authorization": f"Bearer {self.secrets[0].reveal()}"}
         return Target(endpoint(self._url, path), headers)
 
@@ -131,7 +166,7 @@ class TokenAccess:
             raise _login_error(fault) from fault
 
 
-async def login_token(tokens: Tokens) -> Secret:
+async def _login_token(tokens: Tokens) -> Secret:
     """The token of a login.
 
     Raises:

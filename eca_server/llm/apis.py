@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from eca_server.llm.access import Access, Way
 from eca_server.llm.http_backend import HTTPBackend
 
 __all__ = ["API", "APIS", "DEFAULT_API"]
@@ -22,12 +23,14 @@ class API:
         load: imports its backend.
         key_header: where it expects the key; in `authorization` a Bearer token.
         root: the path of a base that has none.
+        access: makes the way to it, where a key in a header is not enough.
         thoughts_optional: its models go on without what they thought before.
     """
 
     load: Callable[[], type[HTTPBackend]]
     key_header: str = "authorization"
     root: str = ""
+    access: Callable[[Way], Access] | None = None
     thoughts_optional: bool = False
 
 
@@ -61,9 +64,22 @@ def _ollama() -> type[HTTPBackend]:
     return Ollama
 
 
+def _github_copilot() -> type[HTTPBackend]:
+    from eca_server.llm.github_copilot import GitHubCopilot  # noqa: PLC0415 - likewise
+
+    return GitHubCopilot
+
+
+def _to_github_copilot(way: Way) -> Access:
+    from eca_server.llm.github_copilot import CopilotAccess  # noqa: PLC0415 - likewise
+
+    return CopilotAccess(way)
+
+
 APIS: Mapping[str, API] = {
     DEFAULT_API: API(load=_openai_chat, thoughts_optional=True),
     "anthropic": API(load=_anthropic, key_header="x-api-key"),
+    "github-copilot": API(load=_github_copilot, access=_to_github_copilot, thoughts_optional=True),
     "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
     "ollama": API(load=_ollama, thoughts_optional=True),
     "openai-responses": API(load=_openai_responses, root="/v1"),

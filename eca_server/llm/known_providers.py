@@ -64,6 +64,12 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         hosts=("generativelanguage.googleapis.com",),
         default_model="gemini-3.1-pro-preview",
     ),
+    "github-copilot": KnownProvider(
+        api="github-copilot",
+        url="https://api.githubcopilot.com",
+        key_variable="GITHUB_COPILOT_API_KEY",
+        hosts=(".githubcopilot.com",),
+    ),
     "azure": KnownProvider(
         api="openai-responses",
         url=None,

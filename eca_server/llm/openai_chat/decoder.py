@@ -95,6 +95,7 @@ class ChatDecoder:
         self._reasoning_open = False
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
+        self._opaque: str | None = None  # Copilot's
         self._cited: set[str] = set()
         self._blocks = 0
 
@@ -257,6 +258,8 @@ class ChatDecoder:
 
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = merge_details(self._details, delta.get("reasoning_details"))
+        if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
+            self._opaque = opaque
         for field in _REASONING_FIELDS:
             text = delta.get(field)
             if isinstance(text, str) and text:
@@ -281,6 +284,8 @@ class ChatDecoder:
         opaque: dict[str, Any] = {"field": self._reasoning_field}
         if self._details:
             opaque["details"], self._details = self._details, []
+        if self._opaque is not None:
+            opaque["reasoning_opaque"], self._opaque = self._opaque, None
         return [ReasoningFinished(key=f"reasoning_{self._reasonings}", opaque=opaque)]
 
     def _image(self, image: Any) -> list[Event]:
@@ -310,10 +315,10 @@ class ChatDecoder:
             reasoning, text = self._tags.close()
             events += [*self._reason(reasoning, "tags"), *self._text(text)]
         events += self._end_reasoning()
-        if self._details:  # they came behind the text, and must go back all the same
+        if self._details or self._opaque:  # it came behind the text, and must go back all the same
             events += [ReasoningStarted(f"reasoning_{self._reasonings + 1}")]
             self._reasonings, self._reasoning_open = self._reasonings + 1, True
-            self._reasoning_field = "reasoning_details"
+            self._reasoning_field = "reasoning_details" if self._details else "reasoning_text"
             events += self._end_reasoning()
         reason = _REASONS.get((self._raw_reason or "").lower(), "other")
         if not self._has_content and not self._may_be_empty and reason in ("stop", "other"):

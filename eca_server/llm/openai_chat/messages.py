@@ -164,6 +164,8 @@ def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for thought in thoughts:
         opaque = thought.opaque if isinstance(thought.opaque, dict) else {}
+        if sealed := opaque.get("reasoning_opaque"):
+            fields["reasoning_opaque"] = sealed
         if details := opaque.get("details"):
             fields.setdefault("reasoning_details", []).extend(details)
         elif (field := opaque.get("field")) in ("reasoning_content", "reasoning", "reasoning_text"):

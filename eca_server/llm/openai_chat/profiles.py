@@ -68,6 +68,7 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "moonshot": Profile(reasoning_back=True, tool_choice_required=False),
     "mistral": Profile(stream_options=None, reasoning_back=True, short_call_ids=True),
+    "github-copilot": Profile(reasoning_back=True, think_tags="off"),
     "groq": Profile(max_tokens_field="max_completion_tokens"),
     "azure": Profile(max_tokens_field="max_completion_tokens", think_tags="off", null_content=True),
     "lmstudio": _LOCAL,

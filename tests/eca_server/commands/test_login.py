@@ -10,7 +10,7 @@ from eca_server.commands.login import MASKED, LoginPrompt, login_prompt
 from eca_server.secret import Secret
 
 KEY = "sk-planted-0123456789"
-PROVIDERS = ("openai", "My-Corp")
+PROVIDERS = dict.fromkeys(("openai", "My-Corp"))
 
 
 def read(message: str, awaited: str | None = None) -> LoginPrompt | None:

@@ -1,0 +1,78 @@
+"""What Copilot lists of its models: which the user may have, their limits, the API of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from eca_server.llm.backend import Capabilities, ModelInfo
+
+__all__ = ["read_models"]
+
+_APIS: Final = (
+    ("/chat/completions", None),
+    ("/responses", "openai-responses"),
+    ("/v1/messages", "anthropic"),
+)
+"""The endpoints by which a model may be asked, the first one that it has counts."""
+
+
+def read_models(listed: Any) -> Sequence[ModelInfo]:
+    """The models for chats that the user has switched on.
+
+    Raises:
+        KeyError: a model has no name.
+        TypeError: it is no listing.
+    """
+    return [_model(model) for model in listed["data"] if _is_offered(model)]
+
+
+def _is_offered(model: Mapping[str, Any]) -> bool:
+    kind = _object(model, "capabilities").get("type", "chat")
+    state = _object(model, "policy").get("state", "enabled")
+    shown = model.get("model_picker_enabled") is not False
+    return shown and kind == "chat" and state == "enabled" and _endpoint(model) is not None
+
+
+def _model(model: Mapping[str, Any]) -> ModelInfo:
+    told = _object(model, "capabilities")
+    limits, supports = _object(told, "limits"), _object(told, "supports")
+    output = _count(limits.get("max_output_tokens"))
+    prompt = _count(limits.get("max_prompt_tokens"))
+    # What counts is the prompt's own limit, which is lower than the window without the answer.
+    context = (
+        _count(limits.get("max_context_window_tokens"))
+        if prompt is None
+        else prompt + (output or 0)
+    )
+    efforts = supports.get("reasoning_effort")
+    endpoint = _endpoint(model)
+    return ModelInfo(
+        name=str(model["id"]),
+        capabilities=Capabilities(
+            tools=supports.get("tool_calls") is not False,
+            images=supports.get("vision") is not False,
+            reasoning=bool(efforts or supports.get("thinking")),
+            context=context,
+            output=output,
+            efforts=tuple(map(str, efforts)) if isinstance(efforts, list) else None,
+        ),
+        api=endpoint[1] if endpoint else None,
+    )
+
+
+def _endpoint(model: Mapping[str, Any]) -> tuple[str, str | None] | None:
+    supported = model.get("supported_endpoints")
+    if not isinstance(supported, list) or not supported:
+        return _APIS[0]
+    return next((each for each in _APIS if each[0] in supported), None)
+
+
+def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: object) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if is_count and isinstance(value, int) else None
