@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from eca_server.config.folders import cache_folder, data_folder, make_data_folder, user_folder
 from eca_server.config.loading import Loaded, load
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import CatalogSettings, Config, Cost, Limit, Model, Provider, Retry
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
@@ -21,6 +22,7 @@ __all__ = [
     "CustomTool",
     "Limit",
     "Loaded",
+    "MCPServer",
     "Model",
     "Problem",
     "Provider",

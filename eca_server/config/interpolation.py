@@ -17,6 +17,7 @@ __all__ = ["Surroundings", "Unresolved"]
 
 # The kinds upstream knows; any other `${...}` is the user's own text.
 _REFERENCE = re.compile(r"\$\{(env|file|cmd|netrc|classpath|plugin):([^{}]*)\}")
+_REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 
 
 class Unresolved(Exception):
@@ -52,17 +53,26 @@ class Surroundings:
             raise Unresolved(f"expected an absolute path or ~/.., got the file {text!r}")
         return self.folder / path
 
-    def resolve(self, text: str) -> str:
+    def resolve(self, text: str, *, shell_like: bool = False) -> str:
         """`text` with every reference replaced.
+
+        Args:
+            text: as configured.
+            shell_like: replace `$NAME` and `${NAME}` as well, where such a variable is set.
 
         Raises:
             Unresolved: a variable is not set and has no default, a file cannot be read, or the
                 kind of reference is one we do not have.
         """
+        if shell_like:
+            return _REFERENCE_OR_NAME.sub(self._replace, text) if "$" in text else text
         return _REFERENCE.sub(self._replace, text) if "${" in text else text
 
     def _replace(self, reference: re.Match[str]) -> str:
-        kind, what = reference.groups()
+        kind, what, *names = reference.groups()
+        for name in names:
+            if name is not None:
+                return self.environ.get(name, reference[0])
         if kind == "env":
             return self._variable(what)
         if kind == "file":

@@ -128,8 +128,9 @@ def setting(reader: Reader, *keys: str) -> dict[str, Any]:
 def settings_of(cls: type) -> Iterator[tuple[str, Reader, tuple[tuple[str, ...], ...]]]:
     """The fields of a class of settings: name, reader, and the keys it is written under."""
     for field in attrs.fields(cls):
-        reader, keys = field.metadata[_SETTING]
-        yield field.name, reader, keys
+        if _SETTING in field.metadata:
+            reader, keys = field.metadata[_SETTING]
+            yield field.name, reader, keys
 
 
 def record(cls: type) -> Reader:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from eca_server.config.login_settings import Auth, Network
+from eca_server.config.mcp_settings import MCP_SERVERS, MCPServer
 from eca_server.config.reading import (
     COUNT,
     FLAG,
@@ -209,6 +210,8 @@ class Config:
         commands: files whose text is sent in place of a slash command.
         ignore_files: which files say what is left out of trees and searches.
         lsp_timeout: for what the editor is asked.
+        mcp_servers: servers of tools, prompts and resources, by the user's name for each.
+        mcp_timeout: until an MCP server is ready.
         extra_configs: more files like this one; they win over all others.
         include_parent_agents_files: whether an AGENTS.md above the workspace counts.
     """
@@ -279,6 +282,10 @@ class Config:
         metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),
     )
     lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))
+    mcp_servers: Mapping[str, MCPServer] = attrs.field(
+        factory=dict, metadata=setting(MCP_SERVERS, "mcpServers")
+    )
+    mcp_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "mcpTimeoutSeconds"))
     extra_configs: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(listing(PATH), "extraConfigs")
     )

@@ -37,8 +37,6 @@ UPSTREAM_KEYS = (
     "hooks",
     "index.repoMap",
     "mcpKeepAliveSeconds",
-    "mcpServers",
-    "mcpTimeoutSeconds",
     "network.clientCert",
     "network.clientKey",
     "network.clientKeyPassphrase",

@@ -169,7 +169,7 @@ def test_keys_we_do_not_know_are_passed_over_in_silence(house: House) -> None:
     house.in_root(
         0,
         {
-            "mcpServers": {"x": {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}},
+            "plugins": {"x": {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}},
             "toolCall": {"approval": {"byDefault": "ask"}},
             "providers": {"p": {"cacheRetention": "long", "models": {"m": {}}}},
             "hooks": 3,

@@ -1,0 +1,166 @@
+"""The part of the configuration that is about MCP servers.
+
+The rule it keeps: a server of which anything could not be read does not start, for with an argument
+or a header less it might do something else than the user meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+from eca_server.config.interpolation import Unresolved
+from eca_server.config.reading import (
+    COUNT,
+    FLAG,
+    KEY,
+    SECONDS,
+    TEXT,
+    Place,
+    Reader,
+    choice,
+    each,
+    listing,
+    record,
+    setting,
+)
+from eca_server.secret import Secret, mask
+
+__all__ = ["MCP_SERVERS", "MCPServer"]
+
+_OURS = "eca"
+_HINDERS = "(until this is mended the MCP server does not start)"
+
+
+def _read_text(value: object, place: Place) -> str:
+    place.expect(isinstance(value, str), "a string", value)
+    try:
+        return place.surroundings.resolve(str(value), shell_like=True)
+    except Unresolved as fault:
+        place.refuse(str(fault))
+
+
+def _read_name(value: object, place: Place) -> str | None:
+    return _read_text(value, place).strip() or None
+
+
+# With `$NAME` and `${NAME}` replaced as well, as the upstream server does.
+_TEXT = Reader(read=_read_text, schema={"type": "string"})
+_NAME = Reader(read=_read_name, schema={"type": "string"})
+_VARIABLES = Reader(
+    read=each(TEXT).read,
+    build=dict,  # a null is no value left out: it takes the variable away
+    schema={"type": "object"},
+    members=TEXT,
+)
+
+
+def _masked(text: str | None) -> str:
+    return repr(text and mask(text))
+
+
+@attrs.frozen(kw_only=True)
+class MCPServer:
+    """`mcpServers.<name>`: a program that is started, or an address.
+
+    Attributes:
+        command: the program; its arguments stand in `args`.
+        args: of the program.
+        env: variables of the program beside ours; null takes one away.
+        cwd: the folder it starts in, absolute or relative to the first workspace root; None: that
+            root itself.
+        url: where it is reached over HTTP, in place of `command`.
+        headers: sent with each request to `url`.
+        type: how it is talked to, where that does not follow from `command` or `url`.
+        protocol: which family of the protocol's editions is spoken; `auto`: what it understands.
+        disabled: it starts only when the user says so.
+        client_id: the name by which we are known to its authorization server.
+        client_secret: what goes with that name, if anything.
+        client_name: the name under which we ask its authorization server for an id.
+        oauth_port: the port that the browser comes back to after a login; 0: any.
+        auth_scope: who shares a login: all workspaces, this one, or those that give this name.
+        start_timeout: until it is ready; None: as `mcpTimeoutSeconds` says.
+        call_timeout: how long a call may go on without a sign of progress.
+        tool_timeouts: the same by the name of the tool.
+        most_calls: calls that run at the same time; more of them wait.
+        is_damaged: some of it could not be read, so it does not start.
+    """
+
+    command: str | None = attrs.field(default=None, metadata=setting(_NAME, "command"))
+    args: tuple[str, ...] = attrs.field(
+        default=(), repr=False, metadata=setting(listing(_TEXT), "args")
+    )
+    env: Mapping[str, str | None] = attrs.field(
+        factory=dict, repr=False, metadata=setting(_VARIABLES, "env")
+    )
+    cwd: str | None = attrs.field(default=None, metadata=setting(_NAME, "cwd"))
+    url: str | None = attrs.field(default=None, repr=_masked, metadata=setting(_NAME, "url"))
+    headers: Mapping[str, str] = attrs.field(
+        factory=dict, repr=False, metadata=setting(each(_TEXT), "headers")
+    )
+    type: Literal["stdio", "http", "streamable-http", "sse"] | None = attrs.field(
+        default=None, metadata=setting(choice("stdio", "http", "streamable-http", "sse"), "type")
+    )
+    protocol: Literal["auto", "legacy", "2026-07-28"] = attrs.field(
+        default="auto", metadata=setting(choice("auto", "legacy", "2026-07-28"), "protocol")
+    )
+    disabled: bool = attrs.field(default=False, metadata=setting(FLAG, "disabled"))
+    client_id: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientId"))
+    client_secret: Secret | None = attrs.field(default=None, metadata=setting(KEY, "clientSecret"))
+    client_name: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientName"))
+    oauth_port: int = attrs.field(default=0, metadata=setting(COUNT, "oauthPort"))
+    auth_scope: str = attrs.field(default="global", metadata=setting(_NAME, "authScope"))
+    start_timeout: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "startTimeoutSeconds")
+    )
+    call_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "callTimeoutSeconds"))
+    tool_timeouts: Mapping[str, float] = attrs.field(
+        factory=dict, metadata=setting(each(SECONDS), "toolTimeoutSeconds")
+    )
+    most_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
+    is_damaged: bool = False
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be started as configured, for the user; None: it can."""
+        if self.is_damaged:
+            return "a part of its configuration cannot be read"
+        if self.command and self.url:
+            return "expected a command or a url, got both"
+        return None if self.command or self.url else "expected a command or a url, got neither"
+
+
+_KEYS = record(MCPServer)
+
+
+def _read_server(value: object, place: Place) -> dict[str, Any]:
+    before = len(place.faults)
+    layer: dict[str, Any] = _KEYS.read(value, place)
+    new = list(place.faults)[before:]
+    for path in new:
+        place.faults[path] += f" {_HINDERS}"
+    return layer | {"is_damaged": True} if new else layer
+
+
+def _build_server(merged: Mapping[str, Any]) -> MCPServer:
+    settings = {name: value for name, value in merged.items() if name != "is_damaged"}
+    server: MCPServer = _KEYS.build(settings)
+    return attrs.evolve(server, is_damaged=merged.get("is_damaged", False))
+
+
+_SERVER = Reader(read=_read_server, build=_build_server, record=MCPServer)
+_NAMED = each(_SERVER)
+
+
+def _read_servers(value: object, place: Place) -> dict[str, Any]:
+    servers: dict[str, Any] = _NAMED.read(value, place)
+    for name in [name for name in servers if not name.strip() or name.strip().lower() == _OURS]:
+        place.faults[place.at(name).path] = "expected another name: this one is taken or blank"
+        del servers[name]
+    return servers
+
+
+MCP_SERVERS = attrs.evolve(_NAMED, read=_read_servers)
+"""`mcpServers`, by the name the user gives each."""

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from eca_server.config import MCPServer
+from eca_server.config.schema import config_schema
+
+if TYPE_CHECKING:
+    from conftest import House
+
+
+def test_everything_about_a_server_is_read(house: House) -> None:
+    house.in_root(
+        0,
+        {
+            "mcpServers": {
+                "git": {
+                    "type": "stdio",
+                    "command": "uvx",
+                    "args": ["mcp-server-git", "--verbose"],
+                    "env": {"A": "1", "B": None},
+                    "cwd": "sub",
+                    "protocol": "legacy",
+                    "startTimeoutSeconds": 5,
+                    "callTimeoutSeconds": 6,
+                    "toolTimeoutSeconds": {"git_log": 7},
+                    "maxConcurrency": 1,
+                },
+                "web": {
+                    "url": "https://mcp.example/mcp",
+                    "headers": {"X-A": "b"},
+                    "disabled": True,
+                    "clientId": "id",
+                    "clientSecret": "not-a-real-secret",
+                    "clientName": "name",
+                    "oauthPort": 8080,
+                    "authScope": "workspace",
+                },
+            },
+            "mcpTimeoutSeconds": 9,
+        },
+    )
+    config = house.config()
+    git, web = config.mcp_servers["git"], config.mcp_servers["web"]
+    assert (git.command, git.args, git.cwd) == ("uvx", ("mcp-server-git", "--verbose"), "sub")
+    assert git.env == {"A": "1", "B": None}
+    assert (git.start_timeout, git.call_timeout, git.tool_timeouts) == (5, 6, {"git_log": 7})
+    assert (git.type, git.protocol, git.most_calls, git.disabled) == ("stdio", "legacy", 1, False)
+    assert (web.url, web.headers, web.disabled) == ("https://mcp.example/mcp", {"X-A": "b"}, True)
+    assert (web.client_id, web.client_name, web.oauth_port) == ("id", "name", 8080)
+    assert web.client_secret is not None
+    assert web.client_secret.reveal() == "not-a-real-secret"
+    assert web.auth_scope == "workspace"
+    assert config.mcp_timeout == 9
+    assert git.fault is None
+    assert web.fault is None
+
+
+def test_references_and_variables_are_replaced_once(house: House) -> None:
+    house.environ = {"TOKEN": "a$HOME_DIR", "HOME_DIR": "/h", "N": "1"}
+    house.in_root(
+        0,
+        {
+            "mcpServers": {
+                "s": {
+                    "command": "$HOME_DIR/bin/x",
+                    "args": ["${N}", "$N.", "$UNSET", "${UNSET}", "${workspaceFolder}", "$"],
+                    "env": {"A": "${env:N}", "B": "$N"},
+                },
+                "w": {"url": "https://x/${N}", "headers": {"Authorization": "B ${env:TOKEN}"}},
+            }
+        },
+    )
+    servers = house.config().mcp_servers
+    assert servers["s"].command == "/h/bin/x"
+    assert servers["s"].args == ("1", "1.", "$UNSET", "${UNSET}", "${workspaceFolder}", "$")
+    assert servers["s"].env == {"A": "1", "B": "$N"}
+    assert servers["w"].url == "https://x/1"
+    assert servers["w"].headers == {"Authorization": "B a$HOME_DIR"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"command": "x", "args": ["a", 1]}, "mcpServers.s.args[1]"),
+        ({"command": "x", "env": {"A": True}}, "mcpServers.s.env.A"),
+        ({"url": "http://x", "headers": {"A": "${env:UNSET}"}}, "mcpServers.s.headers.A"),
+        ({"command": ["x"]}, "mcpServers.s.command"),
+        ({"command": "x", "type": "pipe"}, "mcpServers.s.type"),
+    ],
+)
+def test_a_server_that_cannot_be_read_whole_is_not_started(
+    house: House, settings: dict[str, Any], key: str
+) -> None:
+    house.in_root(0, {"mcpServers": {"s": settings, "t": {"command": "y"}}})
+    problem = house.problem()
+    assert problem.key == key
+    assert "does not start" in problem.message
+    servers = house.load().config.mcp_servers
+    assert servers["s"].fault == "a part of its configuration cannot be read"
+    assert servers["t"].fault is None
+
+
+@pytest.mark.parametrize("name", ["eca", "ECA", " ", ""])
+def test_the_name_of_the_native_server_is_taken(house: House, name: str) -> None:
+    house.in_root(0, {"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
+    assert "another name" in house.problem().message
+    assert list(house.load().config.mcp_servers) == ["s"]
+
+
+def test_a_server_has_either_a_command_or_a_url() -> None:
+    assert MCPServer(command="x", url="http://x").fault == "expected a command or a url, got both"
+    assert MCPServer().fault == "expected a command or a url, got neither"
+
+
+def test_a_later_file_changes_only_the_keys_it_names(house: House) -> None:
+    house.in_root(0, {"mcpServers": {"s": {"command": "x", "args": ["a"]}}})
+    house.in_root(1, {"mcpServers": {"s": {"disabled": True}}})
+    server = house.config().mcp_servers["s"]
+    assert (server.command, server.args, server.disabled) == ("x", ("a",), True)
+
+
+def test_a_slip_in_a_servers_key_is_a_warning(house: House) -> None:
+    house.in_root(0, {"mcpServers": {"s": {"command": "x", "enviroment": {}}}})
+    assert house.problem().level == "warning"
+
+
+def test_no_secret_of_a_server_shows() -> None:
+    server = MCPServer(
+        command="x", args=("--key=hidden1",), env={"A": "hidden2"}, headers={"A": "hidden3"}
+    )
+    assert "hidden" not in repr(server)
+
+
+def test_the_schema_describes_servers() -> None:
+    schema = config_schema()["properties"]["mcpServers"]["additionalProperties"]
+    assert schema["properties"]["command"]["type"] == ["string", "null"]
+    assert "null takes one away" in schema["properties"]["env"]["description"]
+    assert schema["additionalProperties"] is False
