@@ -21,6 +21,7 @@ from eca_server.llm.events import (
     Event,
     Finished,
     Note,
+    Progress,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -69,7 +70,6 @@ async def reply(
     Raises:
         BackendError: the request is too long (`context_overflow`); nothing was shown.
     """
-    turn.limit = _limit(model)
     answer = Answer()
     calls = CallsInOrder(turn, naming)
 
@@ -99,6 +99,7 @@ async def reply(
         _break_off(turn, model, error)
         return None
     finally:
+        turn.limit = _limit(model)  # some tell it only when they are asked
         _remember(turn, answer, model)
     if answer.finished is None:
         words = "the stream ended without its last event"
@@ -201,6 +202,8 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
             turn.progress(f"Using the provider's {kind.replace('_', ' ')}")
         case ServerTool():
             turn.progress("Generating")
+        case Progress("loading"):
+            turn.progress("Loading the model")
         case Note(text):
             turn.say(text, role="system")
         case Finished(reason=reason) if reason in _ENDINGS:

@@ -141,7 +141,8 @@ class Ollama(HTTPBackend):
             if shown is not None:
                 self._shown = read_shown(shown)
                 self._learn(self._shown, loaded)
-            self._adapt(context=self._context.limit)
+            most = self._context.limit
+            self._adapt(context=most, output=self.capabilities.output or most)
         return running is None or loaded is not None
 
     def _learn(self, shown: Shown, loaded: int | None) -> None:

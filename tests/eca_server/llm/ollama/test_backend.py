@@ -146,7 +146,7 @@ class TestAbilities:
             assert paths(provider) == ["/api/ps", "/api/show"]
             assert provider.other_requests[1].body == {"model": US.model}
         assert backend.capabilities == Capabilities(
-            tools=True, images=True, reasoning=True, context=65_536
+            tools=True, images=True, reasoning=True, context=65_536, output=65_536
         )
 
     async def test_a_server_that_does_not_know_them_is_asked_all_the_same(self):
