@@ -3,6 +3,7 @@
 A row of `EVERY_API` is all that a new API needs to be held to what holds for the others.
 """
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -73,7 +74,7 @@ class Heard:
     answer_tokens: int | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class SpokenAPI:
     """How an API says things.
 
@@ -99,6 +100,9 @@ class SpokenAPI:
     framing: Framing = "sse"
     content_type: str = "text/event-stream"
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def origin(self) -> Origin:
         """Whose answers they are; the provider is named like the API."""
@@ -116,10 +120,10 @@ class SpokenAPI:
         """An answer that is an error."""
         return Reply(status=status, body=self.refuse(status, code, words), **fields)
 
-    def body(self) -> AnswerBody:
-        """What reads a stream; keys are numbered."""
-        numbers = iter(range(1, 1000))
-        decoder = self.decoder(lambda: f"key{next(numbers)}")
+    def body(self, keys: str = "key") -> AnswerBody:
+        """What reads a stream; the keys of calls are numbered."""
+        numbers = itertools.count(1)
+        decoder = self.decoder(lambda: f"{keys}{next(numbers)}")
         return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
 
     def settings(self, url: str) -> ProviderSettings:
