@@ -194,7 +194,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         from eca_protocol.revisions import Revision, parse_revision  # noqa: PLC0415
         from eca_server.stdio import serve_stdio  # noqa: PLC0415
 
-        options = attrs.evolve(_options(arguments), keeps_chats=True, watch_seconds=0.5)
+        options = attrs.evolve(
+            _options(arguments), keeps_chats=True, watch_seconds=0.5, discovers=True
+        )
     if arguments.protocol_revision is not None:
         try:
             revision = parse_revision(arguments.protocol_revision)

@@ -67,14 +67,21 @@ def tell_changes(connection: Connection) -> None:
         tell_problems(connection)
 
 
-def tell_offer(connection: Connection) -> None:
-    """Tell the client what it can select, and the tools there are, as far as that is news."""
+def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None:
+    """Tell the client what it can select, and the tools there are, as far as that is news.
+
+    Args:
+        connection: whose client.
+        keeps_selection: leave it the model that it selected itself.
+    """
     offer, told = _offer(connection), connection.told.config
     news = {
         field.name: getattr(offer, field.name)
         for field in attrs.fields(ChatConfig)
         if getattr(offer, field.name) != getattr(told, field.name)
     }
+    if keeps_selection and connection.client_model not in (None, told.select_model):
+        news.pop("select_model", None)
     if connection.client_model in {*(told.models or ())} - {*(offer.models or ())}:
         news["select_model"] = offer.select_model
     connection.client_model = news.get("select_model", connection.client_model)

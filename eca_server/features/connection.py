@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
+    from eca_server.llm.discovery import Discovery
     from eca_server.llm.models import Models
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
@@ -45,6 +46,8 @@ class Options:
         revision: forces the protocol's edition; None: detected at `initialize` (W-12).
         keeps_chats: whether chats are stored and found again after a restart.
         watch_seconds: how often the configuration's files are looked at; None: never again.
+        discovers: whether endpoints are asked which models they have, and more is learned of
+            these, in the background; it is kept for the next start.
         hide: told every key in use, so that the log can hide it.
     """
 
@@ -53,6 +56,7 @@ class Options:
     revision: Revision | None = None
     keeps_chats: bool = False
     watch_seconds: float | None = None
+    discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
 
 
@@ -85,6 +89,8 @@ class Connection:
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
         memos: the calls the user approved for the session.
+        models_are_others: set when settings or keys changed.
+        discovering: the scope in which endpoints are asked in the background.
     """
 
     def __init__(
@@ -105,6 +111,8 @@ class Connection:
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
         self.client_model: str | None = None
+        self.models_are_others = trio.Event()
+        self.discovering = trio.CancelScope()
         self.was_shut_down = False
         self.client_is_gone = False
 
@@ -138,9 +146,24 @@ class Connection:
             environ=self.options.environ,
             http=self.http,
             stored=self.logins.read(),
+            **self._discovered(),
         )
         self.options.hide(models.secrets)
         return models
+
+    def _discovered(self) -> dict[str, Any]:
+        """What was learned of models so far."""
+        if not self.options.discovers:
+            return {}
+        return {"listing": self.discovery.listing, "catalog": self.discovery.catalog}
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """What is learned of models over the network."""
+        from eca_server.config import cache_folder  # noqa: PLC0415 - see the module's docstring
+        from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - likewise
+
+        return Discovery(cache_folder(self.options.environ))
 
     @cached_property
     def logins(self) -> Logins:
@@ -200,6 +223,7 @@ class Connection:
 
     async def close(self) -> Sequence[str]:
         """Stop everything that runs and wait, within bounds, until it has ended; what has not."""
+        self.discovering.cancel()
         return await self.chats.close() if "chats" in vars(self) else ()
 
     @property
@@ -218,8 +242,13 @@ class Connection:
 
     def renew_models(self) -> None:
         """Have the models made anew when they are next asked for: settings or keys changed."""
-        for name in ("models", "child_variables"):
-            vars(self).pop(name, None)
+        self.forget_models()
+        vars(self).pop("child_variables", None)
+        self.models_are_others.set()
+
+    def forget_models(self) -> None:
+        """Have the models made anew when they are next asked for: more was learned of them."""
+        vars(self).pop("models", None)
 
     @property
     def config(self) -> Config:

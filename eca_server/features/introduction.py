@@ -8,6 +8,7 @@ from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
 from eca_server.features.configuration import Watcher, tell_offer, tell_problems
 from eca_server.features.connection import Connection, Told
+from eca_server.features.discovery import discover
 
 __all__ = ["handlers_of"]
 
@@ -33,6 +34,8 @@ def _introduce(connection: Connection) -> None:
     for notice in connection.notices:
         session.show("warning", notice)
     tell_problems(connection)
+    if connection.options.discovers:
+        connection.nursery.start_soon(discover, connection)
     if connection.options.watch_seconds is not None:
         watcher = Watcher(connection)
         connection.nursery.start_soon(watcher.run, connection.options.watch_seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -11,6 +11,7 @@ from eca_server.config import Config
 from eca_server.credentials import Credential, Location, find_key, find_url
 from eca_server.llm import simulator
 from eca_server.llm.apis import DEFAULT_API
+from eca_server.llm.backend import ModelInfo
 from eca_server.llm.facts import ModelFacts, Price
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.listings import Endpoint, Listing
@@ -37,7 +38,9 @@ class ProviderFacts:
         api: the wire API it speaks.
         location: its URL; None for a model inside this process.
         credential: its key; None where none is needed.
-        models: the names of its models.
+        models: the names of its models that are configured, or inside this process.
+        listed: those that its endpoint lists.
+        is_there: it is configured, has a key or has listed models; else it is only looked for.
     """
 
     name: str
@@ -45,34 +48,39 @@ class ProviderFacts:
     location: Location | None
     credential: Credential | None
     models: Sequence[str]
+    listed: Sequence[ModelInfo] = ()
+    is_there: bool = True
 
 
 def provider_facts(
     config: Config,
     environ: Mapping[str, str],
     stored: Mapping[str, Secret],
-    listings: Mapping[Endpoint, Listing],
+    listing: Callable[[Endpoint], Listing | None],
 ) -> Iterator[ProviderFacts]:
     """The configured providers, then the known ones with a key or found here, then our own."""
-    listed = {endpoint.provider for endpoint in listings}
     for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
         provider = config.providers.get(name, configuration.Provider())
         known = KNOWN_PROVIDERS.get(name)
         if known is not None and provider.key_env is None and known.key_variable is not None:
             provider = attrs.evolve(provider, key_env=known.key_variable)
         credential = find_key(name, provider, environ, stored=stored.get(name))
-        if name not in config.providers and credential.source is None and name not in listed:
-            continue
         location = find_url(name, provider, environ)
         if location.url is None and known is not None:
             location = Location(provider=name, url=known.url)
+        listed = listing(Endpoint(name, location.url or "")) if provider.fetch_models else None
+        is_there = name in config.providers or credential.source is not None or listed is not None
+        if not is_there and not (known and known.sought):
+            continue
         ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
         yield ProviderFacts(
             name=name,
             api=provider.api or (ways.api if ways else DEFAULT_API),
             location=location,
             credential=credential,
-            models=tuple(dict.fromkeys((*provider.models, *_listed(name, location, listings)))),
+            models=tuple(provider.models),
+            listed=() if listed is None else listed.models,
+            is_there=is_there,
         )
     yield ProviderFacts(
         name=simulator.PROVIDER,
@@ -81,11 +89,6 @@ def provider_facts(
         credential=None,
         models=simulator.MODELS,
     )
-
-
-def _listed(name: str, location: Location, listings: Mapping[Endpoint, Listing]) -> Iterator[str]:
-    listing = listings.get(Endpoint(name, location.url or ""))
-    return (model.name for model in listing.models) if listing else iter(())
 
 
 def settings_of(facts: ProviderFacts, provider: configuration.Provider | None) -> ProviderSettings:
@@ -108,7 +111,7 @@ def settings_of(facts: ProviderFacts, provider: configuration.Provider | None) -
             )
             for name, model in provider.models.items()
         },
-        listed=[name for name in facts.models if name not in provider.models],
+        listed=[model.name for model in facts.listed],
     )
 
 

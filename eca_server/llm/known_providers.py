@@ -28,6 +28,7 @@ class KnownProvider:
         root: the path of a base that has none; None: that of its API.
         hosts: a base of any other name on one of these is this provider's, too; with a dot in
             front: on any host below it.
+        lists: what it lists as models are those that can be asked.
         sought: asked for its models on this machine though nobody configured it.
         default_model: which of its models a new chat gets as long as the user chose none.
     """
@@ -38,6 +39,7 @@ class KnownProvider:
     key_header: str | None = None
     root: str | None = None
     hosts: tuple[str, ...] = ()
+    lists: bool = True
     sought: bool = False
     default_model: str | None = None
 
@@ -77,6 +79,7 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         key_header="api-key",
         root="/openai/v1",
         hosts=(".openai.azure.com", ".services.ai.azure.com"),
+        lists=False,  # its deployments are what can be asked, under names of the user's own
     ),
     "ollama": KnownProvider(
         api="ollama", url="http://localhost:11434", key_variable=None, sought=True

@@ -81,14 +81,14 @@ def _model_to(model: ModelInfo) -> dict[str, Any]:
         for field in attrs.fields(Capabilities)
         if (value := getattr(model.capabilities, field.name)) != field.default
     }
-    return {"name": model.name} | {
-        name: sorted(value) if isinstance(value, frozenset) else value
+    return {"name": model.name, "api": model.api} | {
+        name: list(value) if isinstance(value, frozenset | tuple) else value
         for name, value in told.items()
     }
 
 
 def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
-    name = value.get("name")
+    name, api = value.get("name"), value.get("api")
     if not isinstance(name, str):
         return None
     told: dict[str, Any] = {}
@@ -100,7 +100,9 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
         elif field.name in ("thinking", "efforts") and isinstance(given, list):
             words = [word for word in given if isinstance(word, str)]
             told[field.name] = frozenset(words) if field.name == "thinking" else tuple(words)
-    return ModelInfo(name=name, capabilities=Capabilities(**told))
+    return ModelInfo(
+        name=name, capabilities=Capabilities(**told), api=api if isinstance(api, str) else None
+    )
 
 
 def _is_count(value: object) -> bool:

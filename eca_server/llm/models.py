@@ -30,7 +30,6 @@ from eca_server.llm.errors import readable
 from eca_server.llm.events import Event
 from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Origin
-from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.known_providers import server_of
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import Registry, is_local
@@ -124,28 +123,29 @@ class Models:
         http: HTTPClient,
         stored: StoredKeys | None = None,
         catalog: Catalog | None = None,
-        listings: Mapping[Endpoint, Listing] | None = None,
+        listing: Callable[[Endpoint], Listing | None] = lambda _: None,
     ) -> None:
-        stored, listings = stored or StoredKeys(), listings or {}
+        stored = stored or StoredKeys()
         self._policy = policy_of(config)
         self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
-        self.providers = tuple(provider_facts(config, environ, stored.keys, listings))
+        facts_of_all = tuple(provider_facts(config, environ, stored.keys, listing))
+        self.providers = tuple(facts for facts in facts_of_all if facts.is_there)
         self._servers = {
             facts.name: server_of(facts.name, facts.location.url)
             for facts in self.providers
             if facts.location is not None
         }
         self._listed = {
-            (endpoint.provider, model.name): model.capabilities
-            for endpoint, listing in listings.items()
-            for model in listing.models
+            (facts.name, model.name): model.capabilities
+            for facts in self.providers
+            for model in facts.listed
         }
         self._registry = Registry(
             http=http,
             providers={
                 facts.name: settings_of(facts, config.providers.get(facts.name))
-                for facts in self.providers
+                for facts in facts_of_all
                 if facts.location is not None
             },
             timers=timers_of(config),
@@ -208,12 +208,12 @@ class Models:
         )
 
     @property
-    def endpoints(self) -> Mapping[Endpoint, HTTPBackend]:
+    def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
         """Who can be asked for a list of models, and by what."""
         return self._registry.endpoints()
 
     @property
-    def costs_money(self) -> bool:
+    def cost_money(self) -> bool:
         """Whether one of them is anywhere but on this machine or its network."""
         return any(
             facts.credential is not None

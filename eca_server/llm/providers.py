@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +21,6 @@ from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
-from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.listings import Endpoint
 from eca_server.llm.simulator import Simulator
@@ -154,18 +154,17 @@ class Registry:
             self._backends[name] = self._made(name)
         return self._backends[name]
 
-    def endpoints(self) -> Mapping[Endpoint, HTTPBackend]:
-        """Who can be asked for a list of models, and by what; never without a key but locally."""
-        found: dict[Endpoint, HTTPBackend] = {}
-        sought = {
-            name: ProviderSettings() for name, known in KNOWN_PROVIDERS.items() if known.sought
-        }
-        for name, settings in (sought | self._providers).items():
-            known = KNOWN_PROVIDERS.get(name)
+    def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
+        """Who can be asked for a list of models, and by what; without a key only locally."""
+        found: dict[Endpoint, Callable[[], Backend]] = {}
+        for name, settings in self._providers.items():
+            known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
+            if not settings.lists or (known and not known.lists):
+                continue
             url = settings.url or (known and known.url)
             may = settings.key is not None or (url and is_local(url))
-            if url and may and settings.lists and self._trouble(name, settings) is None:
-                found[Endpoint(name, url)] = self._over_http(name, "", settings)
+            if url and may and self._trouble(name, settings) is None:
+                found[Endpoint(name, url)] = partial(self._over_http, name, "", settings)
         return found
 
     def _made(self, name: str) -> Backend:
@@ -184,7 +183,7 @@ class Registry:
             raise BackendError("configuration", trouble)
         return self._over_http(provider, asked, settings)
 
-    def _over_http(self, provider: str, asked: str, settings: ProviderSettings) -> HTTPBackend:
+    def _over_http(self, provider: str, asked: str, settings: ProviderSettings) -> Backend:
         server = server_of(provider, settings.url)
         known = KNOWN_PROVIDERS.get(server)
         url = settings.url or (known and known.url)

@@ -159,6 +159,7 @@ async def editor(
     *,
     started: bool = True,
     keeps_chats: bool = False,
+    discovers: bool = False,
     **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor connected to a server in this process; titles are off unless configured."""
@@ -179,7 +180,7 @@ async def editor(
                 ours.connection = connection
 
             async def run() -> None:
-                options = Options(environ=environ, keeps_chats=keeps_chats)
+                options = Options(environ=environ, keeps_chats=keeps_chats, discovers=discovers)
                 await serve(near, options, on_connection=note)
 
             nursery.start_soon(run)
@@ -192,5 +193,11 @@ async def editor(
 
 def provider_config(url: str, **more: Any) -> dict[str, Any]:
     """A configuration whose only provider is the scripted one."""
-    provider = {"api": "openai-chat", "url": url, "key": "sk-not-a-real-key-0123456789"}
-    return {"providers": {"p": {**provider, "models": {"m": {}}}}, "defaultModel": "p/m", **more}
+    provider = {
+        "api": "openai-chat",
+        "url": url,
+        "key": "sk-not-a-real-key-0123456789",
+        "fetchModels": False,
+        "models": {"m": {}},
+    }
+    return {"providers": {"p": provider}, "defaultModel": "p/m", **more}

@@ -155,7 +155,7 @@ def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue()
         Config(providers={"p": Provider(url=URL, models={"mine": configured})}),
         environ={},
         http=HTTPClient(),
-        listings=listed(o3=told, new=told),
+        listing=listed(o3=told, new=told).get,
     )
     mine = models.find("p/mine").capabilities
     assert (mine.context, mine.images, mine.tools, mine.output) == (2, True, False, 100_000)

@@ -1,0 +1,171 @@
+"""Models that become known while a client is connected: what it is told of them, and when not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.features.configuration import put_in_force
+from tests.eca_server.chat.editor import Editor, editor
+
+pytestmark = pytest.mark.trio
+
+KEY = "sk-not-a-real-key-0123456789"
+OURS = ["simulator/echo", "simulator/script"]
+
+
+def provider(url: str, **more: Any) -> dict[str, Any]:
+    return {"api": "openai-chat", "url": url, "key": KEY, **more}
+
+
+@asynccontextmanager
+async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
+    """An editor whose server learns of models, from these providers only."""
+    providers["ollama"] = {"fetchModels": False}
+    config = {"providers": providers}
+    async with editor(config, started=False, discovers=True, XDG_CACHE_HOME=str(cache)) as ours:
+        await ours.start()
+        yield ours
+
+
+async def told(
+    ours: Editor, holds: Callable[[dict[str, Any]], object] = lambda _: True
+) -> dict[str, Any]:
+    """What the next `config/updated` that fits says of chats."""
+    update = await ours.until(
+        lambda each: each.get("method") == "config/updated" and holds(each["params"]["chat"])
+    )
+    found: dict[str, Any] = update["params"]["chat"]
+    return found
+
+
+def first_told(ours: Editor) -> dict[str, Any]:
+    """What the introduction said."""
+    found: dict[str, Any] = next(
+        each for each in ours.seen if each.get("method") == "config/updated"
+    )["params"]["chat"]
+    return found
+
+
+@pytest.mark.requirement("W-11g", "CONF-3")
+async def test_what_an_endpoint_lists_is_told_and_nothing_but_the_models(tmp_path: Path) -> None:
+    listed = ("m", "n", "text-embedding-3-small")
+    async with Provider(models=listed, otherwise=reply("Hi")) as there:
+        p = provider(there.url, models={"m": {}})
+        async with discovering(tmp_path, p=p) as ours:
+            assert first_told(ours)["models"] == ["p/m", *OURS]
+            assert await told(ours) == {"models": ["p/m", "p/n", *OURS]}
+            await ours.turn("hi", model="p/n")
+    assert [request.body["model"] for request in there.requests] == ["n"]
+    (asked,) = there.other_requests
+    assert (asked.target, asked.headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
+
+
+async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(
+    tmp_path: Path,
+) -> None:
+    async with Provider(models=["m"]) as there:
+        async with discovering(tmp_path, p=provider(there.url)) as ours:
+            assert await told(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
+
+        listening = trio.Event()
+
+        async def answer(request: HTTPRequest, responder: Responder) -> None:
+            await listening.wait()
+            await responder.respond(200, b'{"data": [{"id": "m"}]}')
+
+        async with (
+            serve(answer) as slow,
+            discovering(tmp_path, p=provider(slow.url)) as ours,
+        ):
+            await ours.turn("hi", model="simulator/script")
+            listening.set()
+            assert await told(ours) == {"models": ["p/m", *OURS]}
+            assert ours.connection.client_model == "simulator/script"
+
+
+async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path: Path) -> None:
+    asked = trio.Event()
+
+    async def never(request: HTTPRequest, responder: Responder) -> None:
+        asked.set()
+        await trio.sleep_forever()
+
+    async with serve(never) as silent, Provider(models=["m"]) as there:
+        p, q = provider(silent.url), provider(there.url)
+        async with discovering(tmp_path, p=p, q=q) as ours:
+            await asked.wait()
+            assert (await told(ours))["models"] == ["q/m", *OURS]
+            await ours.turn("hi", model="simulator/echo")
+            with trio.fail_after(2):
+                await ours.ask("shutdown")
+
+
+async def test_an_answer_that_is_no_list_is_no_news(tmp_path: Path) -> None:
+    answered = trio.Event()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        await responder.respond(200, b'["not", {"a": "list"}]')
+        answered.set()
+
+    async with (
+        serve(answer) as odd,
+        Provider(models=["m"]) as there,
+        discovering(tmp_path, p=provider(odd.url), q=provider(there.url)) as ours,
+    ):
+        assert (await told(ours))["models"] == ["q/m", *OURS]
+        await answered.wait()
+        await ours.turn("hi", model="simulator/echo")
+        assert ours.connection.models.names == ("q/m", *OURS)
+
+
+async def test_a_changed_configuration_is_looked_at_again(tmp_path: Path) -> None:
+    async with (
+        Provider(models=["m"]) as there,
+        Provider(models=["n"]) as other,
+        discovering(tmp_path, p=provider(there.url)) as ours,
+    ):
+        await told(ours)
+        connection = ours.connection
+        environ = dict(connection.options.environ)
+        environ["ECA_CONFIG"] = environ["ECA_CONFIG"].replace(there.url, other.url)
+        put_in_force(connection, connection.load(environ=environ))
+        assert (await told(ours))["models"] == OURS
+        assert (await told(ours))["models"] == ["p/n", *OURS]
+
+
+async def test_who_is_not_to_be_asked_is_not(tmp_path: Path) -> None:
+    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
+        p = provider(there.url, fetchModels=False)
+        async with discovering(tmp_path, p=p, q=provider(other.url)) as ours:
+            assert (await told(ours))["models"] == ["q/n", *OURS]
+    assert there.other_requests == []
+
+
+async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path) -> None:
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        model = b'{"model": "qwen3:8b", "name": "qwen3:8b"}'
+        await responder.respond(200, b'{"models": [%s]}' % model)
+
+    async with serve(answer) as ollama:
+        environ = {"OLLAMA_API_URL": ollama.url, "XDG_CACHE_HOME": str(tmp_path)}
+        async with editor(started=False, discovers=True, **environ) as ours:
+            await ours.start()
+            assert first_told(ours)["models"] == OURS
+            assert (await told(ours))["models"] == ["ollama/qwen3:8b", *OURS]
+
+
+async def test_without_the_wish_nobody_is_asked() -> None:
+    async with (
+        Provider(models=["n"]) as there,
+        editor({"providers": {"p": provider(there.url)}}) as ours,
+    ):
+        await ours.turn("hi", model="simulator/echo")
+    assert there.other_requests == []
