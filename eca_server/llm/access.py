@@ -72,6 +72,10 @@ class Access(Protocol):
         """The provider refused `target` (401, 403); whether it is worth another try."""
         ...
 
+    def judge(self, error: BackendError) -> None:
+        """Set right what a refusal is, where it means something of its own on this way."""
+        ...
+
 
 @attrs.frozen(kw_only=True)
 class KeyAccess:
@@ -103,6 +107,9 @@ class KeyAccess:
     async def renew(self, target: Target) -> bool:
         """As `Access.renew`: a refused key stays refused."""
         return False
+
+    def judge(self, error: BackendError) -> None:
+        """As `Access.judge`: it is what it is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -164,6 +171,9 @@ class TokenAccess:
             return await self._tokens.refused(refused)
         except ECAError as fault:
             raise _login_error(fault) from fault
+
+    def judge(self, error: BackendError) -> None:
+        """As `Access.judge`: it is what it is."""
 
 
 async def _login_token(tokens: Tokens) -> Secret:

@@ -227,12 +227,17 @@ class HTTPBackend(ABC):
         except HTTPFault as fault:
             raise error_from_fault(fault) from fault
         if response.status != 200:
-            raise error_from_response(response.status, response.headers, body)
+            raise self._refusal(response, body)
         try:
             return json.loads(body)
         except InvalidJSON as fault:
             excerpt = body[:200].decode("utf-8", "replace")
             raise BackendError("protocol", f"expected JSON ({fault}), got {excerpt}") from None
+
+    def _refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
+        error = error_from_response(response.status, response.headers, body)
+        self._access.judge(error)
+        return error
 
     def _secrets(self) -> tuple[Secret, ...]:
         """What a provider may quote and nobody is to read."""
@@ -269,7 +274,7 @@ class HTTPBackend(ABC):
                     refusal = await response.read()
             except HTTPFault as fault:
                 raise error_from_fault(fault) from fault
-            error = error_from_response(response.status, response.headers, refusal)
+            error = self._refusal(response, refusal)
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
                 renewed = True
                 continue

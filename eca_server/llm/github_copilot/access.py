@@ -102,6 +102,22 @@ class CopilotAccess:
         await self._current()
         return True
 
+    def judge(self, error: BackendError) -> None:
+        """As `Access.judge`."""
+        if error.code == "model_not_supported":
+            error.kind = "model_not_found"
+            error.message += ". Switch the model on in the Copilot settings of your GitHub account"
+        elif error.status == 466 or "editor-version" in error.message.lower():
+            error.kind = "permission"
+            error.message += (
+                ". Copilot wants a name that it knows: set the headers that you may use in "
+                "`providers.github-copilot.extraHeaders`"
+            )
+        elif error.status == 422:
+            error.kind = "content_filter"
+        elif error.status == 424:
+            error.kind, error.retryable = "overloaded", True
+
     async def _current(self) -> _Token:
         async with self._one_at_a_time:
             if self._token is None or trio.current_time() >= self._token.due:
