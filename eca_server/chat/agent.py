@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import trio
@@ -25,9 +25,10 @@ from eca_server.context import Built
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import Message, Part, TextPart, in_force
+from eca_server.llm.history import Message, Origin, Part, TextPart, in_force
 from eca_server.llm.models import Model
-from eca_server.tools.approval import BUILT_IN, Decision
+from eca_server.llm.thoughts import left_behind
+from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
 from eca_server.tools.tool import Tool, ToolFault, ToolOutput
@@ -73,11 +74,12 @@ class Agent:
         built = await self.gather()
         for note in built.notes:
             turn.say(note, role="system")
+        _tell_of_thoughts(turn, self.model.origin)
         parts = (*built.parts, TextPart(self.text))
         opening = Message(role="user", parts=parts)
         turn.messages.append(opening)
         room = RoomKeeper(turn, self.model, opening, self.compact_at)
-        failures: Counter[tuple[str, str]] = Counter()
+        failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
@@ -129,7 +131,9 @@ class Agent:
         )
 
     def _naming(self, key: str, name: str) -> Naming:
-        return Naming(id=key, name=self.toolbox.listed(name), server="eca", origin="native")
+        server, own = self.toolbox.named(name)
+        origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
+        return Naming(id=key, name=own, server=server, origin=origin)
 
     async def _run_calls(
         self, turn: Turn, finished: Sequence[ToolCallFinished]
@@ -173,8 +177,8 @@ class Agent:
         """Announce a call, with what it would do and whether the user is asked; or postpone it."""
         call, finished = step.call, step.finished
         arguments = finished.arguments or {}
-        tool = self.toolbox.find(call.naming.name)
-        why = self.toolbox.why_withheld(call.naming.name)
+        tool = self.toolbox.find(call.naming.server, call.naming.name)
+        why = self.toolbox.why_withheld(call.naming.server, call.naming.name)
         if finished.arguments is None:
             call.announce({}, manual_approval=False)
             call.fault(f"The arguments are unreadable: {finished.error}")
@@ -194,7 +198,9 @@ class Agent:
         step.changes_something = tool.effect != "read"
         try:
             prepared = await tool.prepare(fitting(arguments, tool.parameters))
-            decision = await self.permissions.decide(tool, prepared, arguments)
+            decision = await self.permissions.decide(
+                tool, prepared, arguments, server=call.naming.server
+            )
         except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
             await _still_running()
             step.postponed = bool(to_come)
@@ -220,6 +226,17 @@ class Agent:
             call.ask(decision.memo)
         else:
             call.decided.set()
+
+
+def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
+    """Say, once when another model takes over, that it does not know what the last one thought."""
+    before = left_behind(turn.chat.told, origin)
+    if before is not None:
+        turn.say(
+            f"{origin.model} goes on from what was said and done; "
+            f"it is not told what {before.model} thought.",
+            role="system",
+        )
 
 
 def _tell_of_waiting(turn: Turn, steps: Iterable[Step]) -> None:
@@ -261,12 +278,12 @@ def _with_rule(summary: str, decision: Decision) -> str:
 
 
 def _fails_again(
-    turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str]]
+    turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str, str]]
 ) -> bool:
     failed = set()
     for each in finished:
         call = turn.calls[each.key]
         if call.result is not None and call.result.is_error:
-            failed.add((call.naming.name, each.raw))
+            failed.add((call.naming.server, call.naming.name, each.raw))
     failures.update(failed)
     return any(count >= MOST_FAILURES for count in failures.values())
