@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
-from eca_server.tools.approval import policy_of
+from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.toolbox import PREFIX
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def announce_tools(connection: Connection, behavior: str) -> None:
         tools=tuple(
             _announced(
                 tool,
-                disabled=toolbox.find(tool.name) is None,
+                disabled=toolbox.find(NATIVE, PREFIX + tool.name) is None,
                 brief=connection.session.profile.brief_tools,
             )
             for tool in native.tools

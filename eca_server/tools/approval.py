@@ -66,6 +66,7 @@ class Call:
         command: the text of the command, if it runs one.
         outside: the paths it touches, or may touch, outside the workspace.
         guarded: those it may change that decide what runs in the workspace.
+        warning: what the tool's own server warns of.
     """
 
     server: str = NATIVE
@@ -75,6 +76,7 @@ class Call:
     command: str | None = None
     outside: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 @attrs.frozen
@@ -269,9 +271,12 @@ class Policy:
         # What an MCP server says of its own tools is not taken for granted.
         if call.server == NATIVE and call.effect == "read" and not call.outside:
             return "allow", _READS_ARE_ALLOWED
-        if self._default is not None:
-            return self._default
-        return "ask", _ELSE_ASKS
+        if self._default is None:
+            return "ask", _ELSE_ASKS
+        verdict, name = self._default
+        if call.warning is not None and verdict == "allow":
+            return "ask", f"{name} allows it, but its server says: {call.warning}"
+        return verdict, name
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -22,7 +22,7 @@ from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import Tool
-from eca_server.tools.toolbox import ToolBox
+from eca_server.tools.toolbox import ServedTool, ToolBox
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import Workspace
 
@@ -41,12 +41,13 @@ class NativeTools:
     tools: tuple[Tool, ...]
     problems: tuple[str, ...]
 
-    def toolbox(self, policy: Policy) -> ToolBox:
-        """What is offered under a policy."""
+    def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
+        """What is offered under a policy, and behind it what MCP servers offer."""
         withheld = {tool.name: _why(tool, policy) for tool in self.tools}
         return ToolBox(
             [tool for tool in self.tools if withheld[tool.name] is None],
             {name: f"Not available: {why}." for name, why in withheld.items() if why is not None},
+            served,
         )
 
 

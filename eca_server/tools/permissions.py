@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from eca_server.tools.approval import Call, Decision, Memo, Policy
+from eca_server.tools.approval import NATIVE, Call, Decision, Memo, Policy
 from eca_server.tools.shell_words import touched
 from eca_server.tools.tool import PreparedCall, Tool
 from eca_server.workspace import Workspace
@@ -39,12 +39,19 @@ class Permissions:
         self._variables = variables
 
     async def decide(
-        self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any]
+        self,
+        tool: Tool,
+        prepared: PreparedCall,
+        arguments: Mapping[str, Any],
+        *,
+        server: str = NATIVE,
     ) -> Decision:
-        """What becomes of a call that was looked at."""
-        return await trio.to_thread.run_sync(self._decide, tool, prepared, arguments)
+        """What becomes of a call that was looked at; `server` is that of the tool."""
+        return await trio.to_thread.run_sync(self._decide, tool, prepared, arguments, server)
 
-    def _decide(self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any]) -> Decision:
+    def _decide(
+        self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any], server: str
+    ) -> Decision:
         found = touched(
             self._workspace,
             prepared.paths,
@@ -53,11 +60,13 @@ class Permissions:
             variables=self._variables,
         )
         call = Call(
+            server=server,
             tool=tool.name,
             arguments=arguments,
             effect=tool.effect,
             command=prepared.command,
             outside=found.outside,
             guarded=() if tool.effect == "read" else found.guarded,
+            warning=prepared.warning,
         )
         return self._policy.decide(call, self._memos)

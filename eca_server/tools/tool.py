@@ -72,6 +72,8 @@ class PreparedCall:
         changes: the same for whoever undoes it; what a command changes nobody knows.
         command: the text of a command, if it runs one.
         folder: where the command runs.
+        warning: what the tool's own server warns of, in words; then it asks unless a rule is
+            about it.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -81,6 +83,7 @@ class PreparedCall:
     changes: tuple[FileChange, ...] = ()
     command: str | None = None
     folder: str = ""
+    warning: str | None = None
 
 
 class Tool(Protocol):
