@@ -27,6 +27,9 @@ __all__ = [
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
 
+_HOPELESS: frozenset[ErrorKind] = frozenset(("auth", "context_overflow", "quota"))
+"""What the same request meets again at the next try, whatever a header says."""
+
 _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
     "connect": ("network", True),
     "broken": ("network", True),
@@ -52,7 +55,7 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
     "permission": ("the key may not do this", "Check what the key is allowed to do."),
     "premature_stop": ("the answer broke off", 'Say "continue" to go on.'),
     "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
-    "quota": ("the credit or plan is used up", "Waiting does not help: check the account."),
+    "quota": ("the credit or plan is used up", "Trying again does not help: check the account."),
     "rate_limit": ("too many requests", "Try again later."),
     "request_too_large": (
         "the request is too large",
@@ -65,16 +68,27 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
 """Each class in words, and what a user can do."""
 
 
+_SHORT = 120
+"""Seconds that are said as seconds. Google asks for some even when the quota of a day is gone."""
+
+
 def readable(error: BackendError, *, provider: str, model: str) -> str:
     """One paragraph for the user: who, what, in whose words, and what to do now."""
     words, advice = _IN_WORDS[error.kind]
     facts = [f"status {error.status}"] if error.status else []
     facts += [f"request {error.request_id}"] if error.request_id else []
     told = error.message.strip()[:600].rstrip(".")
-    if error.retry_after:
-        advice = f"The provider asks to wait {error.retry_after:.0f} s. {advice}"
+    if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
+        advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
     aside = f" ({', '.join(facts)})" if facts else ""
     return f"{provider}/{model}: {words}: {told}{aside}. {advice}".strip()
+
+
+def _in_units(seconds: float) -> str:
+    if seconds < _SHORT:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
 
 
 def error_from_fault(fault: HTTPFault) -> BackendError:
@@ -99,7 +113,8 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
     elif status == 403 and text.lstrip().startswith("<"):
         kind = "network"  # a proxy or a guard on the way, not the provider
-    if (told := headers.get("x-should-retry", "").lower()) in ("true", "false"):
+    told = headers.get("x-should-retry", "").lower()
+    if told == "false" or (told == "true" and kind not in _HOPELESS):
         retryable = told == "true"
     ids = (headers[name] for name in _REQUEST_ID_HEADERS if name in headers)
     return BackendError(
@@ -107,7 +122,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         mask(message),
         status=status,
         code=code,
-        retry_after=wait_demanded(headers, payload, message),
+        retry_after=wait_demanded(headers, payload, message, status=status),
         retryable=retryable,
         request_id=next(ids, None),
         raw=mask(text[:2000]),

@@ -27,6 +27,7 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         "organization_usage_limit_exceeded",
         "usage_limit_reached",
         "billing_error",
+        "budget_exceeded",
         "enforced_spend_limit_reached",
         *("1113", "1304", "1308", "1309", "1310"),
     ),
@@ -51,7 +52,7 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         *("1234", "1305", "1312"),
     ),
     "timeout": ("timeout_error",),
-    "model_not_found": ("model_not_found", "deploymentnotfound", "1211"),
+    "model_not_found": ("model_not_found", "model_not_supported", "deploymentnotfound", "1211"),
     "request_too_large": ("request_too_large",),
     "context_overflow": (
         "context_length_exceeded",
@@ -94,6 +95,7 @@ _STATUSES: Mapping[ErrorKind, tuple[int, ...]] = {
     "permission": (403,),
     "request_too_large": (413,),
     "rate_limit": (429,),
+    "configuration": (407,),
     "overloaded": (408, 409, 425, 498, 500, 502, 503, 504, *range(520, 530)),
 }
 
@@ -116,6 +118,7 @@ _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
         r"unknown field",
         r"extra inputs are not permitted",
         r"unrecognized request argument",
+        r"no endpoints found that (support|can handle)",
     ),
     "model_not_found": (
         r"model\b.*\bnot (found|exist)",
@@ -139,6 +142,15 @@ _OVERFLOW = (
     r"range of input length",
 )
 
+_SAY_LITTLE = ("api_error", "internal_server_error", "server_error")
+"""Codes that come with whatever went wrong inside; llama.cpp sends one with an overflow."""
+
+_FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
+    "auth": (r"token.{0,40}(expired|invalid)", r"(expired|invalid).{0,40}token"),
+    "content_filter": (r"moderation", r"flagged"),
+}
+"""What a status 403 is about if it is not a lack of permission."""
+
 _KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
 _KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for status in statuses}
 
@@ -149,13 +161,16 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     if "tokens per min" in words:
         # A request beyond the limit of a whole minute never fits, however long one waits.
         return "context_overflow" if "too large" in words else "rate_limit"
-    if kind := _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or ""):
+    kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
+    if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
     if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, words):
         return "context_overflow"
-    if status == 429 and _any((r"per day|perday", r"quota.*billing", r"insufficient"), words):
+    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), words):
         return "quota"
-    return _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
+    if status == 403:
+        kind = _kind_of_words(words, _FORBIDDEN)
+    return kind or _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
 
 
 def _kind_of_quota(code: str) -> ErrorKind | None:
@@ -169,8 +184,10 @@ def _kind_of_status(status: int | None) -> ErrorKind | None:
     return _KIND_OF_STATUS.get(status) if status is not None else None
 
 
-def _kind_of_words(words: str) -> ErrorKind | None:
-    return next((kind for kind, patterns in _WORDS.items() if _any(patterns, words)), None)
+def _kind_of_words(
+    words: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
+) -> ErrorKind | None:
+    return next((kind for kind, patterns in meanings.items() if _any(patterns, words)), None)
 
 
 def _kind_of_rest(status: int | None, words: str) -> ErrorKind:

@@ -14,13 +14,30 @@ from typing import Any
 
 __all__ = ["wait_demanded"]
 
-_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:\d+(?:\.\d+)?(?:ms|[hms]))+)", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])", re.IGNORECASE)
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PIECE = (
+    r"(\d+(?:\.\d+)?)\s?(ms|milliseconds?|h|hours?|m|min(?:ute)?s?|s|sec(?:ond)?s?)(?![a-z])\s?"
+)
+_TRY_AGAIN = re.compile(rf"(?:try again|retry) (?:in|after) ((?:{_PIECE})+)", re.IGNORECASE)
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+_LIMITS = (
+    *(f"x-ratelimit-{{}}-{kind}" for kind in ("requests", "tokens")),
+    *(
+        f"anthropic-ratelimit-{kind}-{{}}"
+        for kind in ("requests", "tokens", "input-tokens", "output-tokens")
+    ),
+    "x-ratelimit-{}",
+)
+"""The headers of each rate limit, which end in `remaining` and `reset` or have it inside."""
 
 
 def wait_demanded(
-    headers: Mapping[str, str], payload: Any, message: str, *, now: datetime | None = None
+    headers: Mapping[str, str],
+    payload: Any,
+    message: str,
+    *,
+    status: int = 429,
+    now: datetime | None = None,
 ) -> float | None:
     """Seconds to wait, 0 or more; None when nothing (readable) is demanded.
 
@@ -28,6 +45,7 @@ def wait_demanded(
         headers: of the answer, names in lower case.
         payload: the parsed body, if it is JSON.
         message: the provider's words.
+        status: what limits say of themselves in the headers counts with 429 alone.
         now: the time now, for dates; UTC.
     """
     now = now or datetime.now(UTC)
@@ -36,7 +54,7 @@ def wait_demanded(
         _number(headers.get("retry-after")),
         _date(headers.get("retry-after"), now),
         _in_payload(payload, now),
-        _bucket(headers, now),
+        _of_limits(headers, now) if status == 429 else None,
         _duration(match.group(1)) if (match := _TRY_AGAIN.search(message)) else None,
     )
     return next((seconds for seconds in candidates if seconds is not None), None)
@@ -78,23 +96,33 @@ def _in_payload(payload: Any, now: datetime) -> float | None:
     return None
 
 
-def _bucket(headers: Mapping[str, str], now: datetime) -> float | None:
+def _of_limits(headers: Mapping[str, str], now: datetime) -> float | None:
     """The latest reset among the rate limits that are used up."""
-    waits = []
-    for kind in ("requests", "tokens"):
-        if headers.get(f"x-ratelimit-remaining-{kind}") == "0":
-            reset = headers.get(f"x-ratelimit-reset-{kind}", "")
-            seconds = _duration(reset)
-            if seconds is None and (epoch := _number(reset)) is not None:
-                epoch = epoch / 1000 if epoch > 1e11 else epoch
-                seconds = max(0.0, epoch - now.timestamp()) if epoch > 1e9 else epoch
-            waits += [seconds] if seconds is not None else []
-    return max(waits, default=None)
+    used_up = (limit for limit in _LIMITS if headers.get(limit.format("remaining")) == "0")
+    resets = [headers.get(limit.format("reset")) for limit in used_up]
+    resets.append(headers.get("anthropic-ratelimit-unified-reset"))
+    waits = (_reset(text, now) for text in resets if text)
+    return max((seconds for seconds in waits if seconds is not None), default=None)
+
+
+def _reset(text: str, now: datetime) -> float | None:
+    """A reset is written as a duration, as seconds, as seconds or ms of the epoch, or as a date."""
+    if (seconds := _number(text)) is not None:
+        epoch = seconds / 1000 if seconds > 1e11 else seconds
+        return max(0.0, epoch - now.timestamp()) if epoch > 1e9 else epoch
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return _duration(text)
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())
 
 
 def _duration(text: str) -> float | None:
-    """A duration as Go writes it: `1m2.5s`, `12ms`."""
-    pieces = _DURATION.findall(text)
-    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+    """A duration as Go writes it (`1m2.5s`, `12ms`), or in words (`6 seconds`)."""
+    if not re.fullmatch(f"(?:{_PIECE})+", text, re.IGNORECASE):
         return None
-    return sum(float(number) * _UNITS[unit.lower()] for number, unit in pieces)
+    return sum(
+        float(number) * (0.001 if unit.startswith(("ms", "mil")) else _UNITS[unit[0]])
+        for number, unit in re.findall(_PIECE, text.lower())
+    )

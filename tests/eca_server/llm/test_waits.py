@@ -32,6 +32,21 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
             },
             5,
         ),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(NOW.timestamp() + 9)}, 9),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-01-01T00:00:04Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-01-01T00:00:06Z",
+                "anthropic-ratelimit-output-tokens-remaining": "1",
+                "anthropic-ratelimit-output-tokens-reset": "2026-01-01T00:01:00Z",
+            },
+            6,
+        ),
+        ({"anthropic-ratelimit-unified-reset": str(int(NOW.timestamp()) + 8)}, 8),
+        ({"anthropic-ratelimit-unified-reset": str(int(NOW.timestamp()) - 8)}, 0),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "soon"}, None),
         ({}, None),
     ],
 )
@@ -47,9 +62,20 @@ def test_the_wait_that_headers_demand(headers, seconds):
         ({"error": {"details": [{"retryDelay": "soon"}]}}, "", None),
         (None, "Rate limit reached. Please try again in 1m1.5s.", 61.5),
         (None, "try again in 20ms", 0.02),
+        (None, "Please retry after 6 seconds.", 6),
+        (None, "Try again in 1 minute 30 seconds", 90),
+        (None, "retry in 2 hours", 7200),
+        (None, "retry after 3 sunsets", None),
         ([], "try again later", None),
         ({"error": "text"}, "", None),
     ],
 )
 def test_the_wait_that_a_body_demands(payload, message, seconds):
     assert wait_demanded({}, payload, message, now=NOW) == seconds
+
+
+def test_limits_that_are_used_up_are_no_demand_when_something_else_is_wrong():
+    headers = {"anthropic-ratelimit-unified-reset": "4102444800", "retry-after": "2"}
+    assert wait_demanded(headers, None, "", status=529) == 2
+    del headers["retry-after"]
+    assert wait_demanded(headers, None, "", status=529) is None
