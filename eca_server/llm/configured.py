@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
 from eca_server import config as configuration
 from eca_server.config import Config
-from eca_server.credentials import Credential, Location, find_key, find_url
+from eca_server.credentials import LOGIN, Credential, Location, Tokens, find_key, find_url
+from eca_server.credentials.netrc import netrc_file
 from eca_server.llm import simulator
-from eca_server.llm.apis import DEFAULT_API
+from eca_server.llm.apis import APIS, DEFAULT_API
 from eca_server.llm.backend import ModelInfo
 from eca_server.llm.facts import ModelFacts, Price
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, server_of
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import ModelSettings, ProviderSettings, Timers
 from eca_server.llm.retry import RetryPolicy
@@ -59,15 +61,16 @@ def provider_facts(
     listing: Callable[[Endpoint], Listing | None],
 ) -> Iterator[ProviderFacts]:
     """The configured providers, then the known ones with a key or found here, then our own."""
+    netrc = Path(config.netrc_file) if config.netrc_file else netrc_file(environ)
     for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
         provider = config.providers.get(name, configuration.Provider())
         known = KNOWN_PROVIDERS.get(name)
         if known is not None and provider.key_env is None and known.key_variable is not None:
             provider = attrs.evolve(provider, key_env=known.key_variable)
-        credential = find_key(name, provider, environ, stored=stored.get(name))
+        credential = find_key(name, provider, environ, stored=stored.get(name), netrc=netrc)
         location = find_url(name, provider, environ)
         if location.url is None and known is not None:
-            location = Location(provider=name, url=known.url)
+            location = _known_location(name, known, environ)
         listed = listing(Endpoint(name, location.url or "")) if provider.fetch_models else None
         is_there = name in config.providers or credential.source is not None or listed is not None
         if not is_there and not (known and known.sought):
@@ -91,8 +94,20 @@ def provider_facts(
     )
 
 
-def settings_of(facts: ProviderFacts, provider: configuration.Provider | None) -> ProviderSettings:
-    """What a registry needs to know of a provider."""
+def _known_location(name: str, known: KnownProvider, environ: Mapping[str, str]) -> Location:
+    host = environ.get(known.host_variable or "", "")
+    if host.strip():
+        from eca_server.llm.ollama import address_of  # noqa: PLC0415 - seldom needed
+
+        if url := address_of(host):
+            return Location(provider=name, url=url, source=known.host_variable)
+    return Location(provider=name, url=known.url)
+
+
+def settings_of(
+    facts: ProviderFacts, provider: configuration.Provider | None, tokens: Tokens | None = None
+) -> ProviderSettings:
+    """What a registry needs to know of a provider; `tokens` are those of its stored login."""
     provider = provider or configuration.Provider()
     location, credential = facts.location, facts.credential
     return ProviderSettings(
@@ -112,6 +127,13 @@ def settings_of(facts: ProviderFacts, provider: configuration.Provider | None) -
             for name, model in provider.models.items()
         },
         listed=[model.name for model in facts.listed],
+        apis={
+            model.name: model.api
+            for model in facts.listed
+            if model.api in APIS and provider.api is None
+        },
+        tokens=tokens if credential is not None and credential.source == LOGIN else None,
+        host=provider.auth.url,
     )
 
 

@@ -24,6 +24,7 @@ class KnownProvider:
         api: the API it speaks.
         url: its base; None: each customer has one.
         key_variable: the environment variable its key is expected in; None: it needs none.
+        host_variable: the variable that says where it is, as Ollama writes it.
         key_header: where it expects the key; None: where its API does.
         root: the path of a base that has none; None: that of its API.
         hosts: a base of any other name on one of these is this provider's, too; with a dot in
@@ -36,6 +37,7 @@ class KnownProvider:
     api: str = DEFAULT_API
     url: str | None
     key_variable: str | None
+    host_variable: str | None = None
     key_header: str | None = None
     root: str | None = None
     hosts: tuple[str, ...] = ()
@@ -82,7 +84,11 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         lists=False,  # its deployments are what can be asked, under names of the user's own
     ),
     "ollama": KnownProvider(
-        api="ollama", url="http://localhost:11434", key_variable=None, sought=True
+        api="ollama",
+        url="http://localhost:11434",
+        key_variable=None,
+        host_variable="OLLAMA_HOST",
+        sought=True,
     ),
 } | {
     name: KnownProvider(

@@ -7,7 +7,7 @@ The rule it keeps: a model is named `provider/model`; what is missing for it is 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,12 +16,13 @@ import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.config.reading import deep_merge
+from eca_server.credentials import Tokens
 from eca_server.llm import simulator
-from eca_server.llm.access import KeyAccess, endpoint
-from eca_server.llm.apis import APIS, DEFAULT_API
+from eca_server.llm.access import Access, KeyAccess, TokenAccess, Way, endpoint
+from eca_server.llm.apis import API, APIS, DEFAULT_API
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, server_of
 from eca_server.llm.listings import Endpoint
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
@@ -65,6 +66,9 @@ class ProviderSettings:
         lists: whether it is asked which models it has.
         models: by the name the user gives them; empty: whatever is asked for.
         listed: the names of those it lists.
+        apis: the API of each model it lists that is asked by another one.
+        tokens: those of a login; they count before the key.
+        host: the installation that one logs in to, if it is the user's own.
     """
 
     api: str | None = None
@@ -75,6 +79,9 @@ class ProviderSettings:
     lists: bool = True
     models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
     listed: Sequence[str] = ()
+    apis: Mapping[str, str] = attrs.field(factory=dict)
+    tokens: Tokens | None = None
+    host: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -117,6 +124,8 @@ class Registry:
         providers: what is configured, by name.
         timers: of every request.
         capabilities: what a model can do, by its provider's name and its own.
+        accesses: the ways that hold something that was bought, which outlives this registry.
+        hide: told of each new secret before it is used.
     """
 
     def __init__(
@@ -126,6 +135,8 @@ class Registry:
         providers: Mapping[str, ProviderSettings],
         timers: Timers | None = None,
         capabilities: Callable[[str, str], Capabilities] = lambda _provider, _model: Capabilities(),
+        accesses: MutableMapping[object, Access] | None = None,
+        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
     ) -> None:
         self._http = http
         self._providers = dict(providers)
@@ -133,6 +144,8 @@ class Registry:
         self._capabilities = capabilities
         self._backends: dict[str, Backend] = {}
         self._refused: dict[str, set[str]] = {}
+        self._accesses = {} if accesses is None else accesses
+        self._hide = hide
 
     def names(self) -> tuple[str, ...]:
         """Every model there is to offer, as `provider/model`; ours at the end."""
@@ -155,15 +168,22 @@ class Registry:
         return self._backends[name]
 
     def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
-        """Who can be asked for a list of models, and by what; without a key only locally."""
+        """Who can be asked for a list of models, and by what.
+
+        Without a key only who is known to need none, or is on this machine or network.
+        """
         found: dict[Endpoint, Callable[[], Backend]] = {}
         for name, settings in self._providers.items():
             known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
             if not settings.lists or (known and not known.lists):
                 continue
             url = settings.url or (known and known.url)
-            may = settings.key is not None or (url and is_local(url))
-            if url and may and self._trouble(name, settings) is None:
+            keyless = (known and known.key_variable is None) or (url and is_local(url))
+            if (
+                url
+                and (settings.key is not None or keyless)
+                and self._trouble(name, settings) is None
+            ):
                 found[Endpoint(name, url)] = partial(self._over_http, name, "", settings)
         return found
 
@@ -188,20 +208,15 @@ class Registry:
         known = KNOWN_PROVIDERS.get(server)
         url = settings.url or (known and known.url)
         assert url, "a provider without a base is in trouble"
-        name = _api_of(provider, settings)
-        api = APIS[name]
-        root = api.root if known is None or known.root is None else known.root
         model, variant = _parted(asked, settings.models)
         chosen = settings.models.get(model, ModelSettings())
+        name = settings.apis.get(chosen.wire_name or model, _api_of(provider, settings))
+        api = APIS[name]
         return api.load()(
             http=self._http,
             origin=Origin(api=name, provider=provider, model=model),
             server=server,
-            access=KeyAccess(
-                url=url if settings.path else _rooted(url, root),
-                key=settings.key,
-                header=(known and known.key_header) or api.key_header,
-            ),
+            access=self._access(provider, settings, api, known),
             wire_model=chosen.wire_name,
             path=settings.path,
             extra_payload=deep_merge(chosen.extra_payload, variant),
@@ -211,6 +226,30 @@ class Registry:
             capabilities=self._capabilities(provider, model),
             refused=self._refused.setdefault(provider, set()),
         )
+
+    def _access(
+        self, provider: str, settings: ProviderSettings, api: API, known: KnownProvider | None
+    ) -> Access:
+        """The way to a provider for one of its APIs; one that holds tokens is there once."""
+        url = str(settings.url or (known and known.url))
+        if not settings.path:
+            url = _rooted(url, api.root if known is None or known.root is None else known.root)
+        make = APIS[_api_of(provider, settings)].access
+        if make is None and settings.tokens is None:
+            header = (known and known.key_header) or api.key_header
+            return KeyAccess(url=url, key=settings.key, header=header)
+        way = Way(
+            http=self._http,
+            url=settings.url,
+            host=settings.host,
+            key=settings.key,
+            tokens=settings.tokens,
+            hide=self._hide,
+        )
+        same = (provider, way.url, way.host, None if way.tokens else way.key)
+        if same not in self._accesses:
+            self._accesses[same] = make(way) if make else TokenAccess(url, way)
+        return self._accesses[same]
 
     def _trouble(self, name: str, settings: ProviderSettings) -> str | None:
         """What is missing for a provider, in words; None when it can be asked."""
@@ -223,7 +262,7 @@ class Registry:
             return f"providers.{name}.url is not set"
         hosted = known is not None and settings.url is None and known.key_variable
         if hosted and settings.key is None:
-            return f"no key for {name}: set {hosted} or providers.{name}.key"
+            return f"no key for {name}: set {hosted} or providers.{name}.key, or `/login {name}`"
         return None
 
 

@@ -149,13 +149,14 @@ async def test_who_is_not_to_be_asked_is_not(tmp_path: Path) -> None:
     assert there.other_requests == []
 
 
-async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
+async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path, variable: str) -> None:
     async def answer(request: HTTPRequest, responder: Responder) -> None:
         model = b'{"model": "qwen3:8b", "name": "qwen3:8b"}'
         await responder.respond(200, b'{"models": [%s]}' % model)
 
     async with serve(answer) as ollama:
-        environ = {"OLLAMA_API_URL": ollama.url, "XDG_CACHE_HOME": str(tmp_path)}
+        environ = {variable: ollama.url, "XDG_CACHE_HOME": str(tmp_path)}
         async with editor(started=False, discovers=True, **environ) as ours:
             await ours.start()
             assert first_told(ours)["models"] == OURS

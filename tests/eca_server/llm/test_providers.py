@@ -136,7 +136,7 @@ def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(li
     assert registry(anthropic=own).names()[0] == "anthropic/mine"
 
 
-def test_who_has_no_key_is_not_asked_for_a_list_but_on_this_machine():
+def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
     asked = {
         endpoint.provider: endpoint.url
         for endpoint in registry(
@@ -145,6 +145,7 @@ def test_who_has_no_key_is_not_asked_for_a_list_but_on_this_machine():
             mistral=ProviderSettings(key=Secret("k"), lists=False),
             corp=ProviderSettings(url="https://corp.example/v1"),
             house=ProviderSettings(url="http://192.168.0.9/v1"),
+            ollama=ProviderSettings(url="https://ollama.example"),
             vllm=ProviderSettings(),
             odd=ProviderSettings(url="http://localhost", api="telepathy"),
             azure=ProviderSettings(key=Secret("k")),
@@ -154,6 +155,7 @@ def test_who_has_no_key_is_not_asked_for_a_list_but_on_this_machine():
     assert asked == {
         "groq": "https://api.groq.com/openai/v1",
         "house": "http://192.168.0.9/v1",
+        "ollama": "https://ollama.example",
         "vllm": "http://localhost:8000/v1",
     }
 
@@ -218,6 +220,35 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
         assert isinstance(backend, OpenAIChat)
         assert backend.origin.provider == name
         assert backend._profile == PROFILES["mistral"]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("api", "base", "asked"),
+    [
+        ("openai-chat", "https://h", "https://h/chat/completions"),
+        ("openai-chat", "https://h/v1/", "https://h/v1/chat/completions"),
+        ("openai-responses", "https://h", "https://h/v1/responses"),
+        ("openai-responses", "https://h/v1", "https://h/v1/responses"),
+        ("openai-responses", "https://h/openai/v1", "https://h/openai/v1/responses"),
+        ("anthropic", "https://h", "https://h/v1/messages"),
+        ("anthropic", "https://h/v1", "https://h/v1/messages"),
+        ("anthropic", "https://h/api/anthropic", "https://h/api/anthropic/v1/messages"),
+        ("google", "https://h", "https://h/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("google", "https://h/v1", "https://h/v1/models/m:streamGenerateContent?alt=sse"),
+        ("ollama", "http://h:11434", "http://h:11434/api/chat"),
+    ],
+)
+async def test_each_api_adds_its_path_to_the_base(api, base, asked):
+    settings = ProviderSettings(api=api, url=base, key=Secret("k"))
+    assert await target(registry(p=settings)) == asked
+    other = ProviderSettings(api=api, url=base, key=Secret("k"), path="/own/path?v=1")
+    assert await target(registry(p=other)) == f"{base.rstrip('/')}/own/path?v=1"
+
+
+async def target(made):
+    backend = made.backend("p/m")
+    return (await backend._access.target(backend._path, Request(messages=()))).url
 
 
 @pytest.mark.trio
