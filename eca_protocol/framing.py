@@ -437,11 +437,14 @@ class LineDecoder:
         if self._closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
         output: Frames = []
-        *ended, rest = data.split(b"\n")
-        for part in ended:
-            self._take_part(part, output)
+        first, *others = data.split(b"\n")
+        self._take_part(first, output)
+        if others:
             self._end_line(output)
-        self._take_part(rest, output)
+            rest = others.pop()
+            for whole in others:
+                self._take_line(whole, output)
+            self._take_part(rest, output)
         return output
 
     def feed_eof(self) -> Frames:
@@ -451,6 +454,13 @@ class LineDecoder:
             self._closed = True
             self._end_line(output)
         return output
+
+    def _take_line(self, line: bytes, output: Frames) -> None:
+        if len(line) > self._max_line:
+            self._take_part(line, output)
+            self._end_line(output)
+        elif line.strip(b" \t\r"):
+            output.append(line.removesuffix(b"\r"))
 
     def _take_part(self, part: bytes, output: Frames) -> None:
         if self._skipping:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import anthropic
+import httpx
 import httpx2
+import ollama
 import openai
 from anthropic.types import RawMessageStreamEvent
 from google import genai
@@ -20,9 +22,10 @@ from openai.types.responses import ResponseStreamEvent
 from report import Row, compare, machine, print_rows
 
 from eca_protocol import json
-from eca_server.llm.answer_body import AnswerBody, Decoder
+from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
 from eca_server.llm.anthropic.decoder import MessagesDecoder
 from eca_server.llm.google.decoder import GeminiDecoder
+from eca_server.llm.ollama.decoder import OllamaDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 
@@ -31,11 +34,12 @@ READ = 64 * 1024  # bytes a read of a socket brings
 
 
 class API(NamedTuple):
-    """One API: its bytes, its decoder, and what its SDK does with the bytes."""
+    """One API: its bytes, its decoder, what its SDK does with the bytes, how they are cut."""
 
     stream: bytes
     decoder: Callable[[], Decoder]
     sdk: Callable[[bytes], Iterable[object]]
+    framing: Framing = "sse"
 
 
 def openai_chat() -> API:
@@ -113,6 +117,25 @@ def google() -> API:
     )
 
 
+def ollama_chat() -> API:
+    head = {"model": "m", "created_at": "2026-11-01T10:00:00.123456789Z"}
+    delta = {**head, "message": {"role": "assistant", "content": "words of it"}, "done": False}
+    end = {"done": True, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 9}
+    return API(
+        stream=(json.dumps(delta) + b"\n") * COUNT + json.dumps({**delta, **end}) + b"\n",
+        decoder=OllamaDecoder,
+        sdk=ollama_events,
+        framing="lines",
+    )
+
+
+def ollama_events(data: bytes) -> Iterable[object]:
+    answered = httpx.MockTransport(
+        lambda _request: httpx.Response(200, stream=httpx.ByteStream(data))
+    )
+    return ollama.Client(transport=answered).chat(model="m", messages=[], stream=True)
+
+
 def google_events(data: bytes) -> Iterable[object]:
     headers = {"content-type": "text/event-stream"}
     answered = httpx2.MockTransport(
@@ -146,17 +169,21 @@ APIS: dict[str, Callable[[], API]] = {
     "openai-responses": openai_responses,
     "anthropic": anthropic_messages,
     "google": google,
+    "ollama": ollama_chat,
 }
 
 
-def bare(stream: bytes) -> None:
+def bare(stream: bytes, framing: Framing) -> None:
+    head = b"data: " if framing == "sse" else b""
     for line in stream.split(b"\n"):
-        if line.startswith(b"data: {"):
-            json.loads(line[6:])
+        if line.startswith(head + b"{"):
+            json.loads(line[len(head) :])
 
 
-def ours(stream: bytes, decoder: Decoder) -> int:
-    body = AnswerBody(content_type="text/event-stream", decoder=decoder)
+def ours(api: API) -> int:
+    stream = api.stream
+    content_type = "text/event-stream" if api.framing == "sse" else "application/x-ndjson"
+    body = AnswerBody(content_type=content_type, decoder=api.decoder(), framing=api.framing)
     count = 0
     for start in range(0, len(stream), READ):
         for _ in body.feed(stream[start : start + READ]):
@@ -167,14 +194,14 @@ def ours(stream: bytes, decoder: Decoder) -> int:
 
 
 def main() -> list[Row]:
-    print(machine("orjson", "openai", "anthropic", "google-genai"))
+    print(machine("orjson", "openai", "anthropic", "google-genai", "ollama"))
     rows: list[Row] = []
     for name, make in APIS.items():
         api = make()
-        assert ours(api.stream, api.decoder()) >= COUNT
+        assert ours(api) >= COUNT
         contenders: dict[str, Callable[[], object]] = {
-            "bare json": lambda api=api: bare(api.stream),
-            "ours": lambda api=api: ours(api.stream, api.decoder()),
+            "bare json": lambda api=api: bare(api.stream, api.framing),
+            "ours": lambda api=api: ours(api),
             "SDK": lambda api=api: sum(1 for _ in api.sdk(api.stream)),
         }
         ratios = compare(name, contenders, baseline="bare json", number=COUNT, rounds=5)

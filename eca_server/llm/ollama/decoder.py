@@ -64,6 +64,7 @@ class OllamaDecoder:
         self._reasoning_open = False
         self._calls = 0
         self._has_content = False
+        self._plain = False  # nothing is open or held back: text is text
 
     def feed(self, event: SSEvent) -> list[Event]:
         """As `Decoder.feed`: a gateway may send the same objects as events."""
@@ -78,7 +79,15 @@ class OllamaDecoder:
         """As `Decoder.feed_object`."""
         if self.done:
             return []
-        return self._fast(value) or self._object(value)
+        if self._plain:
+            try:  # the plain text delta, which is nearly all of a stream
+                message = value["message"]
+                text = message["content"]
+                if type(text) is str and text and len(message) == 2 and value["done"] is False:
+                    return [TextDelta(text)]
+            except (KeyError, TypeError):
+                pass
+        return self._object(value)
 
     def close(self) -> list[Event]:
         """As `Decoder.close`."""
@@ -86,18 +95,6 @@ class OllamaDecoder:
             words = "the answer broke off before its end"
             raise BackendError("premature_stop", words, retryable=True)
         return []
-
-    def _fast(self, value: Any) -> list[Event] | None:
-        """The plain text delta, which is nearly all of a stream; None for everything else."""
-        if self._tags is not None or self._reasoning_open or not self.started:
-            return None
-        try:
-            message = value["message"]
-            text = message["content"]
-            plain = value["done"] is False and len(message) == 2 and "error" not in value
-        except (KeyError, TypeError):
-            return None
-        return [TextDelta(text)] if plain and type(text) is str and text else None
 
     def _object(self, value: Any) -> list[Event]:
         if error := error_in_payload(value):
@@ -114,8 +111,8 @@ class OllamaDecoder:
 
     def _message(self, message: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
-        if isinstance(thought := message.get("thinking"), str):
-            events += self._reason(thought)
+        if isinstance(thought := message.get("thinking"), str) and thought:
+            events += [*self._end_tags(), *self._reason(thought)]
         if isinstance(content := message.get("content"), str):
             events += self._content(content)
         calls = message.get("tool_calls")
@@ -132,10 +129,19 @@ class OllamaDecoder:
             self._tags = None
         return [*self._reason(thought), *self._text(text)]
 
+    def _end_tags(self) -> list[Event]:
+        """What was held back, since it might have been a tag; from here on nothing is one."""
+        if self._tags is None:
+            return []
+        thought, text = self._tags.close()
+        self._tags = None
+        return [*self._reason(thought), *self._text(text)]
+
     def _text(self, text: str) -> list[Event]:
         if not text:
             return []
         self._has_content = True
+        self._plain = self._tags is None
         return [*self._end_reasoning(), TextDelta(text)]
 
     def _reason(self, thought: str) -> list[Event]:
@@ -145,7 +151,7 @@ class OllamaDecoder:
         events: list[Event] = []
         if not self._reasoning_open:
             self._reasonings += 1
-            self._reasoning_open = True
+            self._reasoning_open, self._plain = True, False
             events.append(ReasoningStarted(f"reasoning_{self._reasonings}"))
         return [*events, ReasoningDelta(f"reasoning_{self._reasonings}", thought)]
 
@@ -177,11 +183,7 @@ class OllamaDecoder:
         return [*self._end_reasoning(), begun, *pieces, ended]
 
     def _finish(self, value: Mapping[str, Any]) -> list[Event]:
-        events: list[Event] = []
-        if self._tags is not None:
-            thought, text = self._tags.close()
-            events += [*self._reason(thought), *self._text(text)]
-        events += self._end_reasoning()
+        events = [*self._end_tags(), *self._end_reasoning()]
         raw_reason = value.get("done_reason")
         raw_reason = raw_reason if isinstance(raw_reason, str) else None
         reason = _REASONS.get(raw_reason or "", "other")

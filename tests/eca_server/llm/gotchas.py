@@ -51,4 +51,12 @@ GOTCHAS: dict[str, str] = {
     "66": "google/test_decoder.py::test_token_counts_are_disjoint_and_the_last_ones_count",
     "67": "google/test_backend.py::"
     "test_a_call_that_cannot_be_read_is_asked_for_once_more_with_a_word_on_it",
+    "68": "ollama/test_backend.py::test_a_loop_of_calls_goes_back_as_it_came",
+    "69": "ollama/test_decoder.py::"
+    "test_an_error_in_the_stream_is_raised_and_what_came_before_stays",
+    "70": "ollama/test_backend.py::"
+    "TestRefusals::test_tools_are_left_out_of_one_more_try_and_from_then_on",
+    "71": "ollama/test_backend.py::"
+    "TestContext::test_it_is_the_same_for_whoever_asks_and_grows_with_the_need",
+    "72": "ollama/test_decoder.py::test_a_count_that_is_missing_is_unknown",
 }
