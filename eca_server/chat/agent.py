@@ -233,8 +233,8 @@ def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
     before = left_behind(turn.chat.told, origin)
     if before is not None:
         turn.say(
-            f"{origin.model} goes on from what was said and done; "
-            f"it is not told what {before.model} thought.",
+            f"{origin.provider}/{origin.model} goes on from what was said and done; "
+            f"it is not told what {before.provider}/{before.model} thought.",
             role="system",
         )
 

@@ -34,8 +34,8 @@ def model_of(api: SpokenAPI) -> str:
 
 def not_told(api: SpokenAPI, before: SpokenAPI) -> str:
     return (
-        f"{api.model} goes on from what was said and done; "
-        f"it is not told what {before.model} thought."
+        f"{model_of(api)} goes on from what was said and done; "
+        f"it is not told what {model_of(before)} thought."
     )
 
 
