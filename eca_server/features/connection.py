@@ -18,7 +18,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.config import Config, Loaded, data_folder, load
+from eca_server.config import Config, Loaded, cache_folder, data_folder, load
 from eca_server.secret import Secret
 from eca_server.session import Session
 
@@ -160,8 +160,7 @@ class Connection:
     @cached_property
     def discovery(self) -> Discovery:
         """What is learned of models over the network."""
-        from eca_server.config import cache_folder  # noqa: PLC0415 - see the module's docstring
-        from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - likewise
+        from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - see the module's docstring
 
         return Discovery(cache_folder(self.options.environ))
 
@@ -177,7 +176,8 @@ class Connection:
         """The user's project, known since `initialize`."""
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
-        return Workspace(self.session.roots, private=[data_folder(self.options.environ)])
+        environ = self.options.environ
+        return Workspace(self.session.roots, private=[data_folder(environ), cache_folder(environ)])
 
     @cached_property
     def index(self) -> FileIndex:
