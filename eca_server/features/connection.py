@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
+    from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
     from eca_server.llm.models import Models
     from eca_server.tools.approval import Memo
@@ -89,6 +90,7 @@ class Connection:
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
         memos: the calls the user approved for the session.
+        accesses: the ways to providers that hold tokens, until settings or keys change.
         models_are_others: set when settings or keys changed.
         discovering: the scope in which endpoints are asked in the background.
     """
@@ -111,6 +113,7 @@ class Connection:
         self.behavior: str | None = None
         self.initial_behavior: str | None = None
         self.client_model: str | None = None
+        self.accesses: dict[object, Access] = {}
         self.models_are_others = trio.Event()
         self.discovering = trio.CancelScope()
         self.was_shut_down = False
@@ -146,6 +149,9 @@ class Connection:
             environ=self.options.environ,
             http=self.http,
             stored=self.logins.read(),
+            logins=self.logins,
+            accesses=self.accesses,
+            hide=self.options.hide,
             **self._discovered(),
         )
         self.options.hide(models.secrets)
@@ -243,6 +249,7 @@ class Connection:
     def renew_models(self) -> None:
         """Have the models made anew when they are next asked for: settings or keys changed."""
         self.forget_models()
+        self.accesses = {}
         vars(self).pop("child_variables", None)
         self.models_are_others.set()
 

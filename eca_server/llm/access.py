@@ -139,7 +139,10 @@ class Way:
             BackendError: there is none any more, or it cannot be renewed now.
         """
         if self.tokens is not None:
-            return await _login_token(self.tokens)
+            try:
+                return await self.tokens.current()
+            except ECAError as fault:
+                raise _login_error(fault) from fault
         if self.key is None:
             raise BackendError("auth", "there is no login: use `/login`")
         return self.key
@@ -150,42 +153,32 @@ class TokenAccess:
 
     Args:
         url: the base.
-        tokens: those of the login.
+        way: the login.
     """
 
-    def __init__(self, url: str, tokens: Tokens) -> None:
+    def __init__(self, url: str, way: Way) -> None:
         self._url = url
-        self._tokens = tokens
+        self._way = way
         self.secrets: tuple[Secret, ...] = ()
 
     async def target(self, path: str, request: Request | None = None) -> Target:
         """As `Access.target`."""
-        self.secrets = (await _login_token(self._tokens),)
+        self.secrets = (await self._way.login(),)
         headers = {"authorization": f"Bearer {self.secrets[0].reveal()}"}
         return Target(endpoint(self._url, path), headers)
 
     async def renew(self, target: Target) -> bool:
         """As `Access.renew`."""
+        if self._way.tokens is None:
+            return False
         refused = Secret(target.headers["authorization"].removeprefix("Bearer "))
         try:
-            return await self._tokens.refused(refused)
+            return await self._way.tokens.refused(refused)
         except ECAError as fault:
             raise _login_error(fault) from fault
 
     def judge(self, error: BackendError) -> None:
         """As `Access.judge`: it is what it is."""
-
-
-async def _login_token(tokens: Tokens) -> Secret:
-    """The token of a login.
-
-    Raises:
-        BackendError: there is none any more, or it cannot be renewed now.
-    """
-    try:
-        return await tokens.current()
-    except ECAError as fault:
-        raise _login_error(fault) from fault
 
 
 def _login_error(fault: ECAError) -> BackendError:

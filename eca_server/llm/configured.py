@@ -130,7 +130,7 @@ def settings_of(
         apis={
             model.name: model.api
             for model in facts.listed
-            if model.api in APIS and provider.api is None
+            if model.api is not None and model.api in APIS and provider.api is None
         },
         tokens=tokens if credential is not None and credential.source == LOGIN else None,
         host=provider.auth.url,

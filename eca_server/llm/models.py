@@ -6,7 +6,7 @@ not offered; asked for all the same, it ends in a `BackendError` that says what 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -14,7 +14,8 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_server import config as configuration
 from eca_server.config import Config, Problem
-from eca_server.credentials import StoredKeys
+from eca_server.credentials import Logins, StoredKeys, Tokens
+from eca_server.llm.access import Access
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
 from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
@@ -124,8 +125,12 @@ class Models:
         stored: StoredKeys | None = None,
         catalog: Catalog | None = None,
         listing: Callable[[Endpoint], Listing | None] = lambda _: None,
+        logins: Logins | None = None,
+        accesses: MutableMapping[object, Access] | None = None,
+        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
     ) -> None:
         stored = stored or StoredKeys()
+        self._stored = stored
         self._policy = policy_of(config)
         self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
@@ -141,15 +146,24 @@ class Models:
             for facts in self.providers
             for model in facts.listed
         }
+        tokens = {
+            name: Tokens(name, each, logins=logins, http=http, hide=hide)
+            for name, each in stored.tokens.items()
+            if logins is not None
+        }
         self._registry = Registry(
             http=http,
             providers={
-                facts.name: settings_of(facts, config.providers.get(facts.name))
+                facts.name: settings_of(
+                    facts, config.providers.get(facts.name), tokens.get(facts.name)
+                )
                 for facts in facts_of_all
                 if facts.location is not None
             },
             timers=timers_of(config),
             capabilities=self._capabilities,
+            accesses=accesses,
+            hide=hide,
         )
         self.names = self._registry.names()
         self.problems = tuple(
@@ -170,7 +184,9 @@ class Models:
     def secrets(self) -> tuple[Secret, ...]:
         """Every key in use, to be hidden from the log."""
         found = (facts.credential for facts in self.providers)
-        return tuple(each.key for each in found if each is not None and each.key is not None)
+        keys = (each.key for each in found if each is not None)
+        refreshing = (each.refresh for each in self._stored.tokens.values())
+        return tuple(key for key in (*keys, *refreshing) if key is not None)
 
     def selected_in(self, behavior: str) -> str:
         """The model for a prompt of that behaviour that names none."""
