@@ -212,11 +212,9 @@ class GeminiDecoder:
             made = _text(chunk, "responseId") or None, _text(chunk, "modelVersion") or None
             events.append(Started(response_id=made[0], model=made[1]))
         self._counts = chunk.get("usageMetadata", self._counts)
-        candidates = [each for each in _items(chunk, "candidates") if isinstance(each, dict)]
-        if not candidates:
-            _check_prompt(_object(chunk, "promptFeedback"))
-        for candidate in candidates:
-            if not candidate.get("index"):
+        _check_prompt(_object(chunk, "promptFeedback"))
+        for candidate in _items(chunk, "candidates"):
+            if isinstance(candidate, dict) and not candidate.get("index"):
                 events += self._candidate(candidate)
         return events
 

@@ -88,7 +88,7 @@ async def test_a_base_of_vertex_is_a_url_and_a_header():
 
 async def test_a_configured_path_and_payload_are_used():
     extra = {
-        "generationConfig": {"temperature": 0.5},
+        "generationConfig": {"temperature": 0.5, "thinkingConfig": None},
         "safetySettings": [{"category": "X", "threshold": "OFF"}],
         "tools": [{"urlContext": {}}],
     }
@@ -204,6 +204,17 @@ async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
     assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
 
 
+async def test_a_chat_is_told_once_that_its_signatures_are_left_out():
+    refusal = refused(400, "INVALID_ARGUMENT", "Corrupted thought signature.")
+    script = [refusal, gemini(said("a"))] * 3
+    async with talking(script) as (_, backend):
+        notes = []
+        for chat in ("one", "one", "another"):
+            _, told = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key=chat))
+            notes.append(len([each for each in told if isinstance(each, Note)]))
+    assert notes == [1, 0, 1]
+
+
 async def test_a_refused_signature_without_any_of_ours_is_an_error():
     refusal = refused(400, "INVALID_ARGUMENT", "a call is missing a thought_signature")
     async with talking([refusal]) as (provider, backend):
@@ -226,6 +237,36 @@ async def test_what_a_model_refuses_is_left_out_and_remembered():
     thinking = [body.get("generationConfig", {}).get("thinkingConfig") for body in bodies]
     full, shown = {"includeThoughts": True, "thinkingLevel": "LOW"}, {"includeThoughts": True}
     assert thinking == [full, shown, None, None]
+
+
+async def test_what_one_model_refuses_another_of_its_provider_may_take():
+    refusal = refused(400, "INVALID_ARGUMENT", "Thinking is not enabled for this model.")
+    shared: set[str] = set()
+    async with talking([refusal, gemini(said("a"))], refused=shared) as (_, backend):
+        await ask(backend)
+    assert shared == set()
+
+
+async def test_a_failure_of_the_server_leaves_nothing_out():
+    failing = refused(500, "INTERNAL", "thinking failed")
+    async with talking([failing, gemini(said("never"))]) as (provider, backend):
+        assert (await failure(backend)).kind == "overloaded"
+        assert len(provider.requests) == 1
+
+
+async def test_a_tool_whose_name_is_not_legal_is_called_by_its_own():
+    tool = Tool(name="9f", description="d", parameters={})
+    async with talking([gemini(call("_9f", {}))]) as (_, backend):
+        read, _ = await ask(backend, Request(messages=[USER], tools=[tool]))
+    [part] = read.message(ORIGIN).parts
+    assert part.name == "9f"
+
+
+async def test_an_empty_answer_behind_results_is_an_end():
+    async with talking([gemini(), gemini()]) as (_, backend):
+        assert (await failure(backend)).kind == "empty_response"
+        read, _ = await ask(backend, Request(messages=SIGNED_HISTORY))
+    assert read.finished.reason == "stop"
 
 
 async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():

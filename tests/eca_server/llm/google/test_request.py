@@ -180,6 +180,20 @@ def words_of(parts) -> str:
     return "".join("".join(part.get("text", "") for part in parts).split())
 
 
+def test_an_id_that_two_calls_have_is_given_back_once():
+    message = answered([call("f", {}, id="same"), call("g", {}, id="same")])
+    _, model, results = written([USER, message, USER])
+    assert [part["functionCall"].get("id") for part in model["parts"]] == ["same", None]
+    told = [part["functionResponse"].get("id") for part in results["parts"][:2]]
+    assert told == ["same", None]
+
+
+def test_reasoning_of_nothing_is_no_part():
+    parts = (ReasoningPart(), TextPart("x"))
+    message = Message(role="assistant", parts=parts, origin=OURS)
+    assert written([USER, message, USER])[1]["parts"] == [{"text": "x"}]
+
+
 def test_a_call_of_another_model_says_so_and_only_the_first_of_a_step():
     calls = tuple(
         ToolCallPart(id=name, name=name, raw="{}", arguments={}, provider_id=f"id_{name}")

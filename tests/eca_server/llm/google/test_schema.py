@@ -46,8 +46,12 @@ def prop(schema, **root) -> dict:
             {"type": "integer", "minimum": 0, "exclusiveMaximum": 9, "default": 1},
             {"type": "INTEGER", "minimum": 0},
         ),
-        ({"$ref": "#/$defs/D"}, {"type": "BOOLEAN"}),
+        ({"$ref": "#/$defs/D"}, {"type": "BOOLEAN", "description": "of all"}),
         ({"$ref": "#/$defs/a~1b"}, {"type": "NUMBER"}),
+        (
+            {"$ref": "#/$defs/D", "description": "of this one"},
+            {"type": "BOOLEAN", "description": "of this one"},
+        ),
         ({"$ref": "http://elsewhere/schema"}, {"type": "STRING"}),
         (
             {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"description": "d"}]},
@@ -67,7 +71,7 @@ def prop(schema, **root) -> dict:
     ids=str,
 )
 def test_a_schema_says_in_openapi_what_can_be_said(schema, converted):
-    defs = {"D": {"type": "boolean"}, "a/b": {"type": "number"}}
+    defs = {"D": {"type": "boolean", "description": "of all"}, "a/b": {"type": "number"}}
     assert prop(schema, **{"$defs": defs}) == converted
 
 
