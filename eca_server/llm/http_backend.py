@@ -24,6 +24,7 @@ from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
 from eca_server.llm.errors import error_from_fault, error_from_response
 from eca_server.llm.events import Event, Note, Progress
+from eca_server.llm.exchange_log import Exchange
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
 from eca_server.llm.written import encoded
@@ -215,17 +216,19 @@ class HTTPBackend(ABC):
             raise
 
     async def _json_from(self, method: str, target: Target, content: bytes) -> Any:
-        try:
-            async with self._http.stream(
-                method,
-                target.url,
-                headers=self._headers(target, None) | {"accept": "application/json"},
-                content=content,
-                deadlines=self._deadlines,
-            ) as response:
-                body = await response.read(limit=MAX_BODY)
-        except HTTPFault as fault:
-            raise error_from_fault(fault) from fault
+        with self._exchange_log(method, target, content) as log:
+            try:
+                async with self._http.stream(
+                    method,
+                    target.url,
+                    headers=self._headers(target, None) | {"accept": "application/json"},
+                    content=content,
+                    deadlines=self._deadlines,
+                ) as response:
+                    log.answered(response.status)
+                    body = await response.read(limit=MAX_BODY)
+            except HTTPFault as fault:
+                raise error_from_fault(fault) from fault
         if response.status != 200:
             raise self._refusal(response, body)
         try:
@@ -253,27 +256,30 @@ class HTTPBackend(ABC):
         while True:
             payload = self.payload(request)
             target = await self._access.target(self._path, request)
-            try:
-                async with self._http.stream(
-                    "POST",
-                    target.url,
-                    headers=self._headers(target, request),
-                    content=encoded(payload),
-                    deadlines=self._deadlines,
-                ) as response:
-                    if response.status == 200:
-                        body = AnswerBody(
-                            content_type=response.headers.get("content-type", ""),
-                            decoder=self.decoder(request, response.headers),
-                            framing=self.framing,
-                        )
-                        async with aclosing(self._read(response, body)) as events:
-                            async for event in events:
-                                yield event
-                        return
-                    refusal = await response.read()
-            except HTTPFault as fault:
-                raise error_from_fault(fault) from fault
+            content = encoded(payload)
+            with self._exchange_log("POST", target, content, request) as log:
+                try:
+                    async with self._http.stream(
+                        "POST",
+                        target.url,
+                        headers=self._headers(target, request),
+                        content=content,
+                        deadlines=self._deadlines,
+                    ) as response:
+                        log.answered(response.status)
+                        if response.status == 200:
+                            body = AnswerBody(
+                                content_type=response.headers.get("content-type", ""),
+                                decoder=self.decoder(request, response.headers),
+                                framing=self.framing,
+                            )
+                            async with aclosing(log.watched(self._read(response, body))) as events:
+                                async for event in events:
+                                    yield event
+                            return
+                        refusal = await response.read()
+                except HTTPFault as fault:
+                    raise error_from_fault(fault) from fault
             error = self._refusal(response, refusal)
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
                 renewed = True
@@ -284,6 +290,12 @@ class HTTPBackend(ABC):
                     yield Note(instead.note)
             elif not self.leave_out(request, error, payload):
                 raise error
+
+    def _exchange_log(
+        self, method: str, target: Target, content: bytes, request: Request | None = None
+    ) -> Exchange:
+        model = f"{self.origin.provider}/{self.origin.model}"
+        return Exchange(method, target.url, model=model, size=len(content), request=request)
 
     async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
         progress_at = trio.current_time()

@@ -2,11 +2,13 @@
 
 The rules it keeps: only as long as the user has seen nothing of the answer; only what the backend
 calls retryable; never a wait longer than a person would sit through, that one is reported; every
-wait is told before it begins, and lies in the turn's scope, so that a stop ends it.
+wait is told before it begins and while it lasts, and lies in the turn's scope, so that a stop ends
+it.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -19,19 +21,24 @@ from eca_server.llm.events import Event, Progress, Started, Usage
 
 __all__ = ["RetryPolicy", "Wait", "stream_with_retries"]
 
+_log = logging.getLogger("eca_server.llm")
+
 _FEWER: Mapping[ErrorKind, int] = {"empty_response": 2, "network": 3, "premature_stop": 3}
 """How often to try at most where trying on helps little."""
+
+TOLD_EVERY = 10.0
+"""Seconds after which a wait that lasts is told again."""
 
 _UNSEEN = (Started, Progress, Usage)
 
 
 @attrs.frozen(kw_only=True)
 class Wait:
-    """A wait that begins now.
+    """A wait that begins now, or goes on.
 
     Attributes:
         reason: the class of the trouble.
-        seconds: how long it will take.
+        seconds: how long it will take from now on.
         attempt: the number of the try that comes behind it, from 2.
         of: how many tries there will be at most.
     """
@@ -144,6 +151,26 @@ async def _tries(
             )
         else:
             return
-        on_wait(wait)
-        await trio.sleep(wait.seconds)
+        _log.info(
+            "%s/%s: %s, try %d of %d in %.1f s",
+            backend.origin.provider,
+            backend.origin.model,
+            wait.reason,
+            attempt,
+            wait.of,
+            wait.seconds,
+        )
+        await _sleep(wait, on_wait)
         request = attrs.evolve(request, initiator="agent")  # the user asked once
+
+
+async def _sleep(wait: Wait, on_wait: Callable[[Wait], None]) -> None:
+    """Wait, and tell now and then how long it still takes."""
+    end = trio.current_time() + wait.seconds
+    while True:
+        on_wait(wait)
+        await trio.sleep(min(wait.seconds, TOLD_EVERY))
+        left = end - trio.current_time()
+        if left <= 0:
+            return
+        wait = attrs.evolve(wait, seconds=left)
