@@ -110,12 +110,14 @@ class Dialect:
         cancel_key: the member of its params that holds the request's id.
         answers_cancelled: whether a cancelled request is still answered, with -32800.
         answers_faults: whether a message that is none is answered (MCP tolerates noise).
+        not_cancelled: requests that may be given up, but never by a notification.
     """
 
     cancel_method: str | None = None
     cancel_key: str = "id"
     answers_cancelled: bool = True
     answers_faults: bool = True
+    not_cancelled: frozenset[str] = frozenset()
 
 
 class Verdict(enum.Enum):
@@ -392,7 +394,8 @@ class Endpoint:
 
         A late answer is ignored. Abandoning what is not pending does nothing.
         """
-        if self._calls.pop(call_id, None) is None or self.closed:
+        method = self._calls.pop(call_id, None)
+        if method is None or self.closed or method in self.dialect.not_cancelled:
             return None
         if self.dialect.cancel_method is None:
             return None

@@ -31,6 +31,13 @@ class ServerTransport(Transport, Protocol):
         """Hear which revision is spoken from now on."""
         ...
 
+    async def run(self) -> None:
+        """Its work beside the session, in the session's nursery; `aclose` ends it.
+
+        Raises nothing: what goes wrong ends `receive`, and is told by `fault`.
+        """
+        ...
+
     async def fault(self) -> MCPFault | None:
         """Why the stream has ended, as far as it is known beyond its end; bounded."""
         ...

@@ -1,0 +1,131 @@
+"""From a configured server to a session: started, reached, initialized in the revision it speaks.
+
+A handshake is offered first, for every server of today takes it. The stateless revisions are
+spoken where the configuration says so, or the server's refusal does; a program is started anew
+for it, since some are bound to the first revision that they hear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_server.mcp.eras import ERAS, OFFERED, Era, newest_stateless
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.server_log import ServerLog
+from eca_server.mcp.session import Session
+from eca_server.mcp.settings import ServerSettings
+from eca_server.mcp.stdio import start_stdio
+from eca_server.mcp.transport import ServerTransport
+from eca_server.workspace import Root
+
+__all__ = ["connect"]
+
+_UNSUPPORTED_REVISION: Final = -32022
+
+
+class _SpeaksOnly(Exception):
+    """The server refused the handshake and named a revision without one."""
+
+    def __init__(self, era: Era) -> None:
+        super().__init__(era.revision)
+        self.era = era
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    settings: ServerSettings,
+    *,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+) -> AsyncIterator[Session]:
+    """A session with a server; leaving the block ends it, and the server, within seconds.
+
+    Args:
+        settings: the server.
+        environment: of a server that is started, before the settings' own variables.
+        roots: the roots of the workspace, as they are when the server asks.
+        log: what the server says beside the protocol.
+
+    Raises:
+        MCPFault: it did not come to a session; the text says why.
+    """
+
+    def begin(era: Era) -> contextlib.AbstractAsyncContextManager[Session]:
+        return _begin(settings, era, environment=environment, roots=roots, log=log)
+
+    asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            session = await stack.enter_async_context(begin(asked_for))
+        except _SpeaksOnly as refusal:
+            session = await stack.enter_async_context(begin(refusal.era))
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def _begin(
+    settings: ServerSettings,
+    era: Era,
+    *,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+) -> AsyncIterator[Session]:
+    """One attempt, in one era."""
+    transport = _open(settings, environment, roots, log)
+    session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
+    async with session.peer:
+        session.peer.start_soon(transport.run)
+        session.peer.start_soon(session.serve)
+        with trio.move_on_after(settings.start_seconds) as patience:
+            try:
+                await session.introduce()
+            except RequestFailed as refusal:
+                other = None if settings.revision == "legacy" else _stateless_era(refusal)
+                if other is None or era.stateless:
+                    raise MCPFault(f"it refused {refusal.method}: {refusal.message}") from refusal
+                raise _SpeaksOnly(other) from refusal
+        if patience.cancelled_caught:
+            raise MCPFault(_silence(settings, log), kind="timeout")
+        yield session
+
+
+def _open(
+    settings: ServerSettings,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+) -> ServerTransport:
+    if settings.command is None:
+        raise MCPFault("it has no `command`", kind="start")
+    first = next((root.path for root in roots()), Path.home())
+    directory = settings.directory or first
+    return start_stdio(settings, environment=environment, directory=directory, log=log)
+
+
+def _stateless_era(refusal: RequestFailed) -> Era | None:
+    """The revision without a handshake that a refused one should be followed by."""
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    named = [name for name in ERAS if name in refusal.message]
+    era = newest_stateless(data.get("supported")) or newest_stateless(named)
+    if era is None and refusal.code in {_UNSUPPORTED_REVISION, METHOD_NOT_FOUND}:
+        return newest_stateless(tuple(ERAS))
+    return era
+
+
+def _silence(settings: ServerSettings, log: ServerLog) -> str:
+    """What to tell of a server that did not answer, with what often helps."""
+    program = Path(settings.command or "").name
+    hint = ""
+    if program == "npx" and not {"-y", "--yes"} & set(settings.args):
+        hint = "; npx may be asking whether to install it: add `-y` to `args`"
+    words = log.last_words()
+    said = f"; it said last:\n{words}" if words else ""
+    return f"it was not initialized within {settings.start_seconds:g} s{hint}{said}"

@@ -1,0 +1,162 @@
+"""How MCP speaks JSON-RPC, and what a message is made of before our peer looks at it.
+
+Standard output is where careless servers print. What is no message is heard, counted and never
+answered: a server that logs what it reads would log the answer, and so on for ever. What is
+nearly a message is made into one: a byte order mark, bytes that are no UTF-8, an id of the wrong
+type, a missing `jsonrpc`. What answers a call of ours and cannot be read fails that call at once.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json as lenient_json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.endpoint import Dialect
+from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON, LocalProtocolError
+from eca_protocol.framing import FrameDecoder, FrameFault, Frames
+from eca_server.mcp.methods import TABLE
+
+__all__ = ["MCP_DIALECT", "Intake"]
+
+MCP_DIALECT: Final = Dialect(
+    cancel_method="notifications/cancelled",
+    cancel_key="requestId",
+    answers_cancelled=False,
+    answers_faults=False,
+    not_cancelled=frozenset({"initialize"}),
+)
+
+_OURS: Final = frozenset(m.name for m in TABLE if m.direction == "client_to_server")
+_MEMBERS: Final = frozenset({"method", "result", "error"})
+
+
+@attrs.define(kw_only=True)
+class Intake:
+    """A decoder behind a transport's own: frames in, messages as our peer takes them out.
+
+    Attributes:
+        frames: cuts the bytes.
+        pending: the ids of our calls that wait for an answer.
+        on_noise: told of each frame that is no message, and why.
+        on_oversized: told of a message that was skipped for its length.
+        has_batches: an array is a batch of messages.
+    """
+
+    frames: FrameDecoder
+    pending: Callable[[], Collection[int | str]]
+    on_noise: Callable[[bytes, str], None]
+    on_oversized: Callable[[str], None]
+    has_batches: bool = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream has ended."""
+        return self.frames.closed
+
+    def feed(self, data: bytes) -> Frames:
+        """Take the next bytes; give the messages that they complete."""
+        return self._messages(self.frames.feed(data))
+
+    def feed_eof(self) -> Frames:
+        """Take the end of the stream, which may complete a message."""
+        return self._messages(self.frames.feed_eof())
+
+    def _messages(self, frames: Frames) -> Frames:
+        messages: Frames = []
+        for frame in frames:
+            if isinstance(frame, FrameFault):
+                self.on_oversized(frame.message)
+            else:
+                messages += self._read(frame)
+        return messages
+
+    def _read(self, frame: bytes) -> Iterator[bytes]:
+        text = frame.removeprefix(codecs.BOM_UTF8)
+        if text.lstrip()[:1] not in {b"{", b"["}:
+            self.on_noise(frame, "no JSON object")
+            return
+        try:
+            value = json.loads(text)
+        except InvalidJSON:
+            try:
+                text = text.decode("utf-8", "replace").encode()
+                value = json.loads(text)
+            except InvalidJSON as fault:
+                yield from self._damaged(frame, text, str(fault))
+                return
+        if isinstance(value, list) and self.has_batches:
+            for part in value:
+                yield from self._message(part, json.dumps(part))
+        else:
+            yield from self._message(value, text)
+
+    def _message(self, value: Any, text: bytes) -> Iterator[bytes]:
+        """One value as a message, or as noise."""
+        if not isinstance(value, dict) or (_MEMBERS.isdisjoint(value) and "id" not in value):
+            self.on_noise(text, "JSON, and no message")
+        elif value.get("method") in _OURS:
+            self.on_noise(
+                text, "our own message comes back: is a terminal between us (`docker run -t`)?"
+            )
+        else:
+            repaired = self._repaired(value)
+            yield text if repaired is value else json.dumps(repaired)
+
+    def _repaired(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The message as it was meant; the same object where nothing is wrong with it."""
+        changes: dict[str, Any] = {}
+        if value.get("jsonrpc") != "2.0":
+            changes["jsonrpc"] = "2.0"
+        if "method" not in value:
+            answered = value.get("id")
+            meant = self._call_meant(answered, failed=value.get("error") is not None)
+            if meant is not answered:
+                changes["id"] = meant
+            if "result" not in value and value.get("error") is None:
+                changes["error"] = _error("it was answered with neither a result nor an error")
+        return {**value, **changes} if changes else value
+
+    def _call_meant(self, answered: Any, *, failed: bool) -> Any:
+        """The id of the call that an answer is for."""
+        if type(answered) is int:
+            return answered
+        pending = self.pending()
+        if answered is None and failed and len(pending) == 1:
+            return next(iter(pending))
+        if isinstance(answered, str | float):
+            for call in pending:
+                if answered in (str(call), call):
+                    return call
+        return answered
+
+    def _damaged(self, frame: bytes, text: bytes, why: str) -> Iterator[bytes]:
+        """A frame that is no JSON as we accept it: the failure of the call it names, or noise."""
+        try:
+            value = lenient_json.loads(text)
+        except lenient_json.JSONDecodeError as fault:
+            hint = {"Extra data": "two messages in one line"}.get(fault.msg, why)
+            if fault.pos >= len(text.rstrip()) - 1:
+                hint = "half a message: JSON over several lines?"
+            self.on_noise(frame, hint)
+            return
+        except (ValueError, RecursionError):
+            self.on_noise(frame, why)
+            return
+        answered = value.get("id") if isinstance(value, dict) and "method" not in value else None
+        if type(answered) is int and answered in self.pending():
+            failure = {"jsonrpc": "2.0", "id": answered, "error": _error(why)}
+            try:
+                yield json.dumps(failure)
+            except LocalProtocolError:
+                self.on_noise(frame, why)
+        else:
+            self.on_noise(frame, why)
+
+
+def _error(why: str) -> dict[str, Any]:
+    return {"code": INTERNAL_ERROR, "message": f"the answer cannot be read: {why}"}

@@ -1,0 +1,362 @@
+"""From JSON to messages, as leniently as a badly written server needs it.
+
+The rule it keeps: what cannot be read costs itself and nothing beside it. A bad tool is left out
+of its list with a sentence; content of an unknown kind becomes a text; a wrong type where a text
+may be absent is an absent text. Only an answer without its one essential part is a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from eca_protocol import json
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.media import blob_of, image_type
+from eca_server.mcp.messages import (
+    AudioContent,
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    Initialized,
+    InputRequired,
+    LogMessage,
+    MCPTool,
+    Page,
+    Progress,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceLink,
+    ResourceTemplate,
+    ServerInfo,
+    TextContent,
+    ToolHints,
+    ToolResult,
+)
+
+__all__ = [
+    "MAX_DESCRIPTION",
+    "MAX_INSTRUCTIONS",
+    "read_contents",
+    "read_discovered",
+    "read_initialized",
+    "read_input_required",
+    "read_log_message",
+    "read_page",
+    "read_progress",
+    "read_prompt",
+    "read_prompt_result",
+    "read_resource",
+    "read_template",
+    "read_tool",
+    "read_tool_result",
+]
+
+MAX_INSTRUCTIONS: Final = 8192
+MAX_DESCRIPTION: Final = 16_384
+_MAX_LINE: Final = 500
+_SHOWN: Final = 80
+_HUGE: Final = 1e300
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+T = TypeVar("T")
+
+
+class _Unreadable(ValueError):
+    """One item of a list that has not what it must have."""
+
+
+def _object(raw: Any) -> Mapping[str, Any]:
+    return raw if isinstance(raw, dict) else {}
+
+
+def _text(raw: Mapping[str, Any], key: str) -> str:
+    value = raw.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _named(raw: Any, key: str) -> str:
+    """The one text that an item must have."""
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if isinstance(value, str) and value:
+        return value
+    raise _Unreadable(f"expected an object with a {key}, got {shown(raw)}")
+
+
+def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
+    """A text written for a model: without what cannot be seen, cut at a length."""
+    text = _CONTROL.sub("", _text(raw, key)).strip()
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... (cut, {len(text) - limit} characters left out)"
+
+
+def shown(raw: Any) -> str:
+    """A JSON value as one short line."""
+    text = json.dumps(raw).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def read_initialized(raw: Any) -> Initialized:
+    """The answer to `initialize`.
+
+    Raises:
+        MCPFault: it names no revision.
+    """
+    revision = _object(raw).get("protocolVersion")
+    if not isinstance(revision, str):
+        raise MCPFault(f"initialize was answered without a protocolVersion: {shown(raw)}")
+    return _introduction(raw, (revision,), raw.get("serverInfo"))
+
+
+def read_discovered(raw: Any) -> Initialized:
+    """The answer to `server/discover`.
+
+    Raises:
+        MCPFault: it names no revisions.
+    """
+    offered = _object(raw).get("supportedVersions")
+    if not isinstance(offered, list):
+        raise MCPFault(f"server/discover was answered without supportedVersions: {shown(raw)}")
+    meta = _object(raw.get("_meta"))
+    revisions = tuple(name for name in offered if isinstance(name, str))
+    return _introduction(raw, revisions, meta.get("io.modelcontextprotocol/serverInfo"))
+
+
+def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...], who: Any) -> Initialized:
+    who = _object(who)
+    return Initialized(
+        revisions=revisions,
+        capabilities=_object(raw.get("capabilities")),
+        info=ServerInfo(
+            name=_text(who, "name"), version=_text(who, "version"), title=_text(who, "title")
+        ),
+        instructions=_prose(raw, "instructions", MAX_INSTRUCTIONS),
+    )
+
+
+def read_input_required(raw: Any) -> InputRequired | None:
+    """A stateless server's question, or None where the result is whole.
+
+    Raises:
+        MCPFault: the result is of a kind that we do not know.
+    """
+    kind = _object(raw).get("resultType")
+    if kind is None or kind == "complete":
+        return None
+    if kind != "input_required":
+        raise MCPFault(f"the result is of an unknown kind: {shown(kind)}")
+    return InputRequired(requests=_object(raw.get("inputRequests")), state=raw.get("requestState"))
+
+
+def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T]]:
+    """A reader of pages whose items stand under `key`."""
+
+    def read(raw: Any) -> Page[T]:
+        items, problems = [], []
+        found = _object(raw).get(key)
+        if found is not None and not isinstance(found, list):
+            problems.append(f"{key}: expected an array, got {shown(found)}")
+        for index, item in enumerate(found if isinstance(found, list) else ()):
+            try:
+                items.append(read_item(item))
+            except _Unreadable as fault:
+                problems.append(f"{key}[{index}]: {fault}")
+        return Page(
+            items=tuple(items),
+            problems=tuple(problems),
+            next_cursor=_object(raw).get("nextCursor"),
+        )
+
+    return read
+
+
+def read_tool(raw: Any) -> MCPTool:
+    """One tool of a list."""
+    name = _named(raw, "name")
+    schema = raw.get("inputSchema")
+    if schema is not None and not isinstance(schema, dict):
+        raise _Unreadable(f"{name}: inputSchema: expected an object, got {shown(schema)}")
+    if _object(raw.get("execution")).get("taskSupport") == "required":
+        raise _Unreadable(f"{name}: it runs as a task only, which is not supported")
+    output = raw.get("outputSchema")
+    hints = _object(raw.get("annotations"))
+    return MCPTool(
+        name=name,
+        title=_prose(raw, "title", _MAX_LINE) or _prose(hints, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        input_schema=schema or {},
+        output_schema=output if isinstance(output, dict) else None,
+        hints=ToolHints(
+            read_only=_flag(hints, "readOnlyHint"),
+            destructive=_flag(hints, "destructiveHint"),
+            idempotent=_flag(hints, "idempotentHint"),
+            open_world=_flag(hints, "openWorldHint"),
+        ),
+    )
+
+
+def _flag(raw: Mapping[str, Any], key: str) -> bool | None:
+    value = raw.get(key)
+    return value if isinstance(value, bool) else None
+
+
+def read_tool_result(raw: Any) -> ToolResult:
+    """The answer to `tools/call`; an answer of no known shape is an error with its JSON."""
+    if not isinstance(raw, dict) or not {"content", "structuredContent"} & raw.keys():
+        return ToolResult(content=(TextContent(text=_as_json(raw)),), is_error=True)
+    content = raw.get("content")
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    return ToolResult(
+        content=tuple(_content(block) for block in blocks),
+        structured=raw.get("structuredContent"),
+        is_error=raw.get("isError") is True,
+    )
+
+
+def _as_json(raw: Any) -> str:
+    return json.dumps(raw).decode()
+
+
+def _content(raw: Any) -> Content:
+    """One block; what is none of the known kinds is shown to the model as it came."""
+    if isinstance(raw, str):
+        return TextContent(text=raw)
+    block = _object(raw)
+    kind = block.get("type")
+    if kind == "text" and "text" in block:
+        text = block["text"]
+        return TextContent(text=text if isinstance(text, str) else _as_json(text))
+    if kind in {"image", "audio"}:
+        return _media(block, kind)
+    if kind == "resource" and isinstance(block.get("resource"), dict):
+        return EmbeddedResource(contents=_contents(block["resource"]))
+    if kind == "resource_link" and _text(block, "uri"):
+        return ResourceLink(
+            uri=_text(block, "uri"),
+            name=_text(block, "name"),
+            title=_text(block, "title"),
+            description=_prose(block, "description"),
+            mime_type=_text(block, "mimeType"),
+        )
+    return TextContent(text=_as_json(raw))
+
+
+def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content:
+    data = blob_of(block.get("data"))
+    if not data:
+        return TextContent(text=f"({kind} that could not be read)")
+    if kind == "image":
+        mime_type = image_type(data) or _text(block, "mimeType") or "image/png"
+        return ImageContent(data=data, mime_type=mime_type)
+    return AudioContent(data=data, mime_type=_text(block, "mimeType") or "audio/wav")
+
+
+def _contents(raw: Mapping[str, Any]) -> ResourceContents:
+    text, blob = raw.get("text"), blob_of(raw.get("blob"))
+    return ResourceContents(
+        uri=_text(raw, "uri"),
+        mime_type=_text(raw, "mimeType"),
+        text=text if isinstance(text, str) else None if blob else "",
+        blob=blob,
+    )
+
+
+def read_contents(raw: Any) -> tuple[ResourceContents, ...]:
+    """The answer to `resources/read`."""
+    found = _object(raw).get("contents")
+    items = found if isinstance(found, list) else [found]
+    return tuple(_contents(item) for item in items if isinstance(item, dict))
+
+
+def read_prompt(raw: Any) -> Prompt:
+    """One prompt of a list."""
+    name = _named(raw, "name")
+    arguments = raw.get("arguments")
+    return Prompt(
+        name=name,
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        arguments=tuple(
+            PromptArgument(
+                name=_text(argument, "name"),
+                description=_prose(argument, "description"),
+                required=argument.get("required") is True,
+            )
+            for argument in (arguments if isinstance(arguments, list) else ())
+            if isinstance(argument, dict) and _text(argument, "name")
+        ),
+    )
+
+
+def read_prompt_result(raw: Any) -> PromptResult:
+    """The answer to `prompts/get`."""
+    messages = _object(raw).get("messages")
+    if not isinstance(messages, list):
+        raise MCPFault(f"prompts/get was answered without messages: {shown(raw)}")
+    read = []
+    for message in messages:
+        content = _object(message).get("content")
+        role: Literal["user", "assistant"] = (
+            "assistant" if _object(message).get("role") == "assistant" else "user"
+        )
+        blocks = content if isinstance(content, list) else [content]
+        read += [PromptMessage(role=role, content=_content(block)) for block in blocks]
+    return PromptResult(messages=tuple(read), description=_prose(_object(raw), "description"))
+
+
+def read_resource(raw: Any) -> Resource:
+    """One resource of a list."""
+    uri = _named(raw, "uri")
+    size = raw.get("size")
+    return Resource(
+        uri=uri,
+        name=_text(raw, "name") or uri,
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        mime_type=_text(raw, "mimeType"),
+        size=size if type(size) is int else None,
+    )
+
+
+def read_template(raw: Any) -> ResourceTemplate:
+    """One template of a list."""
+    template = _named(raw, "uriTemplate")
+    return ResourceTemplate(
+        uri_template=template,
+        name=_text(raw, "name") or template,
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        mime_type=_text(raw, "mimeType"),
+    )
+
+
+def read_progress(raw: Any) -> Progress | None:
+    """A progress, or None where it does not say of what, or how much."""
+    token, progress = _object(raw).get("progressToken"), _number(raw, "progress")
+    if isinstance(token, bool) or not isinstance(token, int | str) or progress is None:
+        return None
+    message = _prose(raw, "message", _MAX_LINE)
+    return Progress(token=token, progress=progress, total=_number(raw, "total"), message=message)
+
+
+def _number(raw: Any, key: str) -> float | None:
+    value = _object(raw).get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _HUGE else None
+
+
+def read_log_message(raw: Any) -> LogMessage:
+    """A line for the log."""
+    raw = _object(raw)
+    data = raw.get("data")
+    return LogMessage(
+        level=_text(raw, "level") or "info", text=data if isinstance(data, str) else _as_json(data)
+    )

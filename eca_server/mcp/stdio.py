@@ -1,0 +1,184 @@
+"""Servers that we start: one message a line over their standard input and output.
+
+The rules it keeps: a server has a process group of its own and leaves nothing behind, whether it
+ends, is stopped, or outlives us. Its error output is read all the time, and its end is kept. It is
+over when its process is, even if a grandchild holds on to the pipes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.framing import LINES, Framing
+from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.streams import FdTransport
+from eca_server.mcp.eras import Era
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.guard import Guard
+from eca_server.mcp.server_log import ServerLog
+from eca_server.mcp.settings import ServerSettings
+
+__all__ = ["LADDER", "StdioTransport", "start_stdio"]
+
+LADDER: Final = Ladder(after_stdin=1.0, after_term=0.7, after_kill=0.3)
+"""Two seconds in all: ruling W-13 leaves three for the end of everything."""
+
+_DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
+_WRITE: Final = 30.0  # seconds that a server may leave its input unread
+
+
+def start_stdio(
+    settings: ServerSettings,
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    log: ServerLog,
+) -> StdioTransport:
+    """Start a server; `aclose` ends it, within the ladder's seconds.
+
+    Args:
+        settings: with a command.
+        environment: of the server, before the settings' own variables.
+        directory: where it runs.
+        log: what it says on its error output.
+
+    Raises:
+        MCPFault: it cannot be started; says which program was looked for, and where.
+    """
+    assert settings.command is not None
+    full = dict(environment)
+    for name, value in settings.env.items():
+        if value is None:
+            full.pop(name, None)
+        else:
+            full[name] = value
+    if not directory.is_dir():
+        raise MCPFault(f"its directory does not exist: {directory}", kind="start")
+    program = _find(settings, full.get("PATH", os.defpath), directory)
+    try:
+        child = spawn([program, *settings.args], cwd=directory, env=full, stderr="pipe")
+    except StartFailed as fault:
+        raise MCPFault(str(fault), kind="start") from fault
+    return StdioTransport(child, log)
+
+
+def _find(settings: ServerSettings, path: str, directory: Path) -> str:
+    """The program's file, looked up as the server itself would look it up."""
+    command = settings.command or ""
+    if os.sep in command:
+        expanded = str(directory / Path(command).expanduser())
+        found = shutil.which(expanded)
+        where = f"{expanded} is no executable file"
+    else:
+        found = shutil.which(command, path=path)
+        where = f"it is on none of the folders of PATH ({path})"
+    if found is not None:
+        return found
+    hint = ""
+    if " " in command.strip():
+        hint = "; its arguments belong into `args`"
+    raise MCPFault(f"the command {command!r} cannot be started: {where}{hint}", kind="start")
+
+
+class StdioTransport:
+    """A server's process, and the lines to and from it."""
+
+    framing: Framing = LINES
+
+    def __init__(self, child: Child, log: ServerLog) -> None:
+        assert child.stderr is not None
+        self._child = child
+        self._guard = Guard.over(child.pid)
+        self._log = log
+        self._errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        self._errors_read = trio.Event()
+        self._reading_errors = trio.CancelScope(shield=True)
+        self._watching = trio.CancelScope(shield=True)
+        self._is_deaf = False
+        self._closing = False
+
+    def agree(self, era: Era) -> None:
+        """Nothing depends on it here."""
+
+    async def receive(self) -> bytes:
+        """Some bytes of its output; `b""` once it has ended."""
+        return await self._child.transport.receive()
+
+    async def send(self, data: bytes) -> None:
+        """Write one line.
+
+        A server that has closed its input may still answer: its lines are read to their end.
+
+        Raises:
+            OSError: it has not read its input for a long time.
+        """
+        if self._is_deaf:
+            return
+        with trio.move_on_after(_WRITE) as patience:
+            try:
+                await self._child.transport.send(data)
+            except BrokenPipeError:
+                self._is_deaf = True
+                self._log.note("it has closed its input")
+        if patience.cancelled_caught:
+            raise TimeoutError(f"it has not read its input for {_WRITE:g} s")
+
+    async def run(self) -> None:
+        """Read its error output until `aclose`, and see when the process ends."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_errors)
+            nursery.start_soon(self._end_with_process)
+
+    async def _read_errors(self) -> None:
+        with self._reading_errors, contextlib.suppress(OSError):
+            while data := await self._errors.receive():
+                self._log.heard(data)
+        self._errors_read.set()
+
+    async def _end_with_process(self) -> None:
+        """Let the stream end soon after the process, whoever holds its other end."""
+        with self._watching:
+            await self._child.wait()
+            await trio.sleep(_DRAIN)
+            await self._child.transport.aclose()
+
+    async def fault(self) -> MCPFault | None:
+        """How it ended, with its last words."""
+        with trio.move_on_after(_DRAIN):
+            await self._child.wait()
+            await self._errors_read.wait()
+        words = self._log.last_words()
+        said = f"; it said last:\n{words}" if words else ""
+        return MCPFault(f"{_ending(self._child.returncode)}{said}", kind="closed")
+
+    async def aclose(self) -> None:
+        """Go down the ladder: it is given two seconds in all."""
+        if self._closing:
+            return
+        self._closing = True
+        self._watching.cancel()
+        if await self._child.end(LADDER) is None:
+            self._log.warn_once(f"the process {self._child.pid} could not be ended")
+        await self._guard.dismiss()
+        self._reading_errors.cancel()
+        await self._errors.aclose()
+
+
+def _ending(returncode: int | None) -> str:
+    if returncode is None:
+        return "it closed its output"
+    if returncode >= 0:
+        return f"it ended with exit code {returncode}"
+    try:
+        return f"it was ended by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"it was ended by signal {-returncode}"

@@ -1,0 +1,150 @@
+"""An MCP server on standard input and output that behaves, or does not, as a JSON script says.
+
+Run as `python scripted_server.py SCRIPT`, where SCRIPT is a JSON object:
+
+- `at_start`: steps before the first line is read;
+- `on`: by method, the steps for each message of that method; what has none is answered as a
+  decent server would;
+- `at_end`: steps when the input has ended.
+
+A step is an array. `["say", VALUE]` writes a JSON line, in which `"$id"` stands for the id of the
+message that is dealt with; `["result", VALUE]` and `["error", CODE, TEXT]` answer it; `["line",
+TEXT]` writes a line as it is, `["raw", LATIN1]` bytes; `["stderr", TEXT]`; `["repeat", N, STEP]`;
+`["read"]` reads one message and throws it away; `["read_until", METHOD]` and
+`["read_answer", ID]` do so until that one came, which `["echo_answer"]` writes to stderr;
+`["hang"]`; `["exit", CODE]`; `["kill"]`; `["close_stdin"]`; `["close_stdout"]`;
+`["ignore_term"]`; `["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes
+and writes its number to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+INFO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+    "serverInfo": {"name": "scripted", "version": "1"},
+    "instructions": "Be scripted.",
+}
+DECENT = {
+    "initialize": INFO,
+    "ping": {},
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "called"}]},
+    "prompts/list": {"prompts": []},
+    "resources/list": {"resources": []},
+    "resources/templates/list": {"resourceTemplates": []},
+}
+
+
+class Server:
+    def __init__(self, script):
+        self.script = script
+        self.message = {}
+        self.answer = None
+
+    def read(self):
+        line = sys.stdin.buffer.readline()
+        return json.loads(line) if line else None
+
+    def write(self, data):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def say(self, value):
+        text = json.dumps(value).replace('"$id"', json.dumps(self.message.get("id")))
+        self.write(text.encode() + b"\n")
+
+    def run(self, steps):
+        for name, *given in steps:
+            getattr(self, f"do_{name}")(*given)
+
+    def serve(self):
+        self.run(self.script.get("at_start", []))
+        while (message := self.read()) is not None:
+            self.message = message
+            method = message.get("method")
+            if method in self.script.get("on", {}):
+                self.run(self.script["on"][method])
+            elif "id" in message and method in DECENT:
+                self.do_result(DECENT[method])
+            elif "id" in message and method is not None:
+                self.do_error(-32601, f"no {method}")
+        self.run(self.script.get("at_end", []))
+
+    def do_say(self, value):
+        self.say(value)
+
+    def do_result(self, value):
+        self.say({"jsonrpc": "2.0", "id": "$id", "result": value})
+
+    def do_error(self, code, text, data=None):
+        error = {"code": code, "message": text, "data": data}
+        self.say({"jsonrpc": "2.0", "id": "$id", "error": error})
+
+    def do_line(self, text):
+        self.write(text.replace('"$id"', json.dumps(self.message.get("id"))).encode() + b"\n")
+
+    def do_raw(self, latin1):
+        self.write(latin1.encode("latin-1"))
+
+    def do_stderr(self, text):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def do_repeat(self, times, step):
+        for _ in range(times):
+            self.run([step])
+
+    def do_big(self, length):
+        self.do_result({"content": [{"type": "text", "text": "x" * length}]})
+
+    def do_read(self):
+        self.read()
+
+    def do_read_until(self, method):
+        while (message := self.read()) is not None and message.get("method") != method:
+            pass
+        self.answer = message
+
+    def do_read_answer(self, wanted):
+        while (message := self.read()) is not None:
+            if "method" not in message and message.get("id") == wanted:
+                break
+        self.answer = message
+
+    def do_echo_answer(self):
+        self.do_stderr(json.dumps(self.answer))
+
+    def do_hang(self):
+        threading.Event().wait()
+
+    def do_exit(self, code):
+        os._exit(code)
+
+    def do_kill(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def do_close_stdin(self):
+        os.close(0)
+
+    def do_close_stdout(self):
+        os.close(1)
+
+    def do_ignore_term(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def do_child(self, seconds, options):
+        leaves = options.get("leaves", False)
+        child = subprocess.Popen(["sleep", str(seconds)], start_new_session=leaves)
+        self.do_stderr(f"child {child.pid}")
+
+
+if __name__ == "__main__":
+    Server(json.loads(sys.argv[1])).serve()
