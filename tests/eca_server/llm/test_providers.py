@@ -95,7 +95,7 @@ def test_a_model_that_cannot_be_asked_is_not_offered():
 def test_a_variant_is_a_model_of_its_own_with_another_payload():
     chosen = ModelSettings(
         extra_payload={"thinking": {"type": "enabled", "budget": 1}, "seed": 1},
-        variants={"high": {"thinking": {"budget": 9}, "seed": None}, "off": {}},
+        variants={"high": {"thinking": {"budget": 9}, "seed": None}, "off": {}, "free": {"a": 1}},
     )
     models = {"m": chosen, "m:free": ModelSettings(), "n": ModelSettings()}
     made = registry(corp=ProviderSettings(url="http://corp", models=models))
@@ -106,7 +106,7 @@ def test_a_variant_is_a_model_of_its_own_with_another_payload():
     payload = high.payload(Request(messages=()))
     assert payload["thinking"] == {"type": "enabled", "budget": 9}
     assert "seed" not in payload
-    assert made.backend("corp/m:free").origin.model == "m:free"
+    assert made.backend("corp/m:free").wire_model == "m:free"
     for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
         with pytest.raises(BackendError, match="there is no model"):
             made.backend(wrong)
