@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-__all__ = ["MaskingFilter", "Secret", "key_from", "mask"]
+__all__ = ["MaskingFilter", "Secret", "key_from", "mask", "secrets_in"]
 
 HIDDEN = "***"
 _ANYWHERE = 8  # a known secret of this length is hidden inside longer words too
 
+_CARRIES_A_KEY = re.compile(r"auth|cookie|key|secret|token")
 _PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
 _LOOKS_LIKE_A_KEY = (  # group 1 stays, the rest of a match is hidden
     rf"(?<![\w-])()(?:{_PREFIXES})[\w.-]{{8,}}",
@@ -79,6 +80,15 @@ def key_from(text: str) -> Secret | None:
             kind = "a control character" if char.isascii() else "a non-ASCII character"
             raise ValueError(f"expected a key of printable ASCII, got {kind} at place {position}")
     return Secret(key) if key else None
+
+
+def secrets_in(headers: Mapping[str, str]) -> tuple[Secret, ...]:
+    """The values of headers that carry a key, by their names, and the key without its scheme."""
+    found: list[str] = []
+    for name, value in headers.items():
+        if _CARRIES_A_KEY.search(name.lower()):
+            found += [value.strip(), *value.split()[-1:]]
+    return tuple(Secret(text) for text in dict.fromkeys(found) if text)
 
 
 def mask(text: str, *secrets: Secret) -> str:

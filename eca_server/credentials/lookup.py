@@ -132,16 +132,24 @@ def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Locat
 
 
 def child_environment(
-    environ: Mapping[str, str], credentials: Iterable[Credential]
+    environ: Mapping[str, str],
+    credentials: Iterable[Credential],
+    secrets: Iterable[Secret] = (),
 ) -> dict[str, str]:
     """The environment for a child process: without `ECA_CONFIG` and without our keys.
 
     A variable is left out if a key would be taken from it, or if it holds a key we have under
     whatever name.
+
+    Args:
+        environ: our own.
+        credentials: those of the providers.
+        secrets: what else must not be in it.
     """
     ours = list(credentials)
     names = {"ECA_CONFIG", *(variable for found in ours for variable in found.looked_for)}
     keys = [found.key.reveal() for found in ours if found.key is not None]
+    keys += [secret.reveal() for secret in secrets]
     return {
         name: value
         for name, value in environ.items()

@@ -212,7 +212,8 @@ class Connection:
         from eca_server.credentials import child_environment  # noqa: PLC0415 - as above
 
         known = (facts.credential for facts in self.models.providers)
-        return child_environment(self.options.environ, [each for each in known if each is not None])
+        credentials = [each for each in known if each is not None]
+        return child_environment(self.options.environ, credentials, self.models.secrets)
 
     def tools(self, ledger: Ledger | None = None) -> NativeTools:
         """The native tools of a chat; `ledger` tells which files its model has seen."""

@@ -28,7 +28,7 @@ from eca_server.llm.exchange_log import Exchange
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
 from eca_server.llm.written import encoded
-from eca_server.secret import Secret
+from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
 
@@ -41,10 +41,6 @@ _REFUSAL = re.compile(
     r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
     re.IGNORECASE,
 )
-
-
-_HOLDS_A_KEY = re.compile(r"auth|cookie|key|secret|token")
-"""Headers of the user's own that are not shown, by their names."""
 
 
 @attrs.frozen(kw_only=True)
@@ -244,8 +240,7 @@ class HTTPBackend(ABC):
 
     def _secrets(self) -> tuple[Secret, ...]:
         """What a provider may quote and nobody is to read."""
-        own = (text for name, text in self._extra_headers.items() if _HOLDS_A_KEY.search(name))
-        return (*self._access.secrets, *map(Secret, own))
+        return (*self._access.secrets, *secrets_in(self._extra_headers))
 
     def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
         ours = {"content-type": "application/json", **self.headers_for(request)}

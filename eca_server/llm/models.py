@@ -36,7 +36,7 @@ from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import Registry, is_local
 from eca_server.llm.retry import RetryPolicy, Wait, stream_with_retries
 from eca_server.llm.thoughts import Thoughts, with_thoughts
-from eca_server.secret import Secret
+from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Model", "Models"]
 
@@ -59,6 +59,11 @@ class Model:
         self._policy = policy
         self._thoughts = thoughts
         self.facts = facts or ModelFacts()
+
+    @property
+    def backend(self) -> Backend:
+        """What is asked, without retries."""
+        return self._backend
 
     @property
     def origin(self) -> Origin:
@@ -131,6 +136,15 @@ class Models:
     ) -> None:
         stored = stored or StoredKeys()
         self._stored = stored
+        self._in_headers = tuple(
+            secret
+            for provider in config.providers.values()
+            for headers in (
+                provider.extra_headers,
+                *(model.extra_headers for model in provider.models.values()),
+            )
+            for secret in secrets_in(headers)
+        )
         self._policy = policy_of(config)
         self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
@@ -186,7 +200,8 @@ class Models:
         found = (facts.credential for facts in self.providers)
         keys = (each.key for each in found if each is not None)
         refreshing = (each.refresh for each in self._stored.tokens.values())
-        return tuple(key for key in (*keys, *refreshing) if key is not None)
+        known = tuple(key for key in (*keys, *refreshing) if key is not None)
+        return (*known, *self._in_headers)
 
     def selected_in(self, behavior: str) -> str:
         """The model for a prompt of that behaviour that names none."""

@@ -1,0 +1,148 @@
+"""A key, whichever way it comes in, is in the requests to its provider and nowhere else.
+
+The real process at its most talkative: the log at `debug`, a provider that quotes what it was sent,
+a child that prints its environment, every command that reports something.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Reply, provider_in_thread, reply, tool_call
+from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.stranger import Stranger, is_finished, text_of
+
+KEY = "planted/key+that=looks~like.none-0123456789"
+REFRESH = "planted/refresh+0123456789"
+
+Way = Callable[[dict[str, Any], Path], dict[str, str]]
+"""Puts the key where it comes from: into the provider's settings, a file, or these variables."""
+
+
+def configured(provider: dict[str, Any], _: Path) -> dict[str, str]:
+    provider["key"] = KEY
+    return {}
+
+
+def named_variable(provider: dict[str, Any], _: Path) -> dict[str, str]:
+    provider["keyEnv"] = "MY_OWN_NAME"
+    return {"MY_OWN_NAME": KEY, "THE_SAME_AGAIN": f"prefix:{KEY}"}
+
+
+def providers_variable(_provider: dict[str, Any], _: Path) -> dict[str, str]:
+    return {"P_API_KEY": f" {KEY}\n"}
+
+
+def variable_in_text(provider: dict[str, Any], _: Path) -> dict[str, str]:
+    provider["key"] = "${env:SOME_NAME}"
+    return {"SOME_NAME": KEY}
+
+
+def file_in_text(provider: dict[str, Any], home: Path) -> dict[str, str]:
+    (home / "key.txt").write_text(KEY)
+    provider["key"] = f"${{file:{home / 'key.txt'}}}"
+    return {}
+
+
+def netrc(provider: dict[str, Any], home: Path) -> dict[str, str]:
+    (home / "netrc.txt").write_text(f"machine model.example login me password {KEY}\n")
+    provider["keyRc"] = "me@model.example"
+    return {"NETRC": str(home / "netrc.txt")}
+
+
+def header(provider: dict[str, Any], _: Path) -> dict[str, str]:
+    provider["extraHeaders"] = {"Authorization": "Bearer ${env:SOME_NAME}"}
+    return {"SOME_NAME": KEY}
+
+
+def login(_provider: dict[str, Any], home: Path) -> dict[str, str]:
+    tokens = {
+        "access": KEY,
+        "refresh": REFRESH,
+        "expiresAt": None,
+        "obtainedAt": 1.0,
+        "clientId": "ours",
+        "tokenUrl": "http://127.0.0.1:1/token",
+    }
+    folder = home / "data" / "eca-python"
+    folder.mkdir(parents=True)
+    content = {"version": 1, "providers": {"p": tokens}}
+    (folder / "logins.json").write_text(json.dumps(content))
+    return {"XDG_DATA_HOME": str(home / "data")}
+
+
+def turn(server: Stranger, message: str) -> str:
+    server.ask("chat/prompt", {"message": message, "chatId": "c", "model": "p/m"})
+    received = server.until(is_finished)
+    return text_of(received) + text_of(received, "system")
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    "way",
+    [
+        configured,
+        named_variable,
+        providers_variable,
+        variable_in_text,
+        file_in_text,
+        netrc,
+        header,
+        login,
+    ],
+)
+def test_a_key_goes_to_its_provider_and_shows_nowhere(
+    way: Way, start_server: Start, tmp_path: Path
+) -> None:
+    quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY}"}})
+    script = [
+        reply(tool_call("eca_shell_command", json.dumps({"command": "env"}))),
+        reply("Done"),
+        quoting,
+        quoting,
+    ]
+    with provider_in_thread(script) as endpoint:
+        provider = {"url": endpoint.url, "models": {"m": {}}, "fetchModels": True}
+        environ = way(provider, tmp_path)
+        sources = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        config = {
+            "providers": {"p": provider},
+            "chat": {"title": False},
+            "toolCall": {"approval": {"byDefault": "allow"}},
+        }
+        server = start_server(
+            command=(*SERVE, "--log-level", "debug"),
+            env={"ECA_CONFIG": json.dumps(config), **environ},
+        )
+        server.introduced(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+        assert "Done" in turn(server, "go")
+        assert "Wrong: ***" in turn(server, "again")
+        for command in ("/doctor", "/config", "/prompt-show", "/login", "/costs", "/resume"):
+            turn(server, command)
+        server.result("shutdown")
+        server.tell("exit")
+        assert server.exit_code() == 0
+        requests = list(endpoint.requests)
+    assert {request.headers["authorization"] for request in requests} == {f"Bearer {KEY}"}
+    said_to_models = json.dumps([request.body for request in requests])
+    assert "PATH=" in said_to_models, "the child did print its environment"
+    written = {
+        path: path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file() and path not in sources
+    }
+    outputs = {
+        "the wire": b"".join(server.reads),
+        "the log": server.errors.encode(),
+        "the model's prompt": said_to_models.encode(),
+        **written,
+    }
+    for name, output in outputs.items():
+        for secret in (KEY, REFRESH) if way is login else (KEY,):
+            assert secret.encode() not in output, name
+            assert json.dumps(secret)[1:-1].encode() not in output, name
