@@ -1,38 +1,22 @@
-"""One initialized conversation with one server, whatever it runs over and whatever its revision.
+"""One initialized conversation with one server, in the words of what servers offer.
 
 The rules it keeps: no answer is waited for without a deadline; a call that is given up is
-cancelled with the server; what a server asks (its roots, a ping) is answered at once, or it might
-never end; nothing a server sends can raise anywhere but in the call that it answers.
+cancelled with the server; a list that is damaged, or does not end, gives what could be read of it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
-from eca_protocol.calls import PendingCall
-from eca_protocol.endpoint import CallAnswered
-from eca_protocol.errors import (
-    INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
-    ConnectionClosed,
-    LocalProtocolError,
-    RequestFailed,
-)
-from eca_protocol.framing import FrameDecoder, Framing
-from eca_protocol.peer import Peer, WriteShape
-from eca_server.mcp.dialect import MCP_DIALECT, Intake
-from eca_server.mcp.eras import Era, era_of
+from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_server.mcp.conversation import ANSWER_SECONDS, Conversation
+from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
-    Initialized,
-    InputRequired,
-    LogMessage,
     MCPTool,
     Page,
     Progress,
@@ -41,23 +25,19 @@ from eca_server.mcp.messages import (
     Resource,
     ResourceContents,
     ResourceTemplate,
-    ServerInfo,
     TextContent,
     ToolResult,
 )
-from eca_server.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.transport import ServerTransport
-from eca_server.workspace import Root, uri_of
+from eca_server.workspace import Root
 
-__all__ = ["ANSWER_SECONDS", "LONGEST_CALL", "MAX_PAGES", "MAX_ROUNDS", "Changed", "Session"]
+__all__ = ["LONGEST_CALL", "MAX_CALLS", "MAX_ITEMS", "MAX_PAGES", "Session"]
 
 T = TypeVar("T")
 
-Changed: TypeAlias = Literal["tools", "prompts", "resources"]
-
-ANSWER_SECONDS: Final = 30.0
-"""How long one page of a list, a prompt or a resource may take."""
+LONGEST_CALL: Final = 600.0
+"""Seconds after which a call ends however much progress it reports, unless its own are more."""
 
 PROGRESS_SECONDS: Final = 0.1
 """The least time between two reports of one call's progress."""
@@ -65,30 +45,13 @@ PROGRESS_SECONDS: Final = 0.1
 MAX_CALLS: Final = 8
 """Calls of tools that run on one server at once; the others wait for their turn."""
 
-LONGEST_CALL: Final = 600.0
-"""Seconds after which a call ends however much progress it reports, unless its own are more."""
-
 MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 2000
-MAX_ROUNDS: Final = 8
-"""How often a stateless server may ask something before it answers."""
-
-MAX_NOISE: Final = 1000
-"""Lines that are no messages, before the first message: then it is no server."""
+"""How much of a list is read."""
 
 
-class Session:
-    """See `connect` for how one is made; all of it is of one task's making, and any may call it.
-
-    Attributes:
-        name: of the server in the configuration.
-        era: the revision that is spoken.
-        info: what the server calls itself.
-        capabilities: what it declared, as it came.
-        instructions: what it wants the model to know; untrusted, already cut.
-        on_change: told that a list has changed; must not wait.
-        ended: set once the server is gone; `fault` says why.
-    """
+class Session(Conversation):
+    """What a server offers; `connect` makes one, and any task may use it."""
 
     def __init__(
         self,
@@ -99,201 +62,9 @@ class Session:
         roots: Callable[[], Sequence[Root]],
         log: ServerLog,
     ) -> None:
-        self.name = name
-        self.era = era
-        self.info = ServerInfo()
-        self.capabilities: Mapping[str, Any] = {}
-        self.instructions = ""
-        self.on_change: Callable[[Changed], None] = _nobody_listens
-        self.ended = trio.Event()
-        self.fault: MCPFault | None = None
-        self._transport = transport
-        self._roots = roots
-        self._log = log
-        self._open: dict[int | str, PendingCall] = {}
-        self._progress: dict[int | str, Callable[[Progress], None]] = {}
+        super().__init__(transport, name=name, era=era, roots=roots, log=log)
         self._last_token = 0
         self._slots = trio.CapacityLimiter(MAX_CALLS)
-        self._noise = 0
-        self._heard_a_message = False
-        self.peer = Peer(
-            transport,
-            side="client",
-            table=TABLE,
-            codec=MCPCodec(era),
-            handlers=self._handlers(),
-            dialect=MCP_DIALECT,
-            framing=Framing(decoder=self._intake, encode=transport.framing.encode),
-        )
-        self.peer.shape = WriteShape(size=1)
-
-    def _handlers(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "ping": lambda _: {},
-            "roots/list": self._list_roots,
-            "notifications/progress": self._take_progress,
-            "notifications/message": self._take_log_message,
-            "notifications/tools/list_changed": lambda _: self.on_change("tools"),
-            "notifications/prompts/list_changed": lambda _: self.on_change("prompts"),
-            "notifications/resources/list_changed": lambda _: self.on_change("resources"),
-            "notifications/resources/updated": lambda _: self.on_change("resources"),
-        }
-
-    def _intake(self) -> FrameDecoder:
-        return Intake(
-            frames=self._transport.framing.decoder(),
-            pending=self._open.keys,
-            on_noise=self._take_noise,
-            on_oversized=self._fail_all,
-        )
-
-    def _take_noise(self, line: bytes, why: str) -> None:
-        self._log.warn_once(f"it writes lines to its output that are no messages ({why})")
-        self._log.note(f"output: {line[:500].decode('utf-8', 'replace')}")
-        self._noise += 1
-        if self._noise >= MAX_NOISE and not self._heard_a_message:
-            self.fault = MCPFault(f"its first {MAX_NOISE} lines were no messages ({why})")
-            self.peer.close(self.fault.message)
-
-    def _fail_all(self, why: str) -> None:
-        """A message was lost, and with it perhaps the answer to any call: fail them now."""
-        self._log.warn_once(f"a message was skipped: {why}")
-        for call in tuple(self._open.values()):
-            lost = RequestFailed(INTERNAL_ERROR, f"a message was skipped: {why}")
-            call.settle(CallAnswered(call.id, call.method, error=lost))
-            self.peer.abandon(call)
-
-    def _list_roots(self, _: Any) -> Any:
-        roots = [{"uri": uri_of(root.path), "name": root.name} for root in self._roots()]
-        return {"roots": roots}
-
-    def _take_progress(self, progress: Progress | None) -> None:
-        listener = None if progress is None else self._progress.get(progress.token)
-        if progress is not None and listener is not None:
-            listener(progress)
-
-    def _take_log_message(self, message: LogMessage) -> None:
-        loud = {"error", "critical", "alert", "emergency"}
-        level = logging.INFO if message.level in loud else logging.DEBUG
-        self._log.note(f"{message.level}: {message.text[:2000]}", level=level)
-
-    async def serve(self) -> None:
-        """Read until the server is gone or the session is left; a task beside the session."""
-        end = await self.peer.serve()
-        if self.fault is None and end.kind != "closed":
-            known = await self._transport.fault()
-            self.fault = known or MCPFault(end.reason, kind="closed")
-        self.ended.set()
-
-    async def introduce(self) -> None:
-        """Open the conversation: `initialize`, or `server/discover` where there is none.
-
-        Raises:
-            MCPFault: the server says nothing that we understand, or is gone.
-            RequestFailed: it says no.
-        """
-        found = await (self._discover() if self.era.stateless else self._shake_hands())
-        self._transport.agree(self.era)
-        self._heard_a_message = True
-        self.info = found.info
-        self.capabilities = found.capabilities
-        self.instructions = found.instructions
-        if self.era.stateless:
-            self.peer.start_soon(self._listen)
-        else:
-            self.peer.notify("notifications/initialized")
-
-    async def _shake_hands(self) -> Initialized:
-        params = {
-            "protocolVersion": self.era.revision,
-            "capabilities": CAPABILITIES,
-            "clientInfo": CLIENT,
-        }
-        found: Initialized = await self._request("initialize", params)
-        era = era_of(found.revisions[0])
-        if era is None or era.stateless:
-            raise MCPFault(
-                f"it speaks revision {found.revisions[0]} of the protocol, "
-                f"we offered {self.era.revision}"
-            )
-        self.era = era
-        self.peer.codec = MCPCodec(era)
-        return found
-
-    async def _discover(self) -> Initialized:
-        self._transport.agree(self.era)
-        found: Initialized = await self._request("server/discover", {})
-        if self.era.revision not in found.revisions:
-            offered = ", ".join(found.revisions) or "no revision"
-            raise MCPFault(f"it speaks {offered}, we speak {self.era.revision}")
-        return found
-
-    async def _listen(self) -> None:
-        """Hear of changes as long as the session lasts, if the server tells of any."""
-        wanted = {"toolsListChanged": True, "promptsListChanged": True}
-        wanted["resourcesListChanged"] = True
-        try:
-            await self._request("subscriptions/listen", {"notifications": wanted})
-        except (RequestFailed, MCPFault) as fault:
-            self._log.note(f"it tells of no changes: {fault}")
-
-    async def _request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """The typed answer to a request, after what a stateless server asks before it.
-
-        Raises:
-            MCPFault: the server is gone, or its answer lacks its essential part.
-            RequestFailed: it answered with an error.
-        """
-        for _ in range(MAX_ROUNDS):
-            result = await self._round(method, params)
-            if not isinstance(result, InputRequired):
-                return result
-            params = {**params, **self._answers(result)}
-        raise MCPFault(f"{method}: it asked {MAX_ROUNDS} times and gave no answer")
-
-    async def _round(self, method: str, params: Mapping[str, Any]) -> Any:
-        try:
-            call = self.peer.start_call(method, params)
-            self._open[call.id] = call
-            try:
-                return await call.result()
-            finally:
-                del self._open[call.id]
-        except LocalProtocolError as fault:
-            raise MCPFault(str(fault), kind="refused") from fault
-        except ConnectionClosed as closed:
-            with trio.move_on_after(1):
-                await self.ended.wait()
-            raise self.fault or MCPFault(closed.reason, kind="closed") from closed
-
-    def _answers(self, question: InputRequired) -> dict[str, Any]:
-        """What is added to a request that is asked again; only roots were declared."""
-        answers: dict[str, Any] = {}
-        for key, asked in question.requests.items():
-            method = asked.get("method") if isinstance(asked, dict) else None
-            if method != "roots/list":
-                raise MCPFault(f"it asks for {method}, which was not declared", kind="refused")
-            answers[key] = self._list_roots(None)
-        state = {} if question.state is None else {"requestState": question.state}
-        return {"inputResponses": answers, **state}
-
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
-        """A request that is soon answered, or a fault: `refused`, `timeout`, `closed`."""
-        with trio.move_on_after(ANSWER_SECONDS):
-            try:
-                return await self._request(method, params)
-            except RequestFailed as fault:
-                raise MCPFault(f"{method}: {fault.message}", kind="refused") from fault
-        raise MCPFault(f"{method}: no answer within {ANSWER_SECONDS:g} s", kind="timeout")
-
-    async def ping(self) -> None:
-        """See that it answers; nothing to ask of a stateless server.
-
-        Raises:
-            MCPFault: it does not.
-        """
-        if not self.era.stateless:
-            await self._ask("ping", {})
 
     async def list_tools(self) -> tuple[MCPTool, ...]:
         """All its tools, the first of each name.
@@ -419,17 +190,6 @@ class Session:
         contents: tuple[ResourceContents, ...] = await self._ask("resources/read", {"uri": uri})
         return contents
 
-    def roots_changed(self) -> None:
-        """Tell the server that the roots are others now."""
-        if not self.era.stateless:
-            with contextlib.suppress(ConnectionClosed):
-                self.peer.notify("notifications/roots/list_changed")
-
-    async def close(self) -> None:
-        """End the conversation; `ended` is set when it is over. Leaving `connect` does it too."""
-        self.peer.close()
-        await self.ended.wait()
-
 
 class _Listener:
     """Hears the progress of one call: its patience starts anew, within the longest call."""
@@ -452,7 +212,3 @@ class _Listener:
         if self._tell is not None and now - self._told >= PROGRESS_SECONDS:
             self._told = now
             self._tell(progress)
-
-
-def _nobody_listens(_: Changed) -> None:
-    return
