@@ -1,37 +1,26 @@
 """The backend for Gemini.
 
-The rules it keeps, beside those of all backends: an answer that breaks in a call which cannot be
-read is asked for once more, with a word on what was wrong, as long as nothing but thoughts was
-shown; signatures that are not taken back are left out of one more try, and the user is told.
+The rule it keeps, beside those of all backends: signatures that are not taken back are left out of
+one more try, and the user is told.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import attrs
 
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
-from eca_server.llm.events import (
-    Event,
-    Note,
-    Progress,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    Usage,
-)
+from eca_server.llm.corrections import CorrectingBackend
 from eca_server.llm.google.decoder import MISTAKES, GeminiDecoder
 from eca_server.llm.google.generations import generation_of
 from eca_server.llm.google.messages import ContentWriter, legal_name
 from eca_server.llm.google.request import refused_thing, write_request
-from eca_server.llm.history import Message, TextPart
-from eca_server.llm.http_backend import Amended, HTTPBackend
+from eca_server.llm.history import Message
+from eca_server.llm.http_backend import Amended
 from eca_server.llm.written import Histories, Written, encoded
 
 __all__ = ["Google"]
@@ -44,23 +33,9 @@ _COUNT = ":countTokens"
 
 _SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
 _LEFT_OUT = "The provider did not take back what the model thought before; it goes on without."
-_AGAIN = "The model wrote a tool call that cannot be read; it was asked once more."
-_CORRECTION = (
-    "Your last answer could not be read: it held a malformed function call. Answer again. Call "
-    "only the functions that are declared, each by its plain name and with JSON arguments."
-)
-
-_NOT_AN_ANSWER = (
-    Started,
-    Progress,
-    Usage,
-    ReasoningStarted,
-    ReasoningDelta,
-    ReasoningFinished,
-)
 
 
-class Google(HTTPBackend):
+class Google(CorrectingBackend):
     """A model behind an endpoint that speaks Gemini's own API.
 
     Args:
@@ -70,6 +45,7 @@ class Google(HTTPBackend):
 
     path = f"/models/{{model}}{_ANSWER}?alt=sse"
     models_path = "/models?pageSize=1000"
+    mistakes = MISTAKES
 
     def __init__(self, **settings: Any) -> None:
         model = (settings.pop("wire_model", None) or settings["origin"].model).rpartition("models/")
@@ -112,11 +88,7 @@ class Google(HTTPBackend):
             note = None if request.cache_key in self._told else _LEFT_OUT
             self._told.add(request.cache_key)
             return Amended(request=attrs.evolve(request, messages=unsigned), note=note)
-        if error.code not in MISTAKES:
-            return None
-        correction = Message(role="user", parts=(TextPart(_CORRECTION),))
-        messages = [*request.messages, correction]
-        return Amended(request=attrs.evolve(request, messages=messages), note=_AGAIN)
+        return super().amended(request, error)
 
     async def models(self) -> Sequence[ModelInfo]:
         """As `Backend.models`; the listing may have several pages."""
@@ -160,27 +132,6 @@ class Google(HTTPBackend):
     def _unsigned(self, message: Message) -> Message:
         """The message as if another model had made it."""
         return attrs.evolve(message, origin=None) if message.origin == self.origin else message
-
-    async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
-        started = shown = False
-        try:
-            async with aclosing(super()._events(request)) as events:
-                async for event in events:
-                    started = started or isinstance(event, Started)
-                    shown = shown or not isinstance(event, _NOT_AN_ANSWER)
-                    yield event
-        except BackendError as error:
-            instead = None if shown or error.code not in MISTAKES else self.amended(request, error)
-            if instead is None:
-                raise
-        else:
-            return
-        if instead.note is not None:
-            yield Note(instead.note)
-        async with aclosing(super()._events(instead.request)) as events:
-            async for event in events:
-                if not (started and isinstance(event, Started)):
-                    yield event
 
 
 def _model(listed: Mapping[str, Any]) -> ModelInfo:

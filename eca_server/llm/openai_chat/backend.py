@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eca_server.llm.backend import Request
-from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.corrections import CorrectingBackend
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_chat.messages import ChatWriter
 from eca_server.llm.openai_chat.profiles import PROFILES, Profile
@@ -16,7 +16,7 @@ from eca_server.llm.written import Histories
 __all__ = ["OpenAIChat"]
 
 
-class OpenAIChat(HTTPBackend):
+class OpenAIChat(CorrectingBackend):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
@@ -26,6 +26,7 @@ class OpenAIChat(HTTPBackend):
 
     path = "/chat/completions"
     droppable = DROPPABLE
+    mistakes = frozenset({"tool_use_failed"})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)

@@ -4,6 +4,59 @@ The tests are named from this folder on; a text without `::` says why there is n
 """
 
 GOTCHAS: dict[str, str] = {
+    "1": "openai_chat/test_backend.py::test_a_stream_that_breaks_keeps_its_text_and_is_no_success",
+    "2": "test_every_api.py::test_an_answer_that_breaks_off_on_its_way_ends_at_once",
+    "3": "test_every_api.py::test_an_answer_cut_anywhere_gives_what_came_and_breaks_off",
+    "4": "test_every_api.py::test_the_same_script_is_the_same_answer",
+    "5": "openai_chat/test_stream.py::"
+    "test_every_line_end_and_every_single_byte_give_the_same_events",
+    "6": "../../eca_protocol/test_sse.py::test_events_are_read_by_the_standard",
+    "7": "google/test_stream.py::test_the_last_blank_line_may_be_missing",
+    "8": "openai_chat/test_backend.py::"
+    "test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn",
+    "9": "openai_chat/test_backend.py::test_an_answer_in_plain_json_is_the_same_answer",
+    "10": "test_every_api.py::test_a_fault_has_the_same_class_over_every_api",
+    "11": "../../eca_protocol/test_http.py::test_a_compressed_stream_is_read_all_the_same",
+    "12": "openai_chat/test_backend.py::test_each_timer_has_its_length_and_its_name",
+    "13": "openai_chat/test_backend.py::test_comments_are_progress_events_and_no_answer",
+    "14": "openai_chat/test_backend.py::"
+    "test_a_hundred_turns_stopped_at_once_close_a_hundred_connections",
+    "15": "../../eca_protocol/test_http.py::"
+    "test_a_kept_connection_that_the_server_drops_is_replaced_without_a_word",
+    "16": "openai_chat/test_backend.py::test_a_redirect_is_told_and_the_key_goes_nowhere",
+    "17": "openai_chat/test_backend.py::"
+    "test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused",
+    "18": "openai_chat/test_stream.py::"
+    "test_bytes_that_are_not_unicode_are_replaced_and_end_nothing",
+    "19": "../../eca_protocol/test_http_ways.py::"
+    "test_what_no_proxy_names_and_this_machine_are_asked_directly",
+    "19b": "../../eca_protocol/test_http.py::"
+    "test_chunks_that_came_together_starve_no_other_task_and_can_be_stopped",
+    "20": "openai_chat/test_backend.py::test_what_cannot_be_sent_is_a_fault_of_the_configuration",
+    "21": "openai_chat/test_decoder.py::test_a_plain_answer_is_started_text_usage_and_finished",
+    "22": "openai_chat/test_decoder.py::TestUsage::test_the_last_counts_win_wherever_they_stand",
+    "23": "../chat/test_compaction.py::test_what_was_not_counted_by_the_provider_is_estimated",
+    "24": "openai_chat/test_tool_calls.py::test_two_calls_are_two_calls_however_they_are_labelled",
+    "25": "openai_chat/test_tool_calls.py::test_no_arguments_are_an_empty_object",
+    "26": "openai_chat/test_tool_calls.py::test_two_calls_are_two_calls_however_they_are_labelled",
+    "27": "openai_chat/test_tool_calls.py::test_complete_calls_decide_whatever_the_reason_says",
+    "28": "openai_chat/test_tool_calls.py::test_a_call_cut_by_the_limit_is_not_to_be_run",
+    "29": "openai_chat/test_decoder.py::"
+    "TestReasoning::test_it_is_one_block_with_its_text_once_whatever_the_field",
+    "30": "openai_chat/test_decoder.py::"
+    "TestReasoning::test_tags_are_reasoning_only_at_the_very_start",
+    "31": "openai_chat/test_backend.py::test_what_the_model_thought_goes_back_where_it_must",
+    "32": "openai_chat/test_backend.py::test_what_the_model_thought_goes_back_where_it_must",
+    "33": "openai_chat/test_decoder.py::test_an_error_inside_a_stream_is_raised_as_what_it_is",
+    "34": "openai_chat/test_decoder.py::"
+    "test_an_empty_answer_is_an_error_except_behind_tool_results",
+    "35": "openai_chat/test_backend.py::"
+    "test_an_optional_field_that_is_refused_by_name_is_dropped_and_remembered",
+    "36": "openai_chat/test_backend.py::"
+    "test_a_call_that_the_provider_cannot_read_is_asked_for_once_more",
+    "37": "openai_chat/test_tool_calls.py::test_two_calls_are_two_calls_however_they_are_labelled",
+    "38": "openai_chat/test_decoder.py::test_choices_that_share_an_answer_are_merged",
+    "39": "openai_chat/test_decoder.py::test_nulls_and_absences_are_nothing",
     "40": "openai_responses/test_backend.py::"
     "test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls",
     "41": "openai_responses/test_decoder.py::"
@@ -59,4 +112,18 @@ GOTCHAS: dict[str, str] = {
     "71": "ollama/test_backend.py::"
     "TestContext::test_it_is_the_same_for_whoever_asks_and_grows_with_the_need",
     "72": "ollama/test_decoder.py::test_a_count_that_is_missing_is_unknown",
+    "73": "../credentials/test_flows.py::"
+    "test_a_device_login_shows_its_code_and_asks_until_it_was_entered",
+    "74": "github_copilot/test_access.py::test_a_refused_token_is_renewed_once",
+    "75": "github_copilot/test_access.py::test_who_wants_a_request_is_told",
+    "76": "../credentials/test_tokens.py::test_many_tasks_and_servers_renew_once",
+    "77": "../credentials/test_tokens.py::test_a_login_that_was_withdrawn_is_over",
+    "78": "test_waits.py::test_the_wait_that_headers_demand",
+    "79": "openai_chat/test_backend.py::test_a_failed_request_has_its_class",
+    "80": "test_every_api.py::test_a_key_that_is_quoted_back_is_masked",
+    "81": "test_switching.py::test_whoever_answered_before_the_next_request_is_a_legal_one",
+    "82": "../chat/test_switching.py::test_each_api_goes_on_where_another_one_was",
+    "83": "openai_chat/test_tool_calls.py::"
+    "test_arguments_are_strict_json_or_an_error_for_the_model",
+    "84": "test_providers.py::test_nothing_of_http_is_loaded_before_its_use",
 }

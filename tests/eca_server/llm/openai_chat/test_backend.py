@@ -2,9 +2,7 @@
 
 Shown elsewhere: proxies, compression, stale connections and starved tasks in the SDK's tests of
 HTTP; dialects, tags, odd line ends and truncation in those of the decoder; waits in those of the
-retries; ids, pairs and foreign opaque data in those of the history. Not yet, since it needs tools
-that run: a call that the provider itself could not parse (`tool_use_failed`) and that goes back to
-the model as an error; a second request behind a call that was cut by the output limit.
+retries; ids, pairs and foreign opaque data in those of the history.
 """
 
 from collections.abc import AsyncIterator
@@ -24,6 +22,7 @@ from eca_protocol.testing.provider import (
     finish,
     hang,
     raw,
+    reasoning,
     reply,
     reset,
     wait,
@@ -32,7 +31,15 @@ from eca_server.llm import http_backend
 from eca_server.llm.access import KeyAccess, endpoint
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Request
-from eca_server.llm.events import Finished, Progress, TextDelta
+from eca_server.llm.events import (
+    Finished,
+    Note,
+    Progress,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+)
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -285,6 +292,47 @@ async def test_what_the_model_thought_goes_back_where_it_must():
         sent = provider.requests[1].body["messages"][1]
     assert sent["reasoning_content"] == "Hm"
     assert sent["tool_calls"][0]["extra_content"] == extra
+
+
+UNREADABLE = {
+    "message": "Failed to call a function",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+    "failed_generation": "<function=f{n:1}>",
+}
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        Reply(status=400, body={"error": UNREADABLE}),
+        reply(chunk({"error": UNREADABLE})),
+        reply(reasoning("Hm"), chunk({"error": UNREADABLE})),
+    ],
+    ids=["refused", "in the stream", "behind thoughts"],
+)
+async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(failed):
+    async with talking([failed, reply(reasoning("So"), "Hi")]) as (provider, backend):
+        events = []
+        async with backend.stream(HELLO) as stream:
+            events.extend([event async for event in stream])
+        [asked] = provider.requests[1].body["messages"]
+    assert "<function=f{n:1}>" in asked["content"]
+    assert [type(event) for event in events].count(Started) == 1
+    assert [type(event) for event in events].count(Note) == 1
+    begun = [event.key for event in events if isinstance(event, ReasoningStarted)]
+    assert begun == [event.key for event in events if isinstance(event, ReasoningFinished)]
+    assert len(set(begun)) == len(begun)
+
+
+async def test_a_call_that_the_provider_never_reads_is_an_error_and_so_is_one_behind_words():
+    failed = Reply(status=400, body={"error": UNREADABLE})
+    async with talking([failed] * 3) as (provider, backend):
+        assert (await failure(backend)).code == "tool_use_failed"
+        assert len(provider.requests) == 2
+    async with talking([reply("Hel", chunk({"error": UNREADABLE}))] * 2) as (provider, backend):
+        assert (await failure(backend)).code == "tool_use_failed"
+        assert len(provider.requests) == 1
 
 
 async def test_models_are_listed():
