@@ -49,7 +49,8 @@ conversation, a line a prompt. Ctrl-C stops the answer, a second one leaves.
 
 _DOCTOR = """\
 Say which configuration files, providers and keys (by the variable's name, never
-a value) were found, and try the embedded model.
+a value) were found, and try the embedded model. With --online each provider is
+asked, too, by the cheapest request that shows whether its url and key are right.
 """
 
 _CONFIG = """\
@@ -129,6 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         help="say what was found: configuration, providers, keys",
         description=_DOCTOR,
         allow_abbrev=False,
+    )
+    doctor.add_argument(
+        "--online", action="store_true", help="ask each provider, too; exit code 1 if one fails"
     )
     _add_common(doctor)
     config = commands.add_parser(
@@ -228,7 +232,7 @@ def _chat(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from eca_server.terminal import doctor  # noqa: PLC0415
 
-    return doctor(_options(arguments))
+    return doctor(_options(arguments), online=arguments.online)
 
 
 def _config(_: argparse.Namespace) -> int:

@@ -29,9 +29,12 @@ def chat(options: Options, *, message: str | None, model: str | None) -> int:
     return trio.run(_chat, options, message, model)
 
 
-def doctor(options: Options) -> int:
-    """Print what was found; the exit code is 0 however little that is."""
-    return trio.run(_doctor, options)
+def doctor(options: Options, *, online: bool = False) -> int:
+    """Print what was found; the exit code is 0 however little that is.
+
+    With `online` each provider is asked, and the exit code is 1 if one of them does not work.
+    """
+    return trio.run(_doctor, options, online)
 
 
 class _Lines:
@@ -98,16 +101,18 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
     return code
 
 
-async def _doctor(options: Options) -> int:
+async def _doctor(options: Options, online: bool) -> int:
     async with local_client(
         options, workspace_folders=[Path.cwd()], initialization_options=_QUIET
     ) as local:
         await local.client.configured()
-        async for content in local.client.chat().prompt("/doctor"):
+        conversation = local.client.chat()
+        async for content in conversation.prompt("/doctor online" if online else "/doctor"):
             if isinstance(content, m.ChatTextContent):
                 _write(content.text)
         _write("\n")
-    return 0
+        served = local.connection.chats.get(conversation.id)
+        return int(served is not None and served.last_turn_failed)
 
 
 async def _show_messages(local: Local) -> None:

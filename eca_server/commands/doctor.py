@@ -1,6 +1,7 @@
-"""`/doctor`: what was found, what is missing, and where to set it.
+"""`/doctor`: what was found, what is missing, and where to set it; each provider asked on demand.
 
-The rule it keeps: of a key it names the variable or the setting it came from, never the key.
+The rule it keeps: nothing is sent unless the user says so; of a key it names the variable or the
+setting it came from, never the key.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import trio
 
 from eca_protocol import json
+from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, told_of_sources, without_keys
+from eca_server.commands.command import (
+    Command,
+    Situation,
+    arguments_of,
+    told_of_sources,
+    without_keys,
+)
+from eca_server.commands.provider_trial import try_providers
 from eca_server.config import Problem, Source
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
@@ -128,7 +137,19 @@ async def _run(turn: Turn, situation: Situation) -> None:
         behavior=situation.behavior,
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
     )
-    turn.say(f"{text}\n{await _trial(situation.models)}", role="system")
+    text = f"{text}\n{await _trial(situation.models)}"
+    if arguments_of(turn.prompt.text).lower() != ONLINE:
+        turn.say(text, role="system")
+        return
+    turn.say(f"{text}\n\n", role="system")
+    turn.progress("Asking the providers")
+    verdicts = await try_providers(situation.models)
+    lines = [f"- {verdict.provider}: {verdict.words}" for verdict in verdicts]
+    told = "\n".join(["Asked just now:", "", *(lines or ["- there is no provider to ask"])])
+    if all(verdict.works for verdict in verdicts):
+        turn.say(told, role="system")
+    else:
+        turn.fail(told)
 
 
 def _version() -> str:
@@ -153,9 +174,13 @@ async def _trial(models: Models) -> str:
 
 EMBEDDED = "simulator/echo"
 TRIAL_SECONDS = 5.0
+ONLINE = "online"
 
 DOCTOR = Command(
     name="doctor",
     description="What was found: configuration, providers, keys by name, models.",
     run=_run,
+    arguments=(
+        CommandArgument(name=ONLINE, description=f"The word `{ONLINE}`: each provider is asked."),
+    ),
 )

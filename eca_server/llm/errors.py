@@ -22,6 +22,7 @@ __all__ = [
     "error_from_payload",
     "error_from_response",
     "error_in_payload",
+    "in_words",
     "readable",
 ]
 
@@ -74,6 +75,11 @@ _SHORT = 120
 
 def readable(error: BackendError, *, provider: str, model: str) -> str:
     """One paragraph for the user: who, what, in whose words, and what to do now."""
+    return f"{provider}/{model}: {in_words(error)}"
+
+
+def in_words(error: BackendError) -> str:
+    """As `readable`, without who it was."""
     words, advice = _IN_WORDS[error.kind]
     facts = [f"status {error.status}"] if error.status else []
     facts += [f"request {error.request_id}"] if error.request_id else []
@@ -81,7 +87,7 @@ def readable(error: BackendError, *, provider: str, model: str) -> str:
     if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
         advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
     aside = f" ({', '.join(facts)})" if facts else ""
-    return f"{provider}/{model}: {words}: {told}{aside}. {advice}".strip()
+    return f"{words}: {told}{aside}. {advice}".strip()
 
 
 def _in_units(seconds: float) -> str:

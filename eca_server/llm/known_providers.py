@@ -30,6 +30,7 @@ class KnownProvider:
         hosts: a base of any other name on one of these is this provider's, too; with a dot in
             front: on any host below it.
         lists: what it lists as models are those that can be asked.
+        lists_for_all: anybody may see that list, so it proves no key.
         sought: asked for its models on this machine though nobody configured it.
         default_model: which of its models a new chat gets as long as the user chose none.
     """
@@ -42,6 +43,7 @@ class KnownProvider:
     root: str | None = None
     hosts: tuple[str, ...] = ()
     lists: bool = True
+    lists_for_all: bool = False
     sought: bool = False
     default_model: str | None = None
 
@@ -83,6 +85,12 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         hosts=(".openai.azure.com", ".services.ai.azure.com"),
         lists=False,  # its deployments are what can be asked, under names of the user's own
     ),
+    "openrouter": KnownProvider(
+        url="https://openrouter.ai/api/v1",
+        key_variable="OPENROUTER_API_KEY",
+        hosts=("openrouter.ai",),
+        lists_for_all=True,
+    ),
     "ollama": KnownProvider(
         api="ollama",
         url="http://localhost:11434",
@@ -97,7 +105,6 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         hosts=() if variable is None else (urlsplit(url).netloc, *more),
     )
     for name, url, variable, *more in (
-        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
         ("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
         ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
         ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_protocol.testing.provider import provider_in_thread
 from eca_server import terminal
 from eca_server.cli import run
 from tests.eca_server.conftest import Start
@@ -182,6 +183,19 @@ def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "ECA_CONFIG" in done.stdout
     assert "defaultModel" in done.stdout
+
+
+def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
+    with provider_in_thread(models=["m"]) as provider:
+        providers = {"good": {"url": provider.url, "key": "planted-good-key-1"}}
+        well = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
+        providers["bad"] = {"url": "http://127.0.0.1:1/v1", "key": "planted-bad-key-2"}
+        ill = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
+    assert (well.returncode, ill.returncode) == (0, 1)
+    for done in (well, ill):
+        assert "- good: works: it lists 1 models" in done.stdout
+        assert "planted" not in done.stdout + done.stderr
+    assert "- bad: the provider cannot be reached" in ill.stdout
 
 
 def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
