@@ -173,6 +173,9 @@ class HTTPClient:
     Args:
         headers: sent with every request unless it has its own of that name.
         transport: replaces the network, for tests.
+
+    Attributes:
+        ca_file: certificates of authorities that are trusted beside those; may be set at any time.
     """
 
     def __init__(
@@ -184,7 +187,8 @@ class HTTPClient:
         self._headers = {"accept-encoding": "identity", "user-agent": "eca-protocol"}
         self._headers |= _checked(headers or {})
         self._transport = transport
-        self._clients: dict[tuple[bool, str | None], httpx.AsyncClient] = {}
+        self.ca_file: str | None = None
+        self._clients: dict[tuple[bool, str | None, str | None], httpx.AsyncClient] = {}
         self._left: list[HTTPResponse] = []
         self._closed = False
 
@@ -275,23 +279,25 @@ class HTTPClient:
             raise HTTPFault("config", "the HTTP client is closed")
         proxy = None if self._transport else _proxy_for(url)
         secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-        key = secure, proxy
+        ca_file = self.ca_file if secure else None
+        key = secure, proxy, ca_file
         if key not in self._clients:
-            client = await anyio.to_thread.run_sync(self._make_client, secure, proxy)
+            client = await anyio.to_thread.run_sync(self._make_client, secure, proxy, ca_file)
             if key in self._clients:
                 await client.aclose()  # another request was quicker
             else:
                 self._clients[key] = client
         return self._clients[key], proxy
 
-    def _make_client(self, secure: bool, proxy: str | None) -> httpx.AsyncClient:
+    def _make_client(
+        self, secure: bool, proxy: str | None, ca_file: str | None
+    ) -> httpx.AsyncClient:
         library = _httpx()
-        _check_certificate_variables()
+        context = _context(ca_file) if secure else False
         limits = library.Limits(
             max_connections=None, max_keepalive_connections=20, keepalive_expiry=30
         )
         try:
-            context = library.create_ssl_context() if secure else False
             client: httpx.AsyncClient = library.AsyncClient(
                 verify=context,
                 limits=limits,
@@ -300,8 +306,6 @@ class HTTPClient:
                 proxy=proxy and _proxy(proxy, context),
                 trust_env=False,
             )
-        except ssl.SSLError as error:
-            raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
         except (ImportError, ValueError, library.InvalidURL) as error:
             raise HTTPFault("config", _proxy_trouble(error)) from error
         return client
@@ -380,6 +384,21 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
             )
         checked[name.lower()] = value
     return checked
+
+
+def _context(ca_file: str | None) -> ssl.SSLContext:
+    _check_certificate_variables()
+    try:
+        context: ssl.SSLContext = _httpx().create_ssl_context()
+    except ssl.SSLError as error:
+        raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ValueError) as error:
+            words = f"the certificates in {ca_file} cannot be loaded: {error}"
+            raise HTTPFault("config", words) from error
+    return context
 
 
 def _check_certificate_variables() -> None:

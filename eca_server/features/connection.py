@@ -144,6 +144,7 @@ class Connection:
         """The models that the configuration in force and the keys make available."""
         from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
 
+        self.http.ca_file = self.config.network.ca_cert_file
         models = Models(
             self.config,
             environ=self.options.environ,

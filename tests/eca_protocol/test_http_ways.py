@@ -46,6 +46,32 @@ async def test_an_authority_of_ones_own_is_trusted_by_its_file(authority):
         assert await ask(f"https://127.0.0.1:{seen.port}/") == b"hello"
 
 
+async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_path):
+    bundle = tmp_path / "more.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    async with server(tls(authority, "127.0.0.1")) as seen, HTTPClient() as client:
+        url = f"https://127.0.0.1:{seen.port}/"
+        with pytest.raises(HTTPFault):
+            await ask(url, client)
+        client.ca_file = str(bundle)
+        assert await ask(url, client) == b"hello"
+        client.ca_file = None
+        with pytest.raises(HTTPFault):
+            await ask(url, client)
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_a_file_without_certificates_is_named(tmp_path, content):
+    bundle = tmp_path / "more.pem"
+    if content is not None:
+        bundle.write_text(content)
+    async with HTTPClient() as client:
+        client.ca_file = str(bundle)
+        with pytest.raises(HTTPFault, match=r"more\.pem cannot be loaded") as caught:
+            await ask("https://127.0.0.1:1/", client)
+        assert caught.value.kind == "config"
+
+
 async def test_an_unknown_authority_is_not_trusted(authority):
     async with server(tls(authority, "127.0.0.1")) as seen:
         with pytest.raises(HTTPFault) as caught:

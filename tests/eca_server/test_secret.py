@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.secret import MaskingFilter, Secret, key_from, mask
+from eca_server.secret import MaskingFilter, Secret, key_from, mask, secrets_in
 
 KEY = "planted-0123456789-key"
 KEYS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=8)
@@ -182,3 +182,17 @@ def test_a_percent_sign_in_a_masked_message_is_not_formatted_twice(log: Log) -> 
     logger, written, _ = log
     logger.warning("%s", "100%s done")
     assert written.getvalue() == "100%s done\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({"Authorization": f"Bearer {KEY}"}, {f"Bearer {KEY}", KEY}),
+        ({"x-api-key": f" {KEY}\n"}, {KEY}),
+        ({"Cookie": f"session={KEY}"}, {f"session={KEY}"}),
+        ({"X-Own-Token": KEY, "x-title": "ours"}, {KEY}),
+        ({"accept": "text/plain", "authorization": " "}, set()),
+    ],
+)
+def test_headers_that_carry_a_key_are_known_by_their_names(headers, found) -> None:
+    assert set(secrets_in(headers)) == set(map(Secret, found))

@@ -1,0 +1,28 @@
+"""A provider behind an authority of the user's own, as a whole turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.eca_protocol.http_peers import server, tls
+from tests.eca_server.chat.editor import editor, provider_config, text
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.mark.requirement
+async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
+    async with server(tls(authority, "127.0.0.1")) as seen:
+        config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
+        async with editor(config) as ours:
+            assert "TLS failed" in text(await ours.turn("hello"))
+        assert seen.heads == []
+        config["network"] = {"caCertFile": str(tmp_path / "own.pem")}
+        async with editor(config) as ours:
+            await ours.turn("hello")
+        assert seen.heads[0].startswith("POST /v1/chat/completions ")
