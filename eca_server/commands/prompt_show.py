@@ -10,14 +10,7 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, fenced
 from eca_server.context import Built
 from eca_server.llm.backend import Tool
-from eca_server.llm.history import (
-    ImagePart,
-    Message,
-    Part,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.llm.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
 __all__ = ["PROMPT_SHOW"]
 
@@ -48,9 +41,9 @@ def _size_of_tool(tool: Tool) -> int:
 
 def _of_contexts(built: Built) -> str:
     texts = [part.text for part in built.parts if isinstance(part, TextPart)]
-    pictures = sum(isinstance(part, ImagePart) for part in built.parts)
+    attached = len(built.parts) - len(texts)
     lines = [fenced("\n".join(texts))] if texts else []
-    lines += [f"Pictures: {pictures}"] if pictures else []
+    lines += [f"Pictures and documents: {attached}"] if attached else []
     return "\n\n".join(["Contexts:", *lines, *built.notes]) if lines or built.notes else ""
 
 

@@ -29,7 +29,8 @@ from eca_server.context.block import Section, render
 from eca_server.context.disk import Reader
 from eca_server.context.limits import Limits, readable
 from eca_server.context.mentions import Mention, find_mentions, follow
-from eca_server.llm.history import ImagePart, TextPart
+from eca_server.llm.attachments import Attachment
+from eca_server.llm.history import TextPart
 from eca_server.tools.files import printable
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import FileFault, Place, TooLarge, Workspace
@@ -65,7 +66,7 @@ class Built:
         notes: sentences for the user about what was left out or cut.
     """
 
-    parts: tuple[TextPart | ImagePart, ...] = ()
+    parts: tuple[TextPart | Attachment, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -143,7 +144,7 @@ class _Gathering:
     room: int = attrs.field(init=False)
     seen: set[object] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
-    pictures: list[ImagePart] = attrs.field(init=False, factory=list)
+    attachments: list[Attachment] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -186,7 +187,7 @@ class _Gathering:
         if not self.sections:
             return Built(notes=notes)
         text = render([Section(name="contexts", body=(_INTRODUCTION, *self.sections))])
-        return Built(parts=(TextPart(text), *self.pictures), notes=notes)
+        return Built(parts=(TextPart(text), *self.attachments), notes=notes)
 
     def _add_path(self, path: str, lines: LinesRange | None) -> None:
         try:
@@ -203,8 +204,8 @@ class _Gathering:
         try:
             self._must_have_room()
             read = self.reader.read(place, lines, room=self.room)
-            if read.picture is not None:
-                self._add_picture(read.picture)
+            if read.attachment is not None:
+                self._attach(read.attachment)
         except FileFault as fault:
             self._leave_out(name, str(fault))
         except OSError as fault:
@@ -214,11 +215,11 @@ class _Gathering:
             if read.left_out:
                 self.note(f"{_short(name)} was cut: {read.left_out} bytes of it had no room")
 
-    def _add_picture(self, picture: ImagePart) -> None:
-        most = self.reader.limits.pictures
-        if len(self.pictures) >= most:
-            raise TooLarge(f"a prompt has at most {most} pictures")
-        self.pictures.append(picture)
+    def _attach(self, attached: Attachment) -> None:
+        most = self.reader.limits.attachments
+        if len(self.attachments) >= most:
+            raise TooLarge(f"a prompt has at most {most} pictures and documents")
+        self.attachments.append(attached)
 
     def _add_page(self, url: str) -> None:
         if self._is_repeated(url):

@@ -1,4 +1,4 @@
-"""Files and directories as sections of a prompt, pictures as pictures.
+"""Files and directories as sections of a prompt, pictures and documents as they are.
 
 The rule it keeps: a path that was named is read wherever it leads, for naming it was consent; what
 is found below a named directory is read only where no link leads out of it.
@@ -9,7 +9,6 @@ Everything here touches the disk: call it in a worker thread.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from eca_server.context.block import Section, render
 from eca_server.context.excerpt import read_excerpt
 from eca_server.context.limits import Limits
 from eca_server.context.tree import draw_tree
-from eca_server.llm.history import ImagePart
+from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_type_of
 from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
@@ -37,12 +36,6 @@ __all__ = ["FromDisk", "Reader", "draw_roots"]
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes of a frame around a file, and what a look at one costs
-_PICTURES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,13 +46,13 @@ class FromDisk:
         section: for the model.
         size: bytes of text in it.
         left_out: bytes of text that should be in it and had no room.
-        picture: goes beside the section.
+        attachment: goes beside the section.
     """
 
     section: Section
     size: int = 0
     left_out: int = 0
-    picture: ImagePart | None = None
+    attachment: Attachment | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -82,12 +75,12 @@ class Reader:
         """A file, some lines of it, or a directory, in at most `room` bytes.
 
         Raises:
-            FileFault: it cannot be read as text or picture.
+            FileFault: it cannot be read.
             OSError: it cannot be opened.
         """
         if place.real_path.is_dir():
             return self._read_directory(place, room)
-        return self._read_picture(place) or self._read_text(place, lines, room)
+        return self._read_attachment(place) or self._read_text(place, lines, room)
 
     def outline(self, root: Root) -> Section:
         """The files of a root, as a tree."""
@@ -107,16 +100,18 @@ class Reader:
             left_out=excerpt.left_out,
         )
 
-    def _read_picture(self, place: Place) -> FromDisk | None:
+    def _read_attachment(self, place: Place) -> FromDisk | None:
         with open_file(place) as file:
-            media_type = _media_type(file.read(16))
+            media_type = media_type_of(file.read(SIGNATURE))
         if media_type is None:
             return None
-        snapshot = read_file(place, limit=self.limits.picture, checkpoint=self.checkpoint)
+        is_picture = media_type.startswith("image/")
+        limit = self.limits.picture if is_picture else self.limits.document
+        snapshot = read_file(place, limit=limit, checkpoint=self.checkpoint)
         attributes = {"path": str(place.path), "type": media_type}
         return FromDisk(
-            section=Section(name="picture", attributes=attributes),
-            picture=ImagePart(media_type=media_type, data=snapshot.data),
+            section=Section(name="picture" if is_picture else "document", attributes=attributes),
+            attachment=attachment(media_type, place.path.name, snapshot.data),
         )
 
     def _read_directory(self, place: Place, room: int) -> FromDisk:
@@ -177,7 +172,3 @@ def draw_roots(
         workspace=workspace, limits=Limits(), gitignore=gitignore, checkpoint=checkpoint
     )
     return render(reader.outline(root) for root in workspace.roots)
-
-
-def _media_type(head: bytes) -> str | None:
-    return next((kind for signature, kind in _PICTURES if signature.match(head)), None)

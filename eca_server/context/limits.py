@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from eca_server.llm.attachments import LARGEST_DOCUMENT, LARGEST_PICTURE
+
 __all__ = ["Limits", "readable"]
 
 _MOST_NOTES = 20
@@ -24,7 +26,8 @@ class Limits:
         pages: how many web pages are fetched for one prompt.
         tree: entries of one tree.
         picture: one picture.
-        pictures: how many pictures.
+        document: one document (PDF).
+        attachments: how many pictures and documents.
     """
 
     contexts: int = 100
@@ -34,8 +37,9 @@ class Limits:
     page: int = 100 * 1024
     pages: int = 10
     tree: int = 800
-    picture: int = 3_700_000  # in base64 it is 5 MB, which the strictest providers take
-    pictures: int = 5
+    picture: int = LARGEST_PICTURE
+    document: int = LARGEST_DOCUMENT
+    attachments: int = 5
 
 
 def readable(notes: Sequence[str]) -> tuple[str, ...]:

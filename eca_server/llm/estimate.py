@@ -26,6 +26,7 @@ from eca_server.llm.history import (
 __all__ = ["tokens_asked", "tokens_in"]
 
 BYTES_OF_A_TOKEN = 4
+BYTES_OF_A_TOKEN_IN_A_DOCUMENT = 32
 TOKENS_OF_A_PICTURE = 1500
 TOKENS_OF_A_MESSAGE = 10
 
@@ -51,8 +52,9 @@ def _tokens(part: Part) -> int:
             return _size(name + raw) // BYTES_OF_A_TOKEN
         case ToolResultPart(parts=parts):
             return sum(map(_tokens, parts))
-        case FilePart(data=data):
-            return len(data) // BYTES_OF_A_TOKEN
+        case FilePart(media_type=media_type, data=data):
+            readable = media_type.startswith("text/")
+            return len(data) // (BYTES_OF_A_TOKEN if readable else BYTES_OF_A_TOKEN_IN_A_DOCUMENT)
         case ImagePart():
             return TOKENS_OF_A_PICTURE
         case _:

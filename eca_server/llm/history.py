@@ -93,7 +93,7 @@ class ToolResultPart:
     """What came of a call."""
 
     call_id: str
-    parts: tuple[TextPart | ImagePart, ...]
+    parts: tuple[TextPart | ImagePart | FilePart, ...]
     is_error: bool = False
 
 

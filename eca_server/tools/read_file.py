@@ -1,14 +1,14 @@
-"""`read_file`: a text file's lines, or a picture."""
+"""`read_file`: a text file's lines, a picture, or a document."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.history import ImagePart, TextPart
+from eca_server.llm.attachments import SIGNATURE, attachment, largest, media_type_of
+from eca_server.llm.history import TextPart
 from eca_server.tools.diff import split_lines
 from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
 from eca_server.tools.output import Cap, cut_mark
@@ -16,14 +16,6 @@ from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import NotAFile, NotText, Place, TooLarge, decode, read_file
 
 __all__ = ["ReadFile"]
-
-_LARGEST_PICTURE = 5 * 1024 * 1024
-_PICTURES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -35,9 +27,9 @@ class ReadFile:
     name: ClassVar = "read_file"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "Read a text file, or a picture (PNG, JPEG, GIF, WebP). Text comes as it is, without line "
-        "numbers. What does not fit one answer is cut at a line's end, and the last line says "
-        "which lines were shown and with which line_offset to go on."
+        "Read a text file, a picture (PNG, JPEG, GIF, WebP) or a PDF. Text comes as it is, "
+        "without line numbers. What does not fit one answer is cut at a line's end, and the last "
+        "line says which lines were shown and with which line_offset to go on."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -90,15 +82,8 @@ class ReadFile:
             raise ToolFault(f"{fault}. Use grep to find lines in it.") from fault
         except NotAFile as fault:
             raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
-        picture = _picture(snapshot.data)
-        if picture is not None:
-            if len(snapshot.data) > _LARGEST_PICTURE:
-                raise ToolFault(
-                    f"Expected a picture of at most {_LARGEST_PICTURE:,} bytes, got "
-                    f"{len(snapshot.data):,}: {str(place.path)!r}."
-                )
-            words = f"{printable(place.path)}: {picture.media_type}, {len(snapshot.data):,} bytes"
-            return ToolOutput(parts=(TextPart(words), picture))
+        if media_type := media_type_of(snapshot.data[:SIGNATURE]):
+            return _shown_as_it_is(place, media_type, snapshot.data)
         try:
             text = decode(snapshot.data).text
         except NotText as fault:
@@ -109,11 +94,15 @@ class ReadFile:
         return ToolOutput(parts=(TextPart(shown),))
 
 
-def _picture(data: bytes) -> ImagePart | None:
-    for signature, media_type in _PICTURES:
-        if signature.match(data):
-            return ImagePart(media_type=media_type, data=data)
-    return None
+def _shown_as_it_is(place: Place, media_type: str, data: bytes) -> ToolOutput:
+    most = largest(media_type)
+    if len(data) > most:
+        raise ToolFault(
+            f"Expected a file of type {media_type} of at most {most:,} bytes, got {len(data):,}: "
+            f"{str(place.path)!r}."
+        )
+    words = f"{printable(place.path)}: {media_type}, {len(data):,} bytes"
+    return ToolOutput(parts=(TextPart(words), attachment(media_type, place.path.name, data)))
 
 
 def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:

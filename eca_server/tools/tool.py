@@ -15,7 +15,7 @@ import attrs
 
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ToolCallDetails
-from eca_server.llm.history import ImagePart, TextPart
+from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.workspace import FileSnapshot, Fingerprint
 
 __all__ = ["Effect", "FileChange", "PreparedCall", "Tool", "ToolFault", "ToolOutput"]
@@ -33,12 +33,12 @@ class ToolOutput:
     """What came of a call, for the model and, as text, for the client.
 
     Attributes:
-        parts: texts and pictures, in order; never empty.
+        parts: texts, pictures and documents, in order; never empty.
         is_error: the call was done and failed.
         details: what the client may show in place of the text (a diff).
     """
 
-    parts: tuple[TextPart | ImagePart, ...]
+    parts: tuple[TextPart | ImagePart | FilePart, ...]
     is_error: bool = False
     details: ToolCallDetails | None = None
 

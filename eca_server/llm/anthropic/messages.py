@@ -95,12 +95,8 @@ class MessagesWriter:
     def _said(self, message: Message, ids: _Ids) -> Iterator[_Block]:
         for part in message.parts:
             match part:
-                case TextPart(text):
-                    yield _text(text)
-                case ImagePart():
-                    yield self._picture(part)
-                case FilePart():
-                    yield _document(part)
+                case TextPart() | ImagePart() | FilePart():
+                    yield self._shown(part)
                 case ToolResultPart():
                     yield self._result(part, ids)
 
@@ -152,16 +148,21 @@ class MessagesWriter:
         return blocks
 
     def _result(self, result: ToolResultPart, ids: _Ids) -> _Block:
-        content = [
-            _text(part.text) if isinstance(part, TextPart) else self._picture(part)
-            for part in result.parts
-        ]
         block = {
             "type": "tool_result",
             "tool_use_id": ids.written[result.call_id],
-            "content": content,
+            "content": [self._shown(part) for part in result.parts],
         }
         return {**block, "is_error": True} if result.is_error else block
+
+    def _shown(self, part: TextPart | ImagePart | FilePart) -> _Block:
+        match part:
+            case TextPart(text):
+                return _text(text)
+            case ImagePart():
+                return self._picture(part)
+            case FilePart():
+                return _document(part)
 
     def _picture(self, part: ImagePart) -> _Block:
         if not self._images:

@@ -21,6 +21,7 @@ from eca_server.llm.history import (
     ImagePart,
     Message,
     Origin,
+    Part,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -85,15 +86,15 @@ class ContentWriter:
             elif message.role == "tool":
                 said += self._results(message, calls)
             else:
-                said += self._said(message)
+                said += self._shown(message.parts)
         return written, [_Carried(said=tuple(said), calls=calls)]
 
     def end(self, waiting: Waiting) -> list[_Part]:
         """As `written.Writer.end`."""
         return [each for carried in waiting for each in _content("user", carried.said)]
 
-    def _said(self, message: Message) -> Iterator[_Part]:
-        for part in message.parts:
+    def _shown(self, parts: Iterable[Part]) -> Iterator[_Part]:
+        for part in parts:
             match part:
                 case TextPart(text):
                     yield {"text": text}
@@ -169,13 +170,11 @@ class ContentWriter:
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
             name, theirs = calls[result.call_id]
-            texts = [part.text for part in result.parts if isinstance(part, TextPart)]
-            pictures = [_inline(part) for part in result.parts if isinstance(part, ImagePart)]
-            if pictures and not self._images:
-                texts.append("[an image was left out: this model reads none]")
-                pictures = []
-            elif pictures and not self._known.pictures_in_results:
-                texts.append("[an image, shown behind the results]")
+            shown = list(self._shown(result.parts))
+            texts = [part["text"] for part in shown if "text" in part]
+            pictures = [part for part in shown if "text" not in part]
+            if pictures and not self._known.pictures_in_results:
+                texts.append("[shown behind the results]")
                 behind += pictures
                 pictures = []
             told = {"error" if result.is_error else "output": "\n".join(texts)}

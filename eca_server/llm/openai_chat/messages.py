@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eca_server.llm.history import (
@@ -69,7 +69,8 @@ class ChatWriter:
                 for result in message.parts:
                     assert isinstance(result, ToolResultPart)
                     written.append(self._tool(result))
-                    pictures = [*pictures, *self._pictures(result)]
+                    shown = self._shown_of(result)
+                    pictures = [*pictures, *(each for each in shown if each["type"] != "text")]
         return written, pictures
 
     def end(self, waiting: Waiting) -> list[dict[str, Any]]:
@@ -82,11 +83,8 @@ class ChatWriter:
             match part:
                 case TextPart(text):
                     parts.append({"type": "text", "text": text})
-                case ImagePart():
-                    parts.append(self._picture(part))
-                case FilePart():
-                    file = {"filename": part.name, "file_data": _data_url(part)}
-                    parts.append({"type": "file", "file": file})
+                case ImagePart() | FilePart():
+                    parts.append(self._shown(part))
         return parts
 
     def _assistant(self, message: Message) -> dict[str, Any]:
@@ -134,8 +132,10 @@ class ChatWriter:
 
     def _tool(self, result: ToolResultPart) -> dict[str, Any]:
         texts = [part.text for part in result.parts if isinstance(part, TextPart)]
-        if len(texts) < len(result.parts):
-            texts.append("[an image, shown in the next message]")
+        shown = list(self._shown_of(result))
+        texts += [part["text"] for part in shown if part["type"] == "text"]
+        if any(part["type"] != "text" for part in shown):
+            texts.append("[shown in the next message]")
         content = "\n".join(texts)
         return {
             "role": "tool",
@@ -143,13 +143,25 @@ class ChatWriter:
             "content": f"Error: {content}" if result.is_error else content,
         }
 
-    def _pictures(self, result: ToolResultPart) -> list[dict[str, Any]]:
-        return [self._picture(part) for part in result.parts if isinstance(part, ImagePart)]
+    def _shown_of(self, result: ToolResultPart) -> Iterator[dict[str, Any]]:
+        return (self._shown(part) for part in result.parts if not isinstance(part, TextPart))
 
-    def _picture(self, part: ImagePart) -> dict[str, Any]:
+    def _shown(self, part: ImagePart | FilePart) -> dict[str, Any]:
+        """A picture, a file, or why it is not there."""
+        if isinstance(part, FilePart):
+            return self._file(part)
         if not self._images:
             return {"type": "text", "text": "[an image was left out: this model reads none]"}
         return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+
+    def _file(self, part: FilePart) -> dict[str, Any]:
+        if part.media_type.startswith("text/"):
+            text = part.data.decode("utf-8", "replace")
+            return {"type": "text", "text": f"{part.name}:\n\n{text}"}
+        if not self._profile.files:
+            words = f"[the file {part.name} was left out: it cannot be read ({part.media_type})]"
+            return {"type": "text", "text": words}
+        return {"type": "file", "file": {"filename": part.name, "file_data": _data_url(part)}}
 
     def _call_id(self, call_id: str) -> str:
         """The same id for a call and its result; a hash where ours is not legal."""

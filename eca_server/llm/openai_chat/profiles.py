@@ -27,6 +27,7 @@ class Profile:
         think_tags: where inline reasoning may begin, as `ChatDecoder` takes it.
         tool_choice_required: whether `tool_choice: required` is taken.
         short_call_ids: ids of calls must be nine letters and digits.
+        files: whether documents (PDF) can be given to it.
         null_content: whether a message that only calls tools has null as its text, not "".
         extra: fields of every request.
         headers: headers of every request.
@@ -40,6 +41,7 @@ class Profile:
     think_tags: Literal["auto", "open", "off"] = "auto"
     tool_choice_required: bool = True
     short_call_ids: bool = False
+    files: bool = False
     null_content: bool = False
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict)
@@ -53,10 +55,14 @@ PROFILES: Mapping[str, Profile] = {
         max_tokens_field="max_completion_tokens",
         stream_options={"include_usage": True, "include_obfuscation": False},
         think_tags="off",
+        files=True,
         null_content=True,
     ),
     "openrouter": Profile(
-        reasoning_back=True, effort="reasoning", headers={"X-Title": "ECA for Python"}
+        reasoning_back=True,
+        effort="reasoning",
+        files=True,
+        headers={"X-Title": "ECA for Python"},
     ),
     "deepseek": Profile(reasoning_back=True, tool_choice_required=False),
     "z-ai": Profile(

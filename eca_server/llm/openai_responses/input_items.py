@@ -117,12 +117,8 @@ class ResponsesWriter:
             match part:
                 case TextPart(text):
                     content.append({"type": "input_text", "text": text})
-                case ImagePart():
-                    content.append(self._picture(part))
-                case FilePart():
-                    data = _data_url(part)
-                    file = {"type": "input_file", "filename": part.name, "file_data": data}
-                    content.append(file)
+                case ImagePart() | FilePart():
+                    content.append(self._shown(part))
         return _plain(content)
 
     def _own(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
@@ -184,12 +180,13 @@ class ResponsesWriter:
             assert isinstance(result, ToolResultPart)
             text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
             content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
-            pictures = [self._picture(part) for part in result.parts if isinstance(part, ImagePart)]
-            if self._images and pictures and not self._profile.pictures_in_results:
-                content.append({"type": "input_text", "text": "[an image, shown below]"})
-                later += pictures
+            shown = [self._shown(part) for part in result.parts if not isinstance(part, TextPart)]
+            told = [each for each in shown if each["type"] == "input_text"]
+            if len(told) < len(shown) and not self._profile.pictures_in_results:
+                content += [*told, {"type": "input_text", "text": "[shown below]"}]
+                later += [each for each in shown if each not in told]
             else:
-                content += pictures
+                content += shown
             yield {
                 "type": "function_call_output",
                 "call_id": ids.pending.pop(result.call_id),
@@ -198,7 +195,9 @@ class ResponsesWriter:
         if later:
             yield {"role": "user", "content": later}
 
-    def _picture(self, part: ImagePart) -> _Item:
+    def _shown(self, part: ImagePart | FilePart) -> _Item:
+        if isinstance(part, FilePart):
+            return {"type": "input_file", "filename": part.name, "file_data": _data_url(part)}
         if not self._images:
             text = "[an image was left out: this model reads none]"
             return {"type": "input_text", "text": text}

@@ -23,7 +23,7 @@ from eca_protocol.messages import (
     WebContext,
 )
 from eca_server.context import Built, Limits, build
-from eca_server.llm.history import ImagePart, TextPart
+from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.workspace import Workspace
 
 pytestmark = pytest.mark.trio
@@ -286,16 +286,31 @@ async def test_pictures_stand_after_the_text(project, workspace) -> None:
     assert "no picture" in text.text
 
 
+async def test_a_document_is_given_as_it_is(project, workspace) -> None:
+    (project / "a.pdf").write_bytes(b"%PDF-1.7 ...")
+    (project / "b.txt").write_bytes(b"%PDF-2.0 ...")
+    result = await built(workspace, file(project / "a.pdf"), file(project / "b.txt"))
+    text, *documents = result.parts
+    assert documents == [
+        FilePart(name="a.pdf", media_type="application/pdf", data=b"%PDF-1.7 ..."),
+        FilePart(name="b.txt", media_type="application/pdf", data=b"%PDF-2.0 ..."),
+    ]
+    assert isinstance(text, TextPart)
+    assert f'<eca_document path="{project}/a.pdf" type="application/pdf"/>' in text.text
+    result = await built(workspace, file(project / "a.pdf"), limits=Limits(document=5))
+    assert "at most 5 bytes" in result.notes[0]
+
+
 async def test_pictures_too_large_or_too_many_are_left_out(project, workspace) -> None:
     for name in ("a.png", "b.png", "c.png"):
         (project / name).write_bytes(PNG)
     with (project / "a.png").open("ab") as large:
         large.truncate(5_000)
     files = [file(project / name) for name in ("a.png", "b.png", "c.png")]
-    result = await built(workspace, *files, limits=Limits(picture=1_000, pictures=1))
+    result = await built(workspace, *files, limits=Limits(picture=1_000, attachments=1))
     assert len(result.parts) == 2
     assert "at most 1,000 bytes" in result.notes[0]
-    assert "a prompt has at most 1 pictures" in result.notes[1]
+    assert "a prompt has at most 1 pictures and documents" in result.notes[1]
 
 
 @pytest.mark.requirement("W-38a")

@@ -22,6 +22,12 @@ SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
 
 texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
 images = st.just(ImagePart(media_type="image/png", data=b"i"))
+files = st.sampled_from(
+    [
+        FilePart(name="f", media_type=media_type, data=b"f")
+        for media_type in ("application/pdf", "text/plain", "application/zip")
+    ]
+)
 ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
 names = st.sampled_from(["f", "", "read file", "\n", "é", "n" * 70])
 opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
@@ -43,7 +49,7 @@ results = st.builds(
         call_id=call_id, parts=tuple(parts), is_error=error
     ),
     ids,
-    st.lists(texts | images, max_size=2),
+    st.lists(texts | images | files, max_size=2),
     st.booleans(),
 )
 thoughts = st.builds(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.llm.history import ImagePart, TextPart
+from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.tools import read_file
 from eca_server.tools.files import LARGEST
 from eca_server.tools.output import Cap
@@ -137,9 +137,17 @@ async def test_a_picture_is_told_by_its_content(
     assert picture == ImagePart(media_type=media_type, data=data)
 
 
+async def test_a_document_is_given_to_the_model_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
+    data = b"%PDF-1.7\n\x00\xff"
+    words, document = (await run(tool, path=written(tmp_path, data, "a.pdf"))).parts
+    assert isinstance(words, TextPart)
+    assert "application/pdf, 11 bytes" in words.text
+    assert document == FilePart(name="a.pdf", media_type="application/pdf", data=data)
+
+
 async def test_a_picture_too_large_for_a_model_is_refused(tool: ReadFile, tmp_path: Path) -> None:
     path = written(tmp_path, PNG + b"\0" * 6_000_000)
-    assert "picture of at most" in await refusal(tool, path)
+    assert "type image/png of at most 3,700,000 bytes" in await refusal(tool, path)
 
 
 async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> None:

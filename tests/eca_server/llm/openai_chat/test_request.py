@@ -136,7 +136,7 @@ def test_a_picture_from_a_tool_follows_behind_all_results():
     ]
     written = Histories(ChatWriter(OURS, Profile())).written(history)
     _, _, first, second, shown = json.loads(b"".join(written.pieces))
-    assert first["content"] == "one\n[an image, shown in the next message]"
+    assert first["content"] == "one\n[shown in the next message]"
     assert second["content"] == "Error: two"
     assert shown["content"][0]["image_url"]["url"] == "data:image/png;base64,aQ=="
 

@@ -275,7 +275,7 @@ def test_a_picture_from_a_tool_stands_in_its_output_or_behind_all_of_them(in_out
         assert first["output"] == [{"type": "input_text", "text": "a"}, picture]
         assert rest == []
     else:
-        assert second["output"] == "b\n\n[an image, shown below]"
+        assert second["output"] == "b\n\n[shown below]"
         assert rest == [{"role": "user", "content": [picture, picture]}]
 
 
