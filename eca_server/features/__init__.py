@@ -19,6 +19,7 @@ _CHAPTERS = {
     "shutdown": "lifecycle",
     "exit": "lifecycle",
     "chat": "chat",
+    "mcp": "mcp",
 }
 """The chapter of each method, by what stands before its slash."""
 

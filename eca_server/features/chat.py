@@ -31,8 +31,10 @@ from eca_server.features.configuration import note_selection, select_behavior, t
 from eca_server.features.connection import Connection
 from eca_server.llm.backend import BackendError
 from eca_server.llm.models import Models
-from eca_server.tools.approval import policy_of
+from eca_server.tools.approval import Policy, policy_of
+from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
+from eca_server.tools.toolbox import ServedTool
 
 __all__ = ["handlers_of"]
 
@@ -188,7 +190,7 @@ async def _make_agent(
 
     config, gitignore = connection.config, connection.follows_gitignore
     policy = policy_of(config, behavior)
-    toolbox = connection.tools(turn.chat.ledger).toolbox(policy)
+    native = connection.tools(turn.chat.ledger)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,
@@ -197,16 +199,31 @@ async def _make_agent(
     )
     if connection.is_introduced:
         tools.announce_tools(connection, behavior)
+    system = await _system(connection, turn, config, behavior)
+    served, more = await _of_servers(connection, turn, policy, native)
     return Agent(
         model=asked,
         text=text,
-        system=await _system(connection, turn, config, behavior),
-        toolbox=toolbox,
+        system=f"{system}\n\n{more}" if more else system,
+        toolbox=native.toolbox(policy, served),
         permissions=permissions,
         wants_title=config.chat_title,
         compact_at=_compact_at(config, behavior),
         gather=gather,
     )
+
+
+async def _of_servers(
+    connection: Connection, turn: Turn, policy: Policy, native: NativeTools
+) -> tuple[Sequence[ServedTool], str]:
+    """The tools and the instructions of the MCP servers that run."""
+    if not connection.uses_mcp:
+        return (), ""
+    from eca_server.features import mcp  # noqa: PLC0415 - only where one is configured
+
+    await mcp.wait_for_servers(connection, turn)
+    served = mcp.served_tools(connection, turn, policy, native.toolbox(policy))
+    return served, mcp.instructions(connection)
 
 
 def _compact_at(config: Config, behavior: str) -> float:

@@ -58,6 +58,8 @@ def put_in_force(connection: Connection, loaded: Loaded) -> None:
     """Let a configuration govern what begins from now on, and tell the client what it changes."""
     connection.adopt(loaded)
     tell_changes(connection)
+    if connection.is_introduced:
+        connection.follow_mcp_servers()
 
 
 def tell_changes(connection: Connection) -> None:

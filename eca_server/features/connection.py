@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams
+from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams, MCPServerUpdatedParams
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import Config, Loaded, cache_folder, data_folder, load
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
     from eca_server.llm.models import Models
+    from eca_server.mcp.manager import Manager
+    from eca_server.mcp.messages import MCPTool
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
@@ -68,11 +70,17 @@ class Told:
     Attributes:
         config: of what it can select; nothing before the introduction.
         tools: the native tools; None before the introduction.
+        servers: the MCP servers, by name.
+        approved_as: the MCP tools, by server and name, as approvals for the session mean them.
+        too_many_tools: that not all tools are offered.
         problems: those the user was shown, each without its line.
     """
 
     config: ChatConfig = attrs.field(factory=ChatConfig)
     tools: EcaServerUpdatedParams | None = None
+    servers: dict[str, MCPServerUpdatedParams] = attrs.field(factory=dict)
+    approved_as: dict[tuple[str, str], MCPTool] = attrs.field(factory=dict)
+    too_many_tools: bool = False
     problems: Collection[object] = ()
 
 
@@ -229,10 +237,36 @@ class Connection:
             ledger=ledger or Ledger(),
         )
 
+    @cached_property
+    def mcp(self) -> Manager:
+        """The configured MCP servers."""
+        from eca_server.features.mcp import make_manager  # noqa: PLC0415 - as above
+
+        return make_manager(self)
+
+    @property
+    def uses_mcp(self) -> bool:
+        """Whether a server is configured, or was; where none is, nothing of MCP is loaded."""
+        return bool(self.config.mcp_servers) or "mcp" in vars(self)
+
+    def follow_mcp_servers(self) -> None:
+        """Let the configured MCP servers be those that run."""
+        if self.uses_mcp:
+            self.mcp.configure(self.config.mcp_servers)
+
     async def close(self) -> Sequence[str]:
         """Stop everything that runs and wait, within bounds, until it has ended; what has not."""
         self.discovering.cancel()
-        return await self.chats.close() if "chats" in vars(self) else ()
+        left: list[str] = []
+        async with trio.open_nursery() as closing:
+            if "mcp" in vars(self):
+                closing.start_soon(self._close_mcp, left)
+            if "chats" in vars(self):
+                left += await self.chats.close()
+        return left
+
+    async def _close_mcp(self, left: list[str]) -> None:
+        left += [f"the MCP server {name} cannot be ended" for name in await self.mcp.close()]
 
     @property
     def is_introduced(self) -> bool:

@@ -34,6 +34,7 @@ def _introduce(connection: Connection) -> None:
     for notice in connection.notices:
         session.show("warning", notice)
     tell_problems(connection)
+    connection.follow_mcp_servers()
     if connection.options.discovers:
         connection.nursery.start_soon(discover, connection)
     if connection.options.watch_seconds is not None:

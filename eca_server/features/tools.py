@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eca_protocol import messages as m
 from eca_server.tools.approval import NATIVE, policy_of
@@ -12,9 +12,9 @@ from eca_server.tools.toolbox import PREFIX
 if TYPE_CHECKING:
     from eca_protocol.peer import Handler
     from eca_server.features.connection import Connection
-    from eca_server.tools.tool import Tool
+    from eca_server.session import Session
 
-__all__ = ["announce_tools", "handlers_of"]
+__all__ = ["announce_tools", "announced", "handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -43,10 +43,12 @@ def announce_tools(connection: Connection, behavior: str) -> None:
         name="ECA",
         status="running",
         tools=tuple(
-            _announced(
-                tool,
+            announced(
+                connection.session,
+                name=PREFIX + tool.name,
+                description=tool.description,
+                parameters=tool.parameters,
                 disabled=toolbox.find(NATIVE, PREFIX + tool.name) is None,
-                brief=connection.session.profile.brief_tools,
             )
             for tool in native.tools
         ),
@@ -54,13 +56,21 @@ def announce_tools(connection: Connection, behavior: str) -> None:
     if params != connection.told.tools:
         connection.told.tools = params
         connection.session.notify("tool/serverUpdated", params)
+    if connection.uses_mcp:
+        from eca_server.features.mcp import announce_servers  # noqa: PLC0415 - only where needed
+
+        announce_servers(connection)
 
 
-def _announced(tool: Tool, *, disabled: bool, brief: bool) -> m.ServerTool:
+def announced(
+    session: Session, *, name: str, description: str, parameters: Any, disabled: bool
+) -> m.ServerTool:
+    """A tool as the client is told of it."""
+    brief = session.profile.brief_tools
     return m.ServerTool(
-        name=PREFIX + tool.name,
-        description=tool.description[:BRIEF] if brief else tool.description,
-        parameters={"type": "object"} if brief else tool.parameters,
+        name=name,
+        description=description[:BRIEF] if brief else description,
+        parameters={"type": "object"} if brief else parameters,
         disabled=disabled,
     )
 

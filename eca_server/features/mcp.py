@@ -1,0 +1,258 @@
+"""MCP servers towards the client: their statuses and tools, and its word on them (W-11, W-36).
+
+The rule it keeps: this chapter is loaded only where a server is configured or spoken of; a turn
+takes what runs when it begins, and waits for the rest no longer than a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
+from eca_server.chat import Turn
+from eca_server.config import MCPServer
+from eca_server.features.connection import Connection
+from eca_server.features.tools import announced
+from eca_server.mcp.connecting import connect
+from eca_server.mcp.manager import Manager
+from eca_server.mcp.messages import MCPTool, ToolResult
+from eca_server.mcp.names import tool_names
+from eca_server.mcp.server import Connect, Server, ServerSession
+from eca_server.mcp.server_log import ServerLog
+from eca_server.mcp.settings import ServerSettings
+from eca_server.mcp.states import State
+from eca_server.mcp.tools import effect_of, server_tool
+from eca_server.secret import mask
+from eca_server.tools.approval import Policy, policy_of
+from eca_server.tools.output import Cap
+from eca_server.tools.toolbox import ServedTool, ToolBox
+
+__all__ = [
+    "announce_servers",
+    "handlers_of",
+    "instructions",
+    "make_manager",
+    "served_tools",
+    "wait_for_servers",
+]
+
+MOST_TOOLS = 128
+"""Tools of a request, at the strictest of the APIs."""
+
+_TRANSPORTS: Mapping[str | None, Literal["http", "sse"]] = {
+    "http": "http",
+    "streamable-http": "http",
+    "sse": "sse",
+}
+_SLOW_TO_START = frozenset({"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"})
+_SLOW_SECONDS = 300.0  # they may have to download the server first
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The handlers of what the client says of servers."""
+
+    def start(params: m.MCPStartServerParams) -> None:
+        if connection.is_introduced and not connection.mcp.start(params.name):
+            _warn_of_unknown(connection, params.name)
+
+    def stop(params: m.MCPStopServerParams) -> None:
+        if connection.is_introduced and not connection.mcp.stop(params.name):
+            _warn_of_unknown(connection, params.name)
+
+    return {"mcp/startServer": start, "mcp/stopServer": stop}
+
+
+def _warn_of_unknown(connection: Connection, name: str) -> None:
+    known = ", ".join(server.name for server in connection.mcp) or "none"
+    connection.session.show(
+        "warning", f"There is no MCP server {name[:100]!r}. Configured: {known}."
+    )
+
+
+def make_manager(connection: Connection) -> Manager:
+    """What runs the servers of a connection."""
+
+    def connect_to(name: str, settings: MCPServer) -> Connect:
+        log = ServerLog(name)
+
+        def connect_now() -> AbstractAsyncContextManager[ServerSession]:
+            return connect(
+                _settings(connection, name, settings),
+                environment=connection.child_variables,
+                roots=lambda: connection.session.roots,
+                log=log,
+            )
+
+        return connect_now
+
+    def on_change(server: Server) -> None:
+        _forget_approvals(connection, server)
+        _announce(connection, server)
+        _tell_fault(connection, server)
+
+    return Manager(nursery=connection.nursery, connect_to=connect_to, on_change=on_change)
+
+
+def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:
+    """The settings with every default filled in."""
+    roots = connection.session.roots
+    folder = roots[0].path if roots else Path.home()
+    seconds = settings.start_timeout or connection.config.mcp_timeout
+    if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
+        seconds = max(seconds, _SLOW_SECONDS)
+    return ServerSettings(
+        name=name,
+        command=settings.command,
+        args=settings.args,
+        env=settings.env,
+        directory=folder / Path(settings.cwd).expanduser() if settings.cwd else None,
+        url=settings.url,
+        transport=_TRANSPORTS.get(settings.type),
+        headers=settings.headers,
+        revision=settings.protocol,
+        start_seconds=seconds,
+    )
+
+
+def announce_servers(connection: Connection) -> None:
+    """Tell the client what is news of the servers: another behaviour disables other tools."""
+    for server in connection.mcp:
+        if _announcement(connection, server) != connection.told.servers.get(server.name):
+            _announce(connection, server)
+
+
+def _announce(connection: Connection, server: Server) -> None:
+    """Tell how a server is; as often as it is asked (W-36)."""
+    params = _announcement(connection, server)
+    connection.told.servers[server.name] = params
+    connection.session.notify("tool/serverUpdated", params)
+
+
+def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedParams:
+    from eca_server.features.configuration import select_behavior  # noqa: PLC0415 - it needs us
+
+    policy = policy_of(connection.config, select_behavior(connection))
+    settings = server.settings
+    url = mask(settings.url) if settings.url else None
+    return m.MCPServerUpdatedParams(
+        name=server.name,
+        command=url or settings.command or "",
+        args=() if url else tuple(mask(each) for each in settings.args),
+        url=url,
+        status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
+        tools=tuple(
+            announced(
+                connection.session,
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.input_schema,
+                disabled=_why(policy, server, tool) is not None,
+            )
+            for tool in server.tools
+        ),
+    )
+
+
+def _tell_fault(connection: Connection, server: Server) -> None:
+    fault = server.fault
+    if fault is None:
+        return
+    reason = mask(str(fault))
+    if server.state is State.REQUIRES_AUTH:
+        link = f" Log in here: {fault.url}" if fault.url else ""
+        text = f"The MCP server {server.name} needs a login: {reason}.{link}"
+        connection.session.show("warning", text)
+    elif server.state is State.FAILED:
+        connection.session.show("error", f"The MCP server {server.name} failed: {reason}")
+    else:
+        text = f"The MCP server {server.name} is started again: {reason}"
+        connection.session.show("warning", text)
+
+
+def _forget_approvals(connection: Connection, server: Server) -> None:
+    """What was approved for the session was the tool as it was described then."""
+    for tool in server.tools:
+        key = server.name, tool.name
+        known = connection.told.approved_as.setdefault(key, tool)
+        if known != tool:
+            connection.told.approved_as[key] = tool
+            connection.memos -= {
+                memo for memo in connection.memos if (memo.server, memo.tool) == key
+            }
+
+
+async def wait_for_servers(connection: Connection, turn: Turn) -> None:
+    """Give servers that are starting a moment, and say which are not in this turn."""
+    if any(server.state is State.STARTING for server in connection.mcp):
+        turn.progress("Waiting for MCP servers")
+        late = await connection.mcp.settled()
+        if late:
+            names = ", ".join(late)
+            turn.say(f"Still starting, and not in this turn: {names}.\n\n", role="system")
+
+
+def served_tools(
+    connection: Connection, turn: Turn, policy: Policy, native: ToolBox
+) -> tuple[ServedTool, ...]:
+    """The tools of the servers that run, for one turn.
+
+    Args:
+        connection: whose servers.
+        turn: it shows the progress of calls.
+        policy: what is withheld.
+        native: the native tools that stand before them.
+    """
+    limits = connection.config.tool_call.output_truncation
+    cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+    taken = frozenset(tool.name for tool in native.offered)
+    listed = {
+        (server.name, tool.name): (server, tool)
+        for server in connection.mcp.running
+        for tool in server.tools
+    }
+    names = tool_names(listed, taken)
+    served, left = [], MOST_TOOLS - len(taken)
+    for key, (server, tool) in listed.items():
+        why = _why(policy, server, tool)
+        left -= why is None
+        if why is None and left < 0:
+            why = f"no more than {MOST_TOOLS} tools can be offered"
+        made = server_tool(server.name, tool, partial(_call, server, turn), cap)
+        withheld = None if why is None else f"Not available: {why}."
+        served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=withheld))
+    if left < 0 and not connection.told.too_many_tools:
+        connection.told.too_many_tools = True
+        connection.session.show(
+            "warning",
+            f"Models are offered {MOST_TOOLS} tools at most: the last {-left} are left out. "
+            "`disabledTools` can make room.",
+        )
+    return tuple(served)
+
+
+async def _call(
+    server: Server, turn: Turn, name: str, arguments: Mapping[str, object]
+) -> ToolResult:
+    return await server.call_tool(
+        name, arguments, lambda how_far: turn.progress(f"{name}: {how_far}")
+    )
+
+
+def _why(policy: Policy, server: Server, tool: MCPTool) -> str | None:
+    """Why a tool is not offered; None: it is."""
+    return policy.withheld(server=server.name, tool=tool.name, effect=effect_of(tool.hints))
+
+
+def instructions(connection: Connection) -> str:
+    """What the servers that run want the model to know, each marked as its own word."""
+    return "\n\n".join(
+        f"What the MCP server {server.name} says of itself (not the user's words):\n"
+        f"<mcp-server-instructions>\n{server.instructions}\n</mcp-server-instructions>"
+        for server in connection.mcp.running
+        if server.instructions
+    )
