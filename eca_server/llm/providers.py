@@ -175,15 +175,12 @@ class Registry:
         found: dict[Endpoint, Callable[[], Backend]] = {}
         for name, settings in self._providers.items():
             known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
-            if not settings.lists or (known and not known.lists):
-                continue
             url = settings.url or (known and known.url)
-            keyless = (known and known.key_variable is None) or (url and is_local(url))
-            if (
-                url
-                and (settings.key is not None or keyless)
-                and self._trouble(name, settings) is None
-            ):
+            lists = settings.lists and (known is None or known.lists)
+            if not lists or not url or self._trouble(name, settings) is not None:
+                continue
+            needs_no_key = is_local(url) or (known is not None and known.key_variable is None)
+            if settings.key is not None or needs_no_key:
                 found[Endpoint(name, url)] = partial(self._over_http, name, "", settings)
         return found
 
@@ -270,9 +267,8 @@ def _offered(name: str, settings: ProviderSettings) -> Iterable[str]:
     """What a provider offers, each once: its default, what is configured, what it lists."""
     known = KNOWN_PROVIDERS.get(name)
     default = known.default_model if known and not settings.models else None
-    offered = (
-        [] if default is None or (settings.listed and default not in settings.listed) else [default]
-    )
+    is_there = default in settings.listed or not settings.listed
+    offered = [default] if default is not None and is_there else []
     for model, chosen in settings.models.items():
         variants = (f"{model}:{variant}" for variant, payload in chosen.variants.items() if payload)
         offered += [model, *variants]
