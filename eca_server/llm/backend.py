@@ -121,8 +121,8 @@ class Request:
             the provider's cache.
         paused: an answer that is not at its end, since tools of the provider still run: it goes
             back last, as it is, and goes on.
-        initiator: who wants it: the user, by a prompt, once; everything that comes of it (results
-            of tools, another try, a title) the agent wants. Some providers count the user's.
+        initiator: who wants it: the user, by a prompt; everything that comes of it (results of
+            tools, a title, a summary) the agent wants. Some providers count the user's.
     """
 
     system: str = ""

@@ -161,7 +161,6 @@ async def _tries(
             wait.seconds,
         )
         await _sleep(wait, on_wait)
-        request = attrs.evolve(request, initiator="agent")  # the user asked once
 
 
 async def _sleep(wait: Wait, on_wait: Callable[[Wait], None]) -> None:

@@ -37,7 +37,7 @@ async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_pat
             assert "Again" in text(await ours.turn("more"))
             await ours.title()
         told = [request.headers["x-initiator"] for request in provider.requests]
-        assert told == ["user", "agent", "agent", "user"]
+        assert told == ["user", "user", "agent", "user"], "another try is the same request"
         assert provider.title_requests[0].headers["x-initiator"] == "agent"
         assert len(shop.asked) == 1
 
@@ -107,6 +107,7 @@ async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path: P
             "/responses",
             "/v1/messages",
         ]
+        assert {request.headers["x-initiator"] for request in provider.requests} == {"user"}
         carried = {request.headers["authorization"] for request in provider.requests}
         assert carried == {"Bearer tid=planted1;exp=1"}
         assert len(shop.asked) == 1

@@ -164,7 +164,8 @@ async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
 async def test_a_refused_token_is_renewed_once(status) -> None:
     refused = Reply(status=status, body={"error": {"message": "token expired tid=planted2;exp=1"}})
     async with copilot([refused, reply("Hi"), refused, refused]) as ours:
-        assert (await ours.ask()).text == "Hi"
+        assert (await ours.ask(initiator="user")).text == "Hi"
+        assert ours.sent("x-initiator") == ["user", "user"]
         with pytest.raises(BackendError) as caught:
             await ours.ask()
         assert len(ours.github.asked) == 3
