@@ -155,7 +155,7 @@ class Conversation:
         """Read until the server is gone or the session is left; a task beside the session."""
         end = await self.peer.serve()
         if self.fault is None and end.kind != "closed":
-            known = await self._transport.fault()
+            known = None if end.kind == "broken" else await self._transport.fault()
             self.fault = known or MCPFault(end.reason, kind="closed")
         self.ended.set()
 

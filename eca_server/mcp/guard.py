@@ -18,9 +18,9 @@ __all__ = ["Guard"]
 
 _WATCH: Final = (
     "read -r word && exit 0\n"
-    'kill -TERM -- "-$1" 2>/dev/null || exit 0\n'
+    'kill -TERM "-$1" 2>/dev/null || exit 0\n'
     "sleep 1\n"
-    'kill -KILL -- "-$1" 2>/dev/null\n'
+    'kill -KILL "-$1" 2>/dev/null\n'
 )
 
 

@@ -12,9 +12,11 @@ message that is dealt with; `["result", VALUE]` and `["error", CODE, TEXT]` answ
 TEXT]` writes a line as it is, `["raw", LATIN1]` bytes; `["stderr", TEXT]`; `["repeat", N, STEP]`;
 `["read"]` reads one message and throws it away; `["read_until", METHOD]` and
 `["read_answer", ID]` do so until that one came, which `["echo_answer"]` writes to stderr;
-`["hang"]`; `["exit", CODE]`; `["kill"]`; `["close_stdin"]`; `["close_stdout"]`;
-`["ignore_term"]`; `["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes
-and writes its number to stderr.
+`["echo_message"]` writes what is dealt with to stderr, `["environment", NAME]` a variable and
+`["where"]` the directory, `["pid"]` its number; `["wait_for", PATH]`; `["hang"]`;
+`["exit", CODE]`; `["kill"]`; `["close_stdin"]`; `["close_stdout"]`; `["ignore_term"]`;
+`["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes and writes its
+number to stderr.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 INFO = {
     "protocolVersion": "2025-11-25",
@@ -119,8 +123,24 @@ class Server:
                 break
         self.answer = message
 
+    def do_echo_message(self):
+        self.do_stderr(json.dumps(self.message))
+
+    def do_environment(self, name):
+        self.do_stderr(f"{name}={os.environ.get(name)!r}")
+
+    def do_where(self):
+        self.do_stderr(str(Path.cwd()))
+
     def do_echo_answer(self):
         self.do_stderr(json.dumps(self.answer))
+
+    def do_pid(self):
+        self.do_stderr(f"pid {os.getpid()}")
+
+    def do_wait_for(self, path):
+        while not Path(path).exists():
+            time.sleep(0.01)
 
     def do_hang(self):
         threading.Event().wait()
