@@ -47,7 +47,6 @@ ROWS = (
         "server",
         "What models can do and cost is looked up after `initialized`, and nothing waits for it.",
         level="should",
-        later="providers",
     ),
     _flow("LIFE-17", "server", "MCP servers start after the first update.", later="mcp"),
     _shutdown("LIFE-18", "server", "`shutdown` has no params and is answered null."),

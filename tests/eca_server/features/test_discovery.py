@@ -177,6 +177,48 @@ async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path, var
             assert (await told(ours))["models"] == ["ollama/qwen3:8b", *OURS]
 
 
+@pytest.mark.requirement("LIFE-16")
+async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    asked, go_on = trio.Event(), trio.Event()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        asked.set()
+        await go_on.wait()
+        cost = b'"cost": {"input": 1000000, "output": 0}, "limit": {"context": 70000, "output": 5}'
+        await responder.respond(200, b'{"openai": {"models": {"gpt-5": {%s}}}}' % cost)
+
+    def told_of(contents: list[Any]) -> tuple[Any, Any]:
+        usage = next(each for each in contents if each["type"] == "usage")
+        return usage["limit"], usage.get("messageCost")
+
+    answers = Provider(otherwise=reply("Hi"))  # ten tokens in, one out
+    async with answers as there, serve(answer) as mirror:
+        model = {"gpt-5": {}}
+        p = {"url": there.url, "models": model, "fetchModels": False}
+        far = provider("https://models.invalid/v1", models=model, fetchModels=False)
+        config = {
+            "providers": {
+                "openai": p | {"api": "openai-chat"},
+                "far": far,
+                "ollama": {"fetchModels": False},
+            },
+            "catalog": {"url": f"{mirror.url}/api.json"},
+        }
+        async with editor(config, discovers=True, XDG_CACHE_HOME=str(tmp_path)) as ours:
+            await asked.wait()
+            limit, cost = told_of(await ours.turn("hi", model="openai/gpt-5"))
+            assert limit == {"context": 400_000, "output": 128_000}
+            assert cost == "0.000022"
+            before = ours.connection.models
+            go_on.set()
+            while ours.connection.models is before:
+                await trio.lowlevel.checkpoint()
+            told = told_of(await ours.turn("hi", model="openai/gpt-5"))
+    assert told == ({"context": 70000, "output": 5}, "10.00")
+
+
 async def test_without_the_wish_nobody_is_asked() -> None:
     async with (
         Provider(models=["n"]) as there,
