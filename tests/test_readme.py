@@ -72,12 +72,13 @@ def test_an_example_prints_what_the_readme_says(
     assert example.printed or tests
 
 
-def test_the_configuration_is_one_that_the_server_takes(tmp_path: Path) -> None:
-    (text,) = [match[2] for match in BLOCK.finditer(README) if match[1] == "json"]
+def test_the_configurations_are_some_that_the_server_takes(tmp_path: Path) -> None:
+    first, *others = [match[2] for match in BLOCK.finditer(README) if match[1] == "json"]
     path = tmp_path / "config.json"
-    path.write_text(text, "utf-8")
-    loaded = load(initialization_options=None, roots=(), environ={}, config_file=path)
-    assert not loaded.problems
+    for text in (*others, first):
+        path.write_text(text, "utf-8")
+        loaded = load(initialization_options=None, roots=(), environ={}, config_file=path)
+        assert not loaded.problems
     provider = loaded.config.providers["local"]
     assert f"local/{next(iter(provider.models))}" == loaded.config.default_model
 

@@ -55,7 +55,7 @@ async def test_a_stopped_turn_ends_with_one_finished_and_silence(
         assert "usage" not in received
         assert await ours.later() == []
         assert finishes(ours.contents()) == 1
-        assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
+        assert text((await ours.turn("say next", model=SCRIPT))[2:]) == "next"
 
 
 @pytest.mark.requirement("W-23d", "W-26b", "W-23a")
