@@ -194,8 +194,10 @@ async def _store(turn: Turn, situation: Situation, provider: str, login: Secret 
         turn.fail(f"The {what} of {provider} cannot be stored in {logins.path}: {fault}.")
         return
     source = _source_of(provider, situation.refresh_models())
+    in_keyring = situation.loaded.config.keyring
+    place = "the system's keyring" if in_keyring else f"{logins.path}, which only you can read"
     text = (
-        f"The {what} of {provider} is stored in {logins.path}, which only you can read. "
+        f"The {what} of {provider} is stored in {place}. "
         f"Its models are named `{provider}/MODEL`. `/logout {provider}` removes the {what}."
     )
     if aside is not None:

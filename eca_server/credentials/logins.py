@@ -24,6 +24,7 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_server.config import Problem, data_folder, make_data_folder
 from eca_server.config.files import Unreadable, read_text
+from eca_server.credentials import system_keyring
 from eca_server.credentials.lock import Locked, lock_in_thread
 from eca_server.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret, key_from
@@ -32,6 +33,8 @@ __all__ = ["Logins", "LoginsFault", "StoredKeys"]
 
 _CREATE: Final = os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _LOCK_SECONDS = 2.0
+_IN_KEYRING: Final = {"in": "keyring"}
+"""What the file has of a login that is in the system's keyring."""
 
 
 class LoginsFault(ECAError):
@@ -60,12 +63,45 @@ class StoredKeys:
 class Logins:
     """The user's stored logins.
 
+    Args:
+        environ: tells where the file is.
+        in_keyring: whether new ones are kept in the system's keyring; the file then only tells
+            that there is one.
+
     Attributes:
         path: the file; it need not exist.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
+    ) -> None:
         self.path = data_folder(environ) / "logins.json"
+        self._in_keyring = in_keyring
+        self._unlocked: dict[str, dict[str, Any]] = {}
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether there is something in the keyring that was not read yet; touches the disk."""
+        with suppress(LoginsFault):
+            return any(name not in self._unlocked for name in self._kept_in_keyring())
+        return False
+
+    def unlock(self) -> None:
+        """Read what is in the keyring, which may ask the user first; never on the event loop.
+
+        Raises:
+            LoginsFault: it cannot be read.
+        """
+        try:
+            for name in self._kept_in_keyring():
+                found = json.loads(system_keyring.get(name) or "{}")
+                self._unlocked[name] = found if isinstance(found, dict) else {}
+        except (system_keyring.KeyringFault, ValueError) as fault:
+            raise LoginsFault(str(fault)) from None
+
+    def _kept_in_keyring(self) -> list[str]:
+        providers = self._load()["providers"]
+        return [name for name, login in providers.items() if login == _IN_KEYRING]
 
     def read(self) -> StoredKeys:
         """The stored keys. A file that others could read is made private."""
@@ -75,7 +111,8 @@ class Logins:
             return StoredKeys(problem=Problem(source=str(self.path), message=str(fault)))
         keys: dict[str, Secret] = {}
         tokens: dict[str, TokenSet] = {}
-        for name, login in providers.items():
+        for name, entry in providers.items():
+            login = self._unlocked.get(name, {}) if entry == _IN_KEYRING else entry
             with suppress(ValueError, TypeError, KeyError):  # only an editor can have put it there
                 if "access" in login:
                     tokens[name] = _tokens(login)
@@ -93,9 +130,14 @@ class Logins:
         Raises:
             LoginsFault: it cannot be kept; what was stored before is unchanged.
         """
+        plain = _plain(login)
+        in_keyring = self._in_keyring()
 
         def change(providers: dict[str, Any]) -> None:
-            providers[provider] = _plain(login)
+            if in_keyring:
+                system_keyring.put(provider, json.dumps(plain))
+                self._unlocked[provider] = plain
+            providers[provider] = _IN_KEYRING if in_keyring else plain
 
         return self._change(change, over_damage=True)
 
@@ -108,6 +150,8 @@ class Logins:
         removed = []
 
         def change(providers: dict[str, Any]) -> None:
+            if providers.get(provider) == _IN_KEYRING:
+                system_keyring.take_away(provider)
             removed.append(providers.pop(provider, None))
 
         self._change(change)
@@ -136,6 +180,8 @@ class Logins:
                     content = _empty()
                 change(content["providers"])
                 self._replace(json.dumps(content, indent=2).encode())
+        except system_keyring.KeyringFault as fault:
+            raise LoginsFault(str(fault)) from None
         except Locked:
             raise LoginsFault("another server is writing it") from None
         except OSError as fault:

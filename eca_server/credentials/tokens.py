@@ -18,7 +18,7 @@ import trio
 from eca_protocol.errors import ECAError
 from eca_protocol.http import HTTPClient
 from eca_server.credentials.lock import Locked, lock
-from eca_server.credentials.logins import Logins, LoginsFault
+from eca_server.credentials.logins import Logins, LoginsFault, StoredKeys
 from eca_server.credentials.oauth import LoggedOut, OAuthFault, TokenSet, renewed
 from eca_server.secret import Secret
 
@@ -125,7 +125,7 @@ class Tokens:
             renewal.done.set()
 
     async def _exchange(self, old: Secret) -> None:
-        stored = (await trio.to_thread.run_sync(self._logins.read)).tokens.get(self._provider)
+        stored = (await trio.to_thread.run_sync(self._read)).tokens.get(self._provider)
         if stored is None:
             raise LoggedOut("the stored login is gone")
         if stored.access == self._used_up:
@@ -135,6 +135,10 @@ class Tokens:
                 stored = await self._exchange_for_good(stored)
         self._hide(_secrets_of(stored))
         self._tokens = stored
+
+    def _read(self) -> StoredKeys:
+        self._logins.unlock()  # another server may have renewed what is there
+        return self._logins.read()
 
     async def _exchange_for_good(self, old: TokenSet) -> TokenSet:
         new = await renewed(self._http, old, now=self._clock())

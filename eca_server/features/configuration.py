@@ -14,6 +14,7 @@ from typing import Literal
 import attrs
 import trio
 
+from eca_protocol.errors import ECAError
 from eca_protocol.messages import ChatConfig, ConfigUpdatedParams, UnknownValue
 from eca_server.config import Loaded
 from eca_server.features.connection import Connection
@@ -27,6 +28,7 @@ __all__ = [
     "tell_changes",
     "tell_offer",
     "tell_problems",
+    "unlock_logins",
 ]
 
 
@@ -60,6 +62,20 @@ def put_in_force(connection: Connection, loaded: Loaded) -> None:
     tell_changes(connection)
     if connection.is_introduced:
         connection.follow_mcp_servers()
+
+
+async def unlock_logins(connection: Connection) -> None:
+    """Let the logins count that are in the system's keyring; it may ask the user for that."""
+    logins = connection.logins
+    if not await trio.to_thread.run_sync(lambda: logins.is_locked):
+        return
+    try:
+        await trio.to_thread.run_sync(logins.unlock, abandon_on_cancel=True)
+    except ECAError as fault:
+        connection.session.show("warning", f"Logins cannot be read: {fault}")
+        return
+    connection.renew_models()
+    tell_changes(connection)
 
 
 def tell_changes(connection: Connection) -> None:

@@ -184,7 +184,7 @@ class Connection:
         """The keys that `/login` stored."""
         from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
 
-        return Logins(self.options.environ)
+        return Logins(self.options.environ, in_keyring=lambda: self.config.keyring)
 
     @cached_property
     def workspace(self) -> Workspace:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
-from eca_server.features.configuration import Watcher, tell_offer, tell_problems
+from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
 from eca_server.features.connection import Connection, Told
 from eca_server.features.discovery import discover
 
@@ -35,6 +35,8 @@ def _introduce(connection: Connection) -> None:
         session.show("warning", notice)
     tell_problems(connection)
     connection.follow_mcp_servers()
+    if connection.config.keyring:
+        connection.nursery.start_soon(unlock_logins, connection)
     if connection.options.discovers:
         connection.nursery.start_soon(discover, connection)
     if connection.options.watch_seconds is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from eca_protocol.testing import provider as scripted
 from eca_server.commands.login import MASKED
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
+from tests.eca_server.credentials.fake_keyring import FakeKeyring
 
 pytestmark = pytest.mark.trio
 
@@ -176,3 +178,21 @@ async def test_the_next_request_carries_the_stored_key(tmp_path: Path) -> None:
             await ours.turn(f"/login p {KEY}")
             assert text((await ours.turn("hello", model="p/m"))[2:]).startswith("hi")
         assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.requirement
+async def test_a_login_in_the_systems_keyring_counts_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        said = text(await ours.turn(f"/login openai {KEY}"))
+        assert "is stored in the system's keyring" in said
+    assert stored(tmp_path) == {"openai": {"in": "keyring"}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        while "openai/gpt" not in ours.connection.models.names:
+            await ours.until(lambda _: True)
+        await ours.turn("/logout openai")
+    assert keyring.kept == {}
