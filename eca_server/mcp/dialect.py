@@ -32,7 +32,7 @@ MCP_DIALECT: Final = Dialect(
 )
 
 _OURS: Final = frozenset(m.name for m in TABLE if m.direction == "client_to_server")
-_MEMBERS: Final = frozenset({"method", "result", "error"})
+_ANSWER: Final = frozenset({"id", "result", "error"})
 
 
 @attrs.define(kw_only=True)
@@ -44,14 +44,12 @@ class Intake:
         pending: the ids of our calls that wait for an answer.
         on_noise: told of each frame that is no message, and why.
         on_oversized: told of a message that was skipped for its length.
-        has_batches: an array is a batch of messages.
     """
 
     frames: FrameDecoder
     pending: Callable[[], Collection[int | str]]
     on_noise: Callable[[bytes, str], None]
     on_oversized: Callable[[str], None]
-    has_batches: bool = True
 
     @property
     def closed(self) -> bool:
@@ -89,7 +87,7 @@ class Intake:
             except InvalidJSON as fault:
                 yield from self._damaged(frame, text, str(fault))
                 return
-        if isinstance(value, list) and self.has_batches:
+        if isinstance(value, list):  # a batch, which one revision had
             for part in value:
                 yield from self._message(part, json.dumps(part))
         else:
@@ -97,7 +95,7 @@ class Intake:
 
     def _message(self, value: Any, text: bytes) -> Iterator[bytes]:
         """One value as a message, or as noise."""
-        if not isinstance(value, dict) or (_MEMBERS.isdisjoint(value) and "id" not in value):
+        if not _is_message(value):
             self.on_noise(text, "JSON, and no message")
         elif value.get("method") in _OURS:
             self.on_noise(
@@ -156,6 +154,14 @@ class Intake:
                 self.on_noise(frame, why)
         else:
             self.on_noise(frame, why)
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if "method" in value:
+        return isinstance(value["method"], str)
+    return not _ANSWER.isdisjoint(value)
 
 
 def _error(why: str) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class Era:
         revision: its name on the wire.
         stateless: there is no handshake, no session, and no request of the server's: every
             request says who asks.
-        has_batches: a message may be an array of messages.
         has_version_header: over HTTP every request after the handshake names the revision.
         empty_cursor_ends: a `nextCursor` of `""` means that there is no next page.
         cancels_by_notification: over HTTP, too; else closing the answer's stream cancels.
@@ -37,7 +36,6 @@ class Era:
 
     revision: str
     stateless: bool = False
-    has_batches: bool = False
     has_version_header: bool = True
     empty_cursor_ends: bool = True
     cancels_by_notification: bool = True
@@ -83,7 +81,7 @@ ERAS: Final[Mapping[str, Era]] = MappingProxyType(
         era.revision: era
         for era in (
             Era(revision="2024-11-05", has_version_header=False),
-            Era(revision="2025-03-26", has_version_header=False, has_batches=True),
+            Era(revision="2025-03-26", has_version_header=False),
             Era(revision="2025-06-18"),
             Era(revision="2025-11-25"),
             Era(
