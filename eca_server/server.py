@@ -21,6 +21,7 @@ from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
 from eca_server.features import Connection, Handlers, Options
 from eca_server.features.lifecycle import SERVED, Greeting
+from eca_server.telemetry import telling
 
 __all__ = ["Options", "serve"]
 
@@ -56,7 +57,7 @@ async def serve(
         gate=LifecycleGate(),
     )
     signalled: list[int] = []
-    async with trio.open_nursery() as nursery:
+    async with telling(options.environ), trio.open_nursery() as nursery:
         if handles_signals:
             await nursery.start(_watch_signals, peer, signalled)
         async with HTTPClient() as http, peer:

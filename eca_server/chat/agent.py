@@ -28,6 +28,7 @@ from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import Message, Origin, Part, TextPart, in_force
 from eca_server.llm.models import Model
 from eca_server.llm.thoughts import left_behind
+from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
@@ -71,6 +72,12 @@ class Agent:
 
     async def run(self, turn: Turn) -> None:
         """The turn's body."""
+        name = "eca"
+        told = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.chat.id}
+        async with operation("invoke_agent", name, **told):
+            await self._run(turn)
+
+    async def _run(self, turn: Turn) -> None:
         built = await self.gather()
         for note in built.notes:
             turn.say(note, role="system")
@@ -255,7 +262,27 @@ async def _all_done(steps: Iterable[Step]) -> None:
 
 
 async def _output(step: Step, turn: Turn) -> ToolOutput:
-    """Do what was looked at; what goes wrong is an output, too."""
+    """Do what was looked at, and tell of it; what goes wrong is an output, too."""
+    async with operation(
+        "execute_tool",
+        step.call.naming.name,
+        gen_ai__tool__name=step.call.naming.name,
+        gen_ai__tool__call__id=step.call.naming.id,
+        gen_ai__tool__type="function",
+    ) as span:
+        output = await _done(step, turn)
+        if output.is_error:
+            span.fail("tool_error")
+        if span.wants_content:
+            said = (part.text for part in output.parts if isinstance(part, TextPart))
+            span.set(
+                gen_ai__tool__call__arguments=step.finished.raw,
+                gen_ai__tool__call__result="\n".join(said),
+            )
+    return output
+
+
+async def _done(step: Step, turn: Turn) -> ToolOutput:
     assert step.prepared is not None
     try:
         await turn.will_change(step.prepared.changes)

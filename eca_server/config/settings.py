@@ -201,6 +201,8 @@ class Config:
         netrc_file: in place of `~/.netrc`.
         keyring: whether logins are kept in the system's keyring.
         network: the way to the network.
+        otlp: properties of OpenTelemetry by their names (`otel.exporter.otlp.endpoint`); they may
+            hold keys.
         catalog: where more is learned about models.
         behaviors: what differs in each behaviour, by its name.
         disabled_tools: never offered to the model.
@@ -256,6 +258,7 @@ class Config:
     netrc_file: str | None = attrs.field(default=None, metadata=setting(PATH, "netrcFile"))
     keyring: bool = attrs.field(default=False, metadata=setting(FLAG, "keyring"))
     network: Network = attrs.field(default=Network(), metadata=setting(record(Network), "network"))
+    otlp: Mapping[str, Secret] = attrs.field(factory=dict, metadata=setting(each(KEY), "otlp"))
     catalog: CatalogSettings = attrs.field(
         default=CatalogSettings(), metadata=setting(record(CatalogSettings), "catalog")
     )

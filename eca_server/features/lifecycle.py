@@ -27,6 +27,7 @@ from eca_protocol.revisions import Revision, detect, parse_revision
 from eca_server.clients import profile_for
 from eca_server.config import load
 from eca_server.features.connection import Connection
+from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
 
 __all__ = ["Greeting", "handlers_of"]
@@ -99,6 +100,7 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         config_file=connection.options.config_file,
     )
     connection.loaded = connection.load()
+    configure(connection.config.otlp)
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
     return InitializeResponse(chat_welcome_message=connection.config.welcome_message)

@@ -36,6 +36,7 @@ from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import Registry, is_local
 from eca_server.llm.retry import RetryPolicy, Wait, stream_with_retries
 from eca_server.llm.thoughts import Thoughts, with_thoughts
+from eca_server.llm.told import told
 from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Model", "Models"]
@@ -89,9 +90,8 @@ class Model:
             messages=with_thoughts(request.messages, self._thoughts),
             tools=request.tools if self.capabilities.tools else (),
         )
-        async with stream_with_retries(
-            self._backend, request, policy=self._policy, on_wait=on_wait
-        ) as events:
+        stream = stream_with_retries(self._backend, request, policy=self._policy, on_wait=on_wait)
+        async with told(self.origin, request, stream) as events:
             yield events
 
     async def text(self, request: Request) -> str:

@@ -1,0 +1,140 @@
+"""A request to a model as OpenTelemetry is told of it: the names of the GenAI conventions.
+
+The rule it keeps: what was said is told only where that is asked for; where nobody listens, an
+event costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
+
+from eca_protocol import json
+from eca_server.llm.answer import Answer
+from eca_server.llm.backend import Request
+from eca_server.llm.events import Event, Finished, Started, Usage
+from eca_server.llm.history import (
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.telemetry import Operation, operation
+
+__all__ = ["told"]
+
+_CALLED = {
+    "azure": "azure.ai.openai",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Providers that the conventions name otherwise than we do."""
+
+
+@asynccontextmanager
+async def told(
+    origin: Origin,
+    request: Request,
+    stream: AbstractAsyncContextManager[AsyncIterator[Event]],
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """The events of `stream`, which is the model's answer to `request`."""
+    async with operation(
+        "chat",
+        origin.model,
+        gen_ai__provider__name=_CALLED.get(origin.provider, origin.provider),
+        gen_ai__request__model=origin.model,
+    ) as span:
+        if not span.wanted:
+            async with stream as events:
+                yield events
+            return
+        span.set(
+            gen_ai__conversation__id=request.cache_key,
+            gen_ai__request__max_tokens=request.max_output_tokens,
+            gen_ai__request__stream=True,
+        )
+        if span.wants_content:
+            span.set(
+                gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
+                gen_ai__input__messages=_messages(request.messages),
+            )
+        noted = _Noted(span, origin)
+        try:
+            async with stream as events, aclosing(noted.watch(events)) as watched:
+                yield watched
+        finally:
+            noted.tell()
+
+
+class _Noted:
+    """What of an answer is told at its end, however it ends."""
+
+    def __init__(self, span: Operation, origin: Origin) -> None:
+        self._span = span
+        self._origin = origin
+        self._usage = Usage()
+        self._answer = Answer() if span.wants_content else None
+
+    async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+        """The same events."""
+        async for event in events:
+            if self._answer is not None:
+                self._answer.feed(event)
+            match event:
+                case Started(response_id=response_id, model=model):
+                    self._span.set(gen_ai__response__id=response_id, gen_ai__response__model=model)
+                case Usage():
+                    self._usage = event
+                case Finished(reason=reason):
+                    self._span.set(gen_ai__response__finish_reasons=[reason])
+            yield event
+
+    def tell(self) -> None:
+        """Tell of it."""
+        usage = self._usage
+        prompt = [usage.input, usage.cache_read, usage.cache_write]
+        tokens = sum(count or 0 for count in prompt) if any(prompt) else None
+        self._span.set(
+            gen_ai__usage__input_tokens=tokens,
+            gen_ai__usage__cache_read__input_tokens=usage.cache_read,
+            gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
+            gen_ai__usage__output_tokens=usage.output,
+            gen_ai__usage__reasoning__output_tokens=usage.reasoning,
+        )
+        self._span.count_tokens("input", tokens)
+        self._span.count_tokens("output", usage.output)
+        if self._answer is not None:
+            self._span.set(gen_ai__output__messages=_messages([self._answer.message(self._origin)]))
+
+
+def _messages(messages: Sequence[Message]) -> str:
+    return _json(
+        [
+            {"role": message.role, "parts": [_part(part) for part in message.parts]}
+            for message in messages
+        ]
+    )
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "content": text}
+        case ReasoningPart(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolCallPart(id=call_id, name=name, arguments=arguments):
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+        case ToolResultPart(call_id=call_id, parts=parts):
+            text = "".join(inner.text for inner in parts if isinstance(inner, TextPart))
+            return {"type": "tool_call_response", "id": call_id, "response": text}
+        case _:
+            return {"type": type(part).__name__.removesuffix("Part").lower()}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value).decode()
