@@ -22,6 +22,7 @@ from eca_server.mcp.connecting import connect
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.messages import MCPTool, ToolResult
 from eca_server.mcp.names import tool_names
+from eca_server.mcp.schemas import is_presentable
 from eca_server.mcp.server import Connect, Server, ServerSession
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
@@ -49,6 +50,7 @@ _TRANSPORTS: Mapping[str | None, Literal["http", "sse"]] = {
     "streamable-http": "http",
     "sse": "sse",
 }
+_ANYTHING = {"type": "object"}
 _SLOW_TO_START = frozenset({"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"})
 _SLOW_SECONDS = 300.0  # they may have to download the server first
 
@@ -150,7 +152,7 @@ def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedP
                 connection.session,
                 name=tool.name,
                 description=tool.description,
-                parameters=tool.input_schema,
+                parameters=tool.input_schema if is_presentable(tool.input_schema) else _ANYTHING,
                 disabled=_why(policy, server, tool) is not None,
             )
             for tool in server.tools

@@ -8,16 +8,22 @@ copy is changed; what one API alone does not take is that API's business (`llm`)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
-__all__ = ["Cleaned", "cleaned"]
+from eca_protocol import json
+
+__all__ = ["Cleaned", "cleaned", "is_presentable"]
 
 _DEPTH = 12
 _MOST = 1_000
 """Levels, and schemas in all, after which anything is allowed."""
+
+_LONGEST_WAY = 30  # references that lead from one to the next
+_LARGEST = 100_000  # bytes of a schema as JSON; of a larger one anything is allowed
+_DEEPEST = 64  # levels of JSON that can be shown
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, at the strictest of the APIs
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
@@ -57,7 +63,24 @@ def cleaned(schema: Schema) -> Cleaned:
     made = {**whole, "type": "object", "properties": properties}
     made.pop("required", None)
     known = [name for name in dict.fromkeys(required) if name in properties]
-    return Cleaned(schema=made | ({"required": known} if known else {}), renamed=renamed)
+    made |= {"required": known} if known else {}
+    if not is_presentable(made):
+        return Cleaned(schema={"type": "object", "properties": {}})
+    return Cleaned(schema=made, renamed=renamed)
+
+
+def is_presentable(schema: Any) -> bool:
+    """Whether a schema is neither too deep nor too large to be passed on."""
+    return _is_shallow(schema, _DEEPEST) and len(json.dumps(schema)) <= _LARGEST
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    members: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        members = value.values()
+    elif isinstance(value, list):
+        members = value
+    return levels > 0 and all(_is_shallow(each, levels - 1) for each in members)
 
 
 def _renamed(properties: Schema) -> tuple[dict[str, Any], dict[str, str]]:
@@ -101,12 +124,15 @@ class _Cleaning:
             for name, value in whole.items()
             if name not in (*_BRANCHES, "not", "enum", "const", "if", "then", "else")
         }
-        merged["properties"] = dict(_mapping(whole, "properties"))
-        for branch in branches:
-            for name, each in _mapping(branch, "properties").items():
-                ours = merged["properties"].setdefault(name, each)
-                if ours != each:
-                    merged["properties"][name] = {"anyOf": [ours, each]}
+        found: dict[str, list[Any]] = {}
+        for each in (whole, *branches):
+            for name, member in _mapping(each, "properties").items():
+                if member not in found.setdefault(name, []):
+                    found[name].append(member)
+        merged["properties"] = {
+            name: members[0] if len(members) == 1 else {"anyOf": members}
+            for name, members in found.items()
+        }
         shared = [set(_names(branch, "required")) for branch in branches]
         own = _names(whole, "required")
         more = set.intersection(*shared) - set(own) if shared else set()
@@ -152,13 +178,14 @@ class _Cleaning:
 
     def _opened(self, schema: Schema, opened: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """A schema without references at its top, as one, and the references that led to it."""
-        while isinstance(reference := schema.get("$ref"), str):
+        while isinstance(reference := schema.get("$ref"), str) and len(opened) < _LONGEST_WAY:
             beside = {name: value for name, value in schema.items() if name != "$ref"}
             found = None if reference in opened else self._found(reference)
             schema, opened = {**(found or {}), **beside}, opened | {reference}
         merged = {name: value for name, value in schema.items() if name != "allOf"}
         for each in _list(schema, "allOf"):
-            if isinstance(each, Mapping) and each.get("$ref") not in opened and self._left > 0:
+            is_new = isinstance(each, Mapping) and each.get("$ref") not in opened
+            if is_new and len(opened) < _LONGEST_WAY and self._left > 0:
                 self._left -= 1
                 part, opened = self._opened(each, opened)
                 _merge(merged, part)

@@ -179,15 +179,15 @@ class Server:
         Raises:
             MCPFault: it does not run.
         """
-        if self._session is None:
+        if self._session is None or self.state is not State.RUNNING:
             raise MCPFault(f"it is {self.state.value}", kind="closed")
         return self._session
 
     def _move(self, given: Input) -> None:
-        before, self.state = self.state, TRANSITIONS[self.state][given]
+        self.state = TRANSITIONS[self.state][given]
         if self.state is not State.STARTING:
             self._settled.set()
-        if self.state is not State.STOPPING or before is State.STOPPING:
+        if self.state is not State.STOPPING:
             self._on_change(self)
 
     async def _run(self) -> None:
@@ -207,8 +207,10 @@ class Server:
         waits = iter(RESTART_SECONDS)
         while True:
             began = trio.current_time()
-            self.fault = fault = await self._serve()
+            fault = await self._serve()
+            await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
             self._forget()
+            self.fault = fault
             if fault.kind == "login":
                 return self._move(Input.LOGIN)
             if trio.current_time() - began > STEADY_SECONDS:
@@ -229,6 +231,7 @@ class Server:
             async with self._connect() as session:
                 session.on_change = changes = _Changes()
                 self.tools = await session.list_tools()
+                await trio.lowlevel.checkpoint_if_cancelled()
                 self.instructions = session.instructions
                 self._session = session
                 self.fault = None

@@ -1,0 +1,165 @@
+"""A session without a server, which tests end, hold and change as they like."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import trio
+
+from eca_server.config import MCPServer
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.messages import (
+    MCPTool,
+    Progress,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    TextContent,
+    ToolResult,
+)
+from eca_server.mcp.server import Server
+
+ECHO = MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
+
+
+class FakeSession:
+    """See `eca_server.mcp.session.Session`.
+
+    Attributes:
+        calls: of tools: name, arguments, deadline.
+        cancelled: names of the tools whose call was cancelled.
+        listed: which lists were asked for.
+        answers: awaited in place of each call's answer, if set.
+    """
+
+    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
+        self.tools = tools
+        self.instructions = instructions
+        self.ended = trio.Event()
+        self.fault: MCPFault | None = None
+        self.on_change: Callable[[Any], None] = lambda _: None
+        self.calls: list[tuple[str, Mapping[str, Any], float]] = []
+        self.cancelled: list[str] = []
+        self.listed: list[str] = []
+        self.answers: Callable[[str], Any] | None = None
+        self.hangs: set[str] = set()
+        self.progress: tuple[Progress, ...] = ()
+
+    def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
+        self.fault = MCPFault(text, kind=kind)
+        self.ended.set()
+
+    async def _list(self, kind: str) -> None:
+        self.listed.append(kind)
+        if kind in self.hangs:
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+
+    async def list_tools(self) -> tuple[MCPTool, ...]:
+        await self._list("tools")
+        return self.tools
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        await self._list("prompts")
+        return (Prompt(name="greet"),)
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        await self._list("resources")
+        return (Resource(uri="file:///a", name="a"),)
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        return ()
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        return PromptResult(messages=())
+
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+        return ()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        deadline: float,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ToolResult:
+        self.calls.append((name, arguments, deadline))
+        try:
+            for each in self.progress:
+                assert on_progress is not None
+                on_progress(each)
+            await trio.lowlevel.checkpoint()
+            if self.answers is not None:
+                result: ToolResult = await self.answers(name)
+                return result
+        except trio.Cancelled:
+            self.cancelled.append(name)
+            raise
+        return ToolResult(content=(TextContent(text=f"{name} was called"),))
+
+
+class Place:
+    """Where fake sessions come from.
+
+    Attributes:
+        sessions: those that were made, in order.
+        opening: awaited before a session is there.
+        closing: awaited, shielded, when one is left.
+        refuses: raised in place of a session.
+    """
+
+    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
+        self.tools = tools
+        self.instructions = instructions
+        self.sessions: list[FakeSession] = []
+        self.opening = 0.0
+        self.closing = 0.0
+        self.refuses: Exception | None = None
+        self.attempts = 0
+        self.open = 0
+
+    @property
+    def session(self) -> FakeSession:
+        return self.sessions[-1]
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[FakeSession]:
+        self.attempts += 1
+        await trio.sleep(self.opening)
+        if self.refuses is not None:
+            raise self.refuses
+        session = FakeSession(self.tools, self.instructions)
+        self.sessions.append(session)
+        self.open += 1
+        try:
+            yield session
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(self.closing)
+            self.open -= 1
+
+
+SETTINGS = MCPServer(command="x")
+
+
+@contextlib.asynccontextmanager
+async def server_at(
+    place: Place, settings: MCPServer = SETTINGS
+) -> AsyncIterator[tuple[Server, list[str]]]:
+    """A server whose sessions are fake, and the statuses it tells."""
+    told: list[str] = []
+    async with trio.open_nursery() as nursery:
+        server = Server(
+            "s",
+            settings,
+            connect=place.connect,
+            nursery=nursery,
+            on_change=lambda server: told.append(server.state.value),
+        )
+        yield server, told
+        nursery.cancel_scope.cancel()
