@@ -1,6 +1,7 @@
 """Pictures and documents that a model is shown: what they are, and histories without some of them.
 
-The rule it keeps: what something is, its content says, never its name.
+The rules it keeps: what something is, its content says, never its name; what a provider does not
+take costs one refused request and not the chat.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from eca_server.llm.history import FilePart, ImagePart, Message, Part, TextPart, ToolResultPart
+from eca_server.llm.backend import BackendError
+from eca_server.llm.history import (
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    TextPart,
+    ToolResultPart,
+)
 
 __all__ = [
     "LARGEST_DOCUMENT",
@@ -23,6 +33,7 @@ __all__ = [
     "attachments_in",
     "largest",
     "media_type_of",
+    "suspects",
     "without",
 ]
 
@@ -68,6 +79,21 @@ def attachment(media_type: str, name: str, data: bytes) -> Attachment:
     return ImagePart(media_type=media_type, data=data)
 
 
+def suspects(
+    messages: Sequence[Message], error: BackendError, origin: Origin
+) -> AbstractSet[Attachment]:
+    """What may be to blame for a refusal of this history, if anything.
+
+    What stands before an answer of the same model was taken; of that only the sum can be too much.
+    """
+    too_much = error.kind in ("invalid_image", "request_too_large")
+    if not too_much and error.status not in (400, 415, 422):
+        return frozenset()
+    answers = (n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == origin)
+    new = frozenset(attachments_in(messages[next(answers, 0) :]))
+    return new or (frozenset(attachments_in(messages)) if too_much else new)
+
+
 def attachments_in(messages: Iterable[Message]) -> Iterator[Attachment]:
     """All that was shown to a model, by the user or by tools."""
     for message in messages:
@@ -83,22 +109,20 @@ def without(messages: Sequence[Message], left_out: AbstractSet[Attachment]) -> l
 
 
 def _without(message: Message, left_out: AbstractSet[Attachment]) -> Message:
-    if message.role == "assistant" or left_out.isdisjoint(attachments_in([message])):
+    if left_out.isdisjoint(attachments_in([message])):
         return message
-    return attrs.evolve(message, parts=tuple(_noted(message.parts, left_out)))
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            parts.append(attrs.evolve(part, parts=tuple(_noted(part.parts, left_out))))
+        else:
+            parts += _noted((part,), left_out)
+    return attrs.evolve(message, parts=tuple(parts))
 
 
 def _noted(
     parts: Iterable[_AnyPart], left_out: AbstractSet[Attachment]
-) -> Iterator[_AnyPart | TextPart | ToolResultPart]:
+) -> Iterator[_AnyPart | TextPart]:
     for part in parts:
-        if isinstance(part, Attachment) and part in left_out:
-            yield _REFUSED
-        elif isinstance(part, ToolResultPart):
-            kept = tuple(
-                _REFUSED if isinstance(each, Attachment) and each in left_out else each
-                for each in part.parts
-            )
-            yield attrs.evolve(part, parts=kept)
-        else:
-            yield part
+        refused = isinstance(part, Attachment) and part in left_out
+        yield _REFUSED if refused else part

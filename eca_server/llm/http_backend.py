@@ -1,8 +1,9 @@
 """A model over HTTP, whichever API it speaks: what all backends do alike.
 
 The rules it keeps: an optional field that a server refuses by name is dropped, remembered, and the
-request sent once more; silence is bounded by four timers, the fourth being that of bytes which are
-no progress; a body is read to its end or its connection is closed.
+request sent once more, and so is a picture or document that it does not take; silence is bounded by
+four timers, the fourth being that of bytes which are no progress; a body is read to its end or its
+connection is closed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSet, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar
 
@@ -21,6 +23,7 @@ from eca_protocol.errors import HTTPFault, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.llm.access import Access, Target
 from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
+from eca_server.llm.attachments import Attachment, suspects, without
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
 from eca_server.llm.errors import error_from_fault, error_from_response
 from eca_server.llm.events import Event, Note, Progress
@@ -36,6 +39,8 @@ TAIL = 2.0
 """Seconds the rest may take once the end is near: usage, the API's own mark."""
 DRAIN = 0.5
 """Seconds the end of the body may take after that mark; it saves the connection."""
+
+_NOT_TAKEN = "The provider did not take a picture or document; it goes on without. What it said: {}"
 
 _REFUSAL = re.compile(
     r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
@@ -112,6 +117,7 @@ class HTTPBackend(ABC):
         self._deadlines = deadlines or Deadlines()
         self._no_progress = no_progress
         self._refused = refused if refused is not None else set()
+        self._not_taken: AbstractSet[Attachment] = frozenset()
 
     @abstractmethod
     def write(self, request: Request) -> dict[str, Any]:
@@ -248,6 +254,11 @@ class HTTPBackend(ABC):
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         renewed = amended = False
+        blamed: AbstractSet[Attachment] = frozenset()
+        words = ""
+        if self._not_taken:
+            kept = without(request.messages, self._not_taken)
+            request = attrs.evolve(request, messages=kept)
         while True:
             payload = self.payload(request)
             target = await self._access.target(self._path, request)
@@ -263,6 +274,9 @@ class HTTPBackend(ABC):
                     ) as response:
                         log.answered(response.status)
                         if response.status == 200:
+                            if blamed:
+                                self._not_taken |= blamed
+                                yield Note(_NOT_TAKEN.format(words))
                             body = AnswerBody(
                                 content_type=response.headers.get("content-type", ""),
                                 decoder=self.decoder(request, response.headers),
@@ -283,7 +297,12 @@ class HTTPBackend(ABC):
                 amended, request = True, instead.request
                 if instead.note is not None:
                     yield Note(instead.note)
-            elif not self.leave_out(request, error, payload):
+            elif self.leave_out(request, error, payload):
+                pass
+            elif not blamed and (blamed := suspects(request.messages, error, self.origin)):
+                request = attrs.evolve(request, messages=without(request.messages, blamed))
+                words = error.message
+            else:
                 raise error
 
     def _exchange_log(
