@@ -148,10 +148,9 @@ class Manager:
         for server in left:
             server.stop()
         with trio.move_on_after(CLOSE_SECONDS):
-            for server in tuple(left):
+            for server in left:
                 await server.ended()
-                left.discard(server)
-        return tuple(sorted({server.name for server in left}))
+        return tuple(sorted({server.name for server in left if server.is_alive}))
 
 
 def _can_go_on(before: MCPServer, now: MCPServer) -> bool:

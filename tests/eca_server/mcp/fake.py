@@ -108,8 +108,9 @@ class Place:
 
     Attributes:
         sessions: those that were made, in order.
-        opening: awaited before a session is there.
-        closing: awaited, shielded, when one is left.
+        opening: seconds before a session is there.
+        gate: if set, awaited before a session is there, or refused.
+        closing: seconds it takes when one is left, cancelled or not.
         refuses: raised in place of a session.
     """
 
@@ -118,6 +119,7 @@ class Place:
         self.instructions = instructions
         self.sessions: list[FakeSession] = []
         self.opening = 0.0
+        self.gate: trio.Event | None = None
         self.closing = 0.0
         self.refuses: Exception | None = None
         self.attempts = 0
@@ -131,6 +133,8 @@ class Place:
     async def connect(self) -> AsyncIterator[FakeSession]:
         self.attempts += 1
         await trio.sleep(self.opening)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.refuses is not None:
             raise self.refuses
         session = FakeSession(self.tools, self.instructions)

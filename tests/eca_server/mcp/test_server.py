@@ -216,6 +216,19 @@ async def test_a_word_in_the_instant_of_an_end_confuses_nobody(
         assert told[-1] == {"stop": "stopped", "start": "running"}[given]
 
 
+async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) -> None:
+    place = Place()
+    place.refuses = MCPFault("no", kind="start")
+    place.gate = trio.Event()
+    async with server_at(place) as (server, told):
+        server.start()
+        await quiet()
+        place.gate.set()
+        server.stop()
+        await server.ended()
+        assert told == ["starting", "stopped"]
+
+
 async def test_a_fault_of_our_own_costs_only_that_server(autojump_clock: Any) -> None:
     place = Place()
     place.refuses = ZeroDivisionError()
