@@ -23,9 +23,7 @@ ROWS = (
     _prompt("CHAT-6", "server", "A prompt's contexts are shown to the model."),
     _prompt("CHAT-7", "server", "The answer names chat, model and what happens now."),
     _prompt("CHAT-8", "server", "`prompting` says that the model is being asked.", ruling="W-21"),
-    _prompt(
-        "CHAT-9", "server", "`login` says that the user has to log in first.", later="providers"
-    ),
+    _prompt("CHAT-9", "server", "`login` says that the user has to log in first."),
     _prompt("CHAT-10", "client", "A chat's prompts carry the id that its first answer gave."),
     _content("CHAT-11", "server", "Every content names its chat and whose it is.", ruling="W-26"),
     _content("CHAT-12", "server", "The model's text is passed on piece by piece, in order."),

@@ -80,7 +80,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> Non
     assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement
+@pytest.mark.requirement("CHAT-9")
 async def test_a_browser_login_is_one_turn(server, tmp_path: Path) -> None:
     planned = config(server, authorizeUrl="https://login.example/authorize")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours, HTTPClient() as browser:
@@ -161,7 +161,9 @@ async def test_an_unreachable_login_is_told(server, tmp_path: Path) -> None:
 @pytest.mark.requirement
 async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: Path) -> None:
     async with editor(by_device(server), XDG_DATA_HOME=str(tmp_path)) as ours:
-        assert "Paste the key of p" in text(await ours.turn("/login p key"))
+        assert (await ours.prompt("/login p key"))["status"] == "login"
+        await ours.finished()
+        assert "Paste the key of p" in text(ours.contents())
         await ours.turn(KEY)
         said = text(await ours.turn("/login openrouter"))
         assert "Paste the key" in said
