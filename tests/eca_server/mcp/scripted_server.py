@@ -7,16 +7,20 @@ Run as `python scripted_server.py SCRIPT`, where SCRIPT is a JSON object:
   decent server would;
 - `at_end`: steps when the input has ended.
 
-A step is an array. `["say", VALUE]` writes a JSON line, in which `"$id"` stands for the id of the
-message that is dealt with; `["result", VALUE]` and `["error", CODE, TEXT]` answer it; `["line",
-TEXT]` writes a line as it is, `["raw", LATIN1]` bytes; `["stderr", TEXT]`; `["repeat", N, STEP]`;
-`["read"]` reads one message and throws it away; `["read_until", METHOD]` and
-`["read_answer", ID]` do so until that one came, which `["echo_answer"]` writes to stderr;
-`["echo_message"]` writes what is dealt with to stderr, `["environment", NAME]` a variable and
-`["where"]` the directory, `["pid"]` its number; `["wait_for", PATH]`; `["hang"]`;
-`["exit", CODE]`; `["kill"]`; `["close_stdin"]`; `["close_stdout"]`; `["ignore_term"]`;
-`["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes and writes its
-number to stderr.
+A step is an array: a name and what it is given.
+
+- To the output: `["say", VALUE]` writes a JSON line, in which `"$id"` stands for the id of the
+  message that is dealt with; `["result", VALUE]` and `["error", CODE, TEXT, DATA]` answer it,
+  `["big", LENGTH]` with a long text; `["line", TEXT]` writes a line as it is, `["raw", LATIN1]`
+  bytes without a line end.
+- To the error output: `["stderr", TEXT]`; `["echo_message"]` what is dealt with;
+  `["echo_answer"]` what was read last; `["environment", NAME]`, `["where"]`, `["pid"]`.
+- From the input: `["read_until", METHOD]`, `["read_answer", ID]`; then `["answer_that", VALUE]`.
+- Time: `["wait_for", PATH]`, `["sleep", SECONDS]`, `["hang"]`.
+- Ends: `["exit", CODE]`, `["kill"]`, `["close_stdin"]`, `["close_stdout"]`, `["ignore_term"]`;
+  `["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes, and may leave
+  the process group.
+- `["repeat", TIMES, STEP]`, `["both", STEP, ...]`.
 """
 
 from __future__ import annotations
@@ -85,6 +89,15 @@ class Server:
     def do_say(self, value):
         self.say(value)
 
+    def do_sleep(self, seconds):
+        time.sleep(seconds)
+
+    def do_both(self, *steps):
+        self.run(steps)
+
+    def do_answer_that(self, value):
+        self.say({"jsonrpc": "2.0", "id": self.answer["id"], "result": value})
+
     def do_result(self, value):
         self.say({"jsonrpc": "2.0", "id": "$id", "result": value})
 
@@ -108,9 +121,6 @@ class Server:
 
     def do_big(self, length):
         self.do_result({"content": [{"type": "text", "text": "x" * length}]})
-
-    def do_read(self):
-        self.read()
 
     def do_read_until(self, method):
         while (message := self.read()) is not None and message.get("method") != method:
