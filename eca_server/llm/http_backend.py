@@ -159,7 +159,7 @@ class HTTPBackend(ABC):
             try:
                 yield events
             except BackendError as error:
-                error.without(*self._secrets())
+                pass
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -301,7 +301,7 @@ class HTTPBackend(ABC):
                 pass
             elif not blamed and (blamed := suspects(request.messages, error, self.origin)):
                 request = attrs.evolve(request, messages=without(request.messages, blamed))
-                words = error.message
+                words = error.without(*self._secrets()).message
             else:
                 raise error
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import pytest
 
 from eca_protocol.http import HTTPClient
@@ -34,6 +35,7 @@ from eca_server.llm.history import (
 )
 from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.providers import Registry
+from eca_server.secret import Secret
 from tests.eca_server.llm.every_api import EVERY_API, Said, SpokenAPI, ask
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
@@ -47,6 +49,7 @@ ALL = (SHOWN, MADE, READ, GIVEN)
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 ELSEWHERE = Origin(api="x", provider="y", model="z")
 HI = Said(text=["Hi"])
+KEY = "a-key-that-looks-like-words"
 
 
 def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
@@ -87,7 +90,7 @@ async def talking(
         name = known or api.name
         registry = Registry(
             http=http,
-            providers={name: api.settings(provider.url)},
+            providers={name: attrs.evolve(api.settings(provider.url), key=Secret(KEY))},
             capabilities=lambda _provider, _model: Capabilities(images=images),
         )
         backend = registry.backend(f"{name}/{api.model}")
@@ -162,7 +165,7 @@ async def test_the_last_request_had_them_and_so_has_the_next(api: SpokenAPI) -> 
 @each_api
 @pytest.mark.trio
 async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api: SpokenAPI) -> None:
-    refused = api.refusing(400, words="Could not process image")
+    refused = api.refusing(400, words=f"Could not process image ({KEY})")
     script = refused, api.reply(HI), api.reply(HI)
     async with talking(api, *script) as (provider, backend):
         messages = history()
@@ -173,6 +176,7 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api:
     assert any("the provider did not take it" in each for each in strings(bodies[1]))
     [note] = notes(events)
     assert "Could not process image" in note
+    assert KEY not in note
     assert notes(again) == []
 
 
