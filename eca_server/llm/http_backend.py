@@ -159,7 +159,7 @@ class HTTPBackend(ABC):
             try:
                 yield events
             except BackendError as error:
-                pass
+                error.without(*self._secrets())
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
