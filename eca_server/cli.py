@@ -183,7 +183,11 @@ def _options(arguments: argparse.Namespace) -> Options:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     masking = MaskingFilter()
     handler.addFilter(masking)
-    logging.basicConfig(level=_SPELLINGS.get(level, level).upper(), handlers=[handler])
+    chosen = logging.getLevelNamesMapping()[_SPELLINGS.get(level, level).upper()]
+    # What libraries log of a request holds the whole query of its URL.
+    logging.basicConfig(level=max(chosen, logging.WARNING), handlers=[handler])
+    for ours in ("eca_protocol", "eca_server"):
+        logging.getLogger(ours).setLevel(chosen)
     return Options(
         environ=os.environ,
         config_file=arguments.config_file,

@@ -87,7 +87,8 @@ async def _proof(models: Models, facts: ProviderFacts) -> str:
     lists = _lists(models, facts.name)
     if lists is not None:
         try:
-            listed = f"it lists {len(await lists().models())} models"
+            count = len(await lists().models())
+            listed = f"it lists {count} model{'' if count == 1 else 's'}"
         except BackendError as error:
             if error.status not in _NO_LIST and error.kind != "protocol":
                 raise

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_protocol.testing.provider import provider_in_thread
+from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server import terminal
 from eca_server.cli import run
 from tests.eca_server.conftest import Start
@@ -193,9 +193,29 @@ def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
         ill = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
     assert (well.returncode, ill.returncode) == (0, 1)
     for done in (well, ill):
-        assert "- good: works: it lists 1 models" in done.stdout
+        assert "- good: works: it lists 1 model after" in done.stdout
         assert "planted" not in done.stdout + done.stderr
     assert "- bad: the provider cannot be reached" in ill.stdout
+
+
+def test_the_debug_log_tells_of_requests_and_not_of_what_is_secret(tmp_path: Path) -> None:
+    busy = Reply(status=503, body={"error": {"message": "busy"}})
+    with provider_in_thread([busy, reply("Hi")]) as provider:
+        settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
+        config = json.dumps({"providers": {"p": settings}, "retry": {"baseDelayMs": 1}})
+        prompt = "planted prompt"
+        arguments = ("chat", "--log-level", "debug", "--model", "p/m", prompt)
+        done = eca(tmp_path, *arguments, ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Hi\n")
+    for told in (
+        "request 1: POST http://",
+        "?sig=*** for p/m",
+        "try 2 of 5",
+        "first event",
+        "2: fin",
+    ):
+        assert told in done.stderr
+    assert "planted" not in done.stderr
 
 
 def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
