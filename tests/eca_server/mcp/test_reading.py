@@ -145,47 +145,51 @@ def test_what_is_written_for_the_model_is_cut_and_freed_of_what_cannot_be_seen()
     assert len(found.instructions) < reading.MAX_INSTRUCTIONS + 100
 
 
+KEYS = [
+    "tools",
+    "name",
+    "inputSchema",
+    "content",
+    "type",
+    "text",
+    "data",
+    "resource",
+    "uri",
+    "nextCursor",
+    "prompts",
+    "arguments",
+    "messages",
+    "role",
+    "resources",
+    "resourceTemplates",
+    "uriTemplate",
+    "contents",
+    "blob",
+    "protocolVersion",
+    "supportedVersions",
+    "capabilities",
+    "serverInfo",
+    "instructions",
+    "_meta",
+    "progressToken",
+    "progress",
+    "total",
+    "message",
+    "level",
+    "annotations",
+    "execution",
+]
+
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "tools",
-                    "name",
-                    "inputSchema",
-                    "content",
-                    "type",
-                    "text",
-                    "data",
-                    "resource",
-                    "uri",
-                    "nextCursor",
-                    "prompts",
-                    "arguments",
-                    "messages",
-                    "role",
-                    "resources",
-                    "resourceTemplates",
-                    "uriTemplate",
-                    "contents",
-                    "blob",
-                    "protocolVersion",
-                    "supportedVersions",
-                    "capabilities",
-                    "serverInfo",
-                    "instructions",
-                    "_meta",
-                    "progressToken",
-                    "progress",
-                    "total",
-                    "message",
-                    "level",
-                    "annotations",
-                    "execution",
-                ]
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=5,
         )
