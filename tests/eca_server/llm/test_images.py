@@ -200,11 +200,11 @@ async def test_what_was_taken_before_is_not_blamed(api: SpokenAPI) -> None:
 async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(
     api: SpokenAPI,
 ) -> None:
-    refused = api.refusing(400, words="messages: something is wrong")
+    refused = api.refusing(400, words=f"messages: something is wrong ({KEY})")
     async with talking(api, refused, refused, api.reply(HI)) as (provider, backend):
         with pytest.raises(BackendError) as caught:
             await told(backend, history())
-        assert "something is wrong" in caught.value.message
+        assert "something is wrong (***)" in caught.value.message
         assert len(provider.requests) == 2
         await told(backend, history())
         assert times(SHOWN, provider.requests[-1].body) == 1
