@@ -125,7 +125,10 @@ class Tokens:
             renewal.done.set()
 
     async def _exchange(self, old: Secret) -> None:
-        stored = (await trio.to_thread.run_sync(self._read)).tokens.get(self._provider)
+        found = await trio.to_thread.run_sync(self._read)
+        if found.problem is not None:
+            raise OAuthFault(str(found.problem))
+        stored = found.tokens.get(self._provider)
         if stored is None:
             raise LoggedOut("the stored login is gone")
         if stored.access == self._used_up:

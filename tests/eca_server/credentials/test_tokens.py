@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import Client, LoggedOut, Logins, OAuthFault, Tokens, TokenSet, lock
 from eca_server.credentials import tokens as token_room
@@ -195,6 +195,17 @@ async def test_a_login_that_was_removed_is_over(world) -> None:
     with pytest.raises(LoggedOut, match="gone"):
         await tokens.current()
     assert world.server.asked == []
+
+
+async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> None:
+    tokens = world.tokens(expires_at=NOW)
+    good = world.logins.path.read_text()
+    for broken in ("{", '{"version": 2}'):
+        world.logins.path.write_text(broken)
+        with pytest.raises(ECAError, match="expected"):
+            await tokens.current()
+    world.logins.path.write_text(good)
+    assert await tokens.current() == NEW
 
 
 async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) -> None:
