@@ -1,8 +1,9 @@
 """The JSON Schemas of MCP tools, made such that every LLM API takes them. Pure functions.
 
 The rule they keep: one bad schema must not make an API refuse a whole request, and a cleaned
-schema allows what the server's own did, or more: the server itself checks what it is given. Only a
-copy is changed; what one API alone does not take is that API's business (`llm`).
+schema allows what the server's own did, or more: the server itself checks what it is given. (Of
+alternatives for all arguments together each says what it knows of its own.) Only a copy is changed;
+what one API alone does not take is that API's business (`llm`).
 """
 
 from __future__ import annotations
@@ -148,8 +149,10 @@ class _Cleaning:
             return schema
         if not isinstance(schema, Mapping) or depth > _DEPTH or self._left <= 0:
             return {}
-        if schema.get("$ref") in opened:
-            return {"type": "object"}
+        reference = _reference(schema)
+        if reference in opened:
+            is_object = (self._found(reference or "") or {}).get("type") == "object"
+            return {"type": "object"} if is_object else {}
         self._left -= 1
         merged, opened = self._opened(schema, opened)
         return self._clean(merged, opened, depth)
@@ -178,13 +181,14 @@ class _Cleaning:
 
     def _opened(self, schema: Schema, opened: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """A schema without references at its top, as one, and the references that led to it."""
-        while isinstance(reference := schema.get("$ref"), str) and len(opened) < _LONGEST_WAY:
+        while (reference := _reference(schema)) and len(opened) < _LONGEST_WAY:
             beside = {name: value for name, value in schema.items() if name != "$ref"}
-            found = None if reference in opened else self._found(reference)
-            schema, opened = {**(found or {}), **beside}, opened | {reference}
+            if reference not in opened:
+                _merge(beside, self._found(reference) or {})
+            schema, opened = beside, opened | {reference}
         merged = {name: value for name, value in schema.items() if name != "allOf"}
         for each in _list(schema, "allOf"):
-            is_new = isinstance(each, Mapping) and each.get("$ref") not in opened
+            is_new = isinstance(each, Mapping) and _reference(each) not in opened
             if is_new and len(opened) < _LONGEST_WAY and self._left > 0:
                 self._left -= 1
                 part, opened = self._opened(each, opened)
@@ -224,15 +228,20 @@ def _checked(schema: Schema, made: Schema) -> dict[str, Any]:
 
 
 def _merge(merged: dict[str, Any], part: Schema) -> None:
-    """Adds what has to hold, too."""
+    """Adds what has to hold, too; where that cannot be said in one schema, ours counts."""
     for name, value in part.items():
         ours = merged.get(name)
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+        if isinstance(ours, Mapping) and isinstance(value, Mapping) and name in _MAPS:
             merged[name] = {**ours, **value}
-        elif isinstance(ours, list) and isinstance(value, list) and name == "required":
+        elif isinstance(ours, list) and isinstance(value, list) and name in ("required", "allOf"):
             merged[name] = [*ours, *value]
-        else:
+        elif name not in ("if", "then", "else"):
             merged.setdefault(name, value)
+
+
+def _reference(schema: Schema) -> str | None:
+    value = schema.get("$ref")
+    return value if isinstance(value, str) else None
 
 
 def _mapping(schema: Schema, name: str) -> Mapping[str, Any]:

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import json
+from eca_server.llm.history import ImagePart, TextPart
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.messages import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    MCPTool,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    ToolHints,
+    ToolResult,
+)
+from eca_server.mcp.tools import (
+    LARGEST_PICTURE,
+    MOST_PICTURES,
+    CallTool,
+    ServerTool,
+    output_of,
+    server_tool,
+)
+from eca_server.tools.output import Cap
+from eca_server.tools.tool import ToolFault
+
+CAP = Cap(lines=100, size=1_000)
+PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
+
+
+async def answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(content=(TextContent(text=f"{name} {sorted(arguments.items())}"),))
+
+
+def tool(call: CallTool = answer, **members: Any) -> ServerTool:
+    return server_tool("git", MCPTool(**{"name": "log", **members}), call, CAP)
+
+
+def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
+    parts = output_of(result, cap).parts
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+@pytest.mark.trio
+async def test_a_call_reaches_the_server_under_its_own_names() -> None:
+    schema = {"properties": {"a b": {"type": "string"}}}
+    prepared = await tool(input_schema=schema).prepare({"a_b": "x"})
+    assert prepared.summary == "Calling log of git"
+    output = await prepared.run()
+    assert output.parts == (TextPart("log [('a b', 'x')]"),)
+    assert not output.is_error
+
+
+@pytest.mark.trio
+async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> None:
+    async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        raise MCPFault("exit code 1", kind="closed")
+
+    prepared = await tool(gone).prepare({})
+    with pytest.raises(ToolFault, match="MCP server git did not do it: exit code 1"):
+        await prepared.run()
+
+
+@pytest.mark.parametrize(
+    ("members", "description"),
+    [
+        ({"description": "Shows it."}, "Shows it."),
+        ({"title": "The log"}, "The log"),
+        ({}, "The tool log of git."),
+    ],
+)
+def test_a_tool_always_has_a_description(members: dict[str, Any], description: str) -> None:
+    assert tool(**members).description == description
+
+
+def test_a_long_description_is_cut() -> None:
+    assert len(tool(description="x" * 10_000).description) < 4_200
+
+
+@pytest.mark.parametrize(
+    ("hints", "effect", "warns"),
+    [
+        (ToolHints(), "run", False),
+        (ToolHints(read_only=True), "run", False),
+        (ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
+        (ToolHints(read_only=False), "write", False),
+        (ToolHints(destructive=True), "write", True),
+        (ToolHints(read_only=True, destructive=True), "run", True),
+        (ToolHints(open_world=True), "run", True),
+        (ToolHints(idempotent=True), "run", False),
+    ],
+)
+@pytest.mark.trio
+async def test_what_a_server_says_of_a_tool_only_makes_us_more_careful(
+    hints: ToolHints, effect: str, warns: bool
+) -> None:
+    made = tool(hints=hints)
+    assert made.effect == effect
+    assert ((await made.prepare({})).warning is not None) is warns
+
+
+def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
+    contents = (
+        TextContent(text="one"),
+        PNG,
+        AudioContent(data=b"123", mime_type="audio/wav"),
+        ResourceLink(uri="file:///a", name="a", description="A file."),
+        EmbeddedResource(contents=ResourceContents(uri="file:///b", text="b's text")),
+        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
+        EmbeddedResource(contents=ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
+    )
+    assert output_of(ToolResult(content=contents), CAP).parts == (
+        TextPart("one"),
+        ImagePart(media_type="image/png", data=b"\x89PNG"),
+        TextPart("(a sound of 3 bytes, audio/wav, is left out)"),
+        TextPart("Resource a (file:///a): A file."),
+        TextPart("file:///b:\nb's text"),
+        ImagePart(media_type="image/png", data=b"p"),
+        TextPart("(y:: 4 bytes, a/b)"),
+    )
+
+
+def test_a_structured_result_is_given_where_there_is_no_text() -> None:
+    assert texts(ToolResult(structured={"a": 1})) == ['{"a":1}']
+    assert texts(ToolResult(structured={"a": 1}, content=(TextContent(text="a=1"),))) == ["a=1"]
+
+
+def test_a_result_is_never_empty() -> None:
+    assert texts(ToolResult()) == ["(no output)"]
+    assert texts(ToolResult(is_error=True)) == ["The tool failed without a message."]
+    assert texts(ToolResult(content=(TextContent(text=""),))) == ["(no output)"]
+
+
+def test_an_error_is_one() -> None:
+    assert output_of(ToolResult(is_error=True), CAP).is_error
+
+
+def test_pictures_are_few_and_not_too_large() -> None:
+    large = ImageContent(data=b"x" * (LARGEST_PICTURE + 1), mime_type="image/png")
+    output = output_of(ToolResult(content=(large, *[PNG] * (MOST_PICTURES + 2))), CAP)
+    pictures = [part for part in output.parts if isinstance(part, ImagePart)]
+    assert len(pictures) == MOST_PICTURES - 1
+    assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
+
+
+@pytest.mark.requirement("W-38a")
+def test_what_is_cut_is_told() -> None:
+    (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
+    assert "bytes left out" in shown
+
+
+@given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
+def test_all_texts_together_stay_within_the_cap(content: list[TextContent]) -> None:
+    shown = texts(ToolResult(content=tuple(content)))
+    assert sum(len(text.encode()) for text in shown) < CAP.size + 200
+    json.dumps(shown)
+
+
+def test_halves_of_characters_are_replaced() -> None:
+    assert texts(ToolResult(content=(TextContent(text="a\ud83d"),))) == [
+        "a\N{REPLACEMENT CHARACTER}"
+    ]
