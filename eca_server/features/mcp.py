@@ -88,6 +88,7 @@ def make_manager(connection: Connection) -> Manager:
                 environment=connection.child_variables,
                 roots=lambda: connection.session.roots,
                 log=log,
+                http=connection.http,
             )
 
         return connect_now

@@ -2,7 +2,8 @@
 
 A handshake is offered first, for every server of today takes it. The stateless revisions are
 spoken where the configuration says so, or the server's refusal does; a program is started anew
-for it, since some are bound to the first revision that they hear.
+for it, since some are bound to the first revision that they hear. A URL that refuses the first
+message is tried as a server of the older transport, where the configuration does not say which.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import attrs
 import trio
 
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_protocol.http import HTTPClient
 from eca_server.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.http_endpoint import HTTPEndpoint
+from eca_server.mcp.http_transport import NotStreamable, Waits
+from eca_server.mcp.legacy_sse import LegacySSE
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
 from eca_server.mcp.settings import ServerSettings
 from eca_server.mcp.stdio import start_stdio
+from eca_server.mcp.streamable_http import StreamableHTTP
 from eca_server.mcp.transport import ServerTransport
 from eca_server.workspace import Root
 
 __all__ = ["connect"]
 
 _UNSUPPORTED_REVISION: Final = -32022
+_WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"
 
 
 class _SpeaksOnly(Exception):
@@ -44,6 +52,8 @@ async def connect(
     environment: Mapping[str, str],
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
+    http: HTTPClient | None = None,
+    waits: Waits | None = None,
 ) -> AsyncIterator[Session]:
     """A session with a server; leaving the block ends it, and the server, within seconds.
 
@@ -52,20 +62,35 @@ async def connect(
         environment: of a server that is started, before the settings' own variables.
         roots: the roots of the workspace, as they are when the server asks.
         log: what the server says beside the protocol.
+        http: asks servers that have a URL; None: a client of this session alone.
+        waits: how long is waited for such servers.
 
     Raises:
         MCPFault: it did not come to a session; the text says why.
     """
-
-    def begin(era: Era) -> contextlib.AbstractAsyncContextManager[Session]:
-        return _begin(settings, era, environment=environment, roots=roots, log=log)
-
-    asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
     async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(HTTPClient()) if http is None else http
+
+        def begin(
+            era: Era, settings: ServerSettings = settings
+        ) -> contextlib.AbstractAsyncContextManager[Session]:
+            transport = _open(settings, environment, roots, log, client, waits)
+            return _begin(settings, era, transport=transport, roots=roots, log=log)
+
+        asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
         try:
             session = await stack.enter_async_context(begin(asked_for))
         except _SpeaksOnly as refusal:
             session = await stack.enter_async_context(begin(refusal.era))
+        except NotStreamable as refusal:
+            if settings.transport is not None:
+                raise
+            try:
+                older = attrs.evolve(settings, transport="sse")
+                session = await stack.enter_async_context(begin(asked_for, older))
+            except MCPFault as fault:
+                log.note(f"nor is it a server of the older transport: {fault}")
+                raise MCPFault(f"{refusal}; {_WRONG_URL}", kind="start") from fault
         yield session
 
 
@@ -74,12 +99,11 @@ async def _begin(
     settings: ServerSettings,
     era: Era,
     *,
-    environment: Mapping[str, str],
+    transport: ServerTransport,
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
 ) -> AsyncIterator[Session]:
     """One attempt, in one era."""
-    transport = _open(settings, environment, roots, log)
     session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
     async with session.peer:
         session.peer.start_soon(transport.run)
@@ -102,9 +126,15 @@ def _open(
     environment: Mapping[str, str],
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
+    http: HTTPClient,
+    waits: Waits | None,
 ) -> ServerTransport:
+    if settings.url is not None:
+        endpoint = HTTPEndpoint(settings.url, http=http, headers=settings.headers)
+        kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
+        return kind(endpoint, log, waits)
     if settings.command is None:
-        raise MCPFault("it has no `command`", kind="start")
+        raise MCPFault("it has neither a `command` nor a `url`", kind="start")
     first = next((root.path for root in roots()), Path.home())
     directory = settings.directory or first
     return start_stdio(settings, environment=environment, directory=directory, log=log)

@@ -1,0 +1,201 @@
+"""One URL of a server: how it is asked over HTTP, and what an answer that is a refusal says.
+
+The rules it keeps: what the user configured as headers goes only to the origin that it was
+configured for, and never over a plain connection that a server leads us to; the headers of the
+protocol are ours; what a server says of a refusal is shown without tags, cut, and without keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
+from eca_server.mcp.faults import MCPFault
+from eca_server.secret import mask, secrets_in
+
+__all__ = ["BodyKind", "HTTPEndpoint", "Refusal", "body_kind", "is_same_origin"]
+
+BodyKind: TypeAlias = Literal["events", "json", "page", "unknown"]
+
+MAX_REDIRECTS: Final = 3
+
+_OURS: Final = frozenset(
+    {"host", "content-length", "content-type", "accept", "last-event-id", "transfer-encoding"}
+)
+_KEPT_AS_IT_WAS: Final = frozenset({307, 308})  # the redirects that keep the method and the body
+_MAX_REFUSAL: Final = 64 * 1024
+_SHOWN: Final = 200
+_TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """An answer without success.
+
+    Attributes:
+        status: of the answer.
+        error: the JSON-RPC error in its body, if there is one.
+        answered: the id that the error is for.
+        text: what it says, for people.
+        retry_after: seconds after which the server wants to be asked again, if it told.
+    """
+
+    status: int
+    error: Mapping[str, Any] | None = None
+    answered: Any = None
+    text: str = ""
+    retry_after: float | None = None
+
+    def __str__(self) -> str:
+        return f"status {self.status}{f': {self.text}' if self.text else ''}"
+
+
+class HTTPEndpoint:
+    """A URL to which messages are sent, with the user's headers."""
+
+    def __init__(self, url: str, *, http: HTTPClient, headers: Mapping[str, str]) -> None:
+        self.url = url
+        self._http = http
+        self._headers = {
+            name: value
+            for name, value in headers.items()
+            if name.lower() not in _OURS and not name.lower().startswith("mcp-")
+        }
+        self._secrets = secrets_in(headers)
+        self.has_authorization = any(name.lower() == "authorization" for name in headers)
+
+    def at(self, url: str) -> HTTPEndpoint:
+        """Another URL of the same server.
+
+        Raises:
+            MCPFault: it is of another origin, where the user's headers must not go.
+        """
+        target = urljoin(self.url, url)
+        if not is_same_origin(self.url, target):
+            raise MCPFault(f"it leads to another origin: {mask(target, *self._secrets)}")
+        return HTTPEndpoint(target, http=self._http, headers=self._headers)
+
+    @contextlib.asynccontextmanager
+    async def ask(
+        self,
+        method: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        deadlines: Deadlines,
+    ) -> AsyncIterator[HTTPResponse]:
+        """Send a request, where redirects lead it; see `HTTPClient.stream`.
+
+        Raises:
+            HTTPFault: no answer could be had.
+            MCPFault: a redirect leads where we do not go.
+        """
+        url, sent = self.url, {**self._headers, **headers}
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._http.stream(
+                method, url, headers=sent, content=content, deadlines=deadlines
+            ) as response:
+                if response.status not in _KEPT_AS_IT_WAS:
+                    if is_same_origin(url, self.url):
+                        self.url = url
+                    yield response
+                    return
+                url = self._next(url, response.headers.get("location", ""))
+        raise MCPFault(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
+
+    def _next(self, url: str, location: str) -> str:
+        """Where a redirect leads."""
+        target = urljoin(url, location)
+        shown = mask(target, *self._secrets)
+        if urlsplit(target).scheme not in _DEFAULT_PORTS or not location:
+            raise MCPFault(f"it redirects to what is no address: {shown}", kind="start")
+        if is_same_origin(url, target):
+            return target
+        if url.lower().startswith("https:") and not target.lower().startswith("https:"):
+            raise MCPFault(f"it redirects to a plain connection: {shown}", kind="start")
+        if self._headers:
+            raise MCPFault(
+                f"it redirects to {shown}, where the configured headers must not go: "
+                "configure that address if it is meant",
+                kind="start",
+            )
+        return target
+
+    async def refusal(self, response: HTTPResponse) -> Refusal:
+        """What an answer without success says; reads its body, up to a limit."""
+        body = await response.read(_MAX_REFUSAL)
+        retry_after = _seconds(response.headers.get("retry-after", ""))
+        try:
+            value = json.loads(body)
+        except InvalidJSON:
+            value = None
+        error = value.get("error") if isinstance(value, dict) else None
+        if isinstance(error, dict):
+            text = self._shown(str(error.get("message", "")))
+            return Refusal(
+                status=response.status,
+                error=error,
+                answered=value.get("id"),
+                text=text,
+                retry_after=retry_after,
+            )
+        if 300 <= response.status < 400:
+            text = f"it redirects to {response.headers.get('location', 'nowhere')}"
+        else:
+            text = _TAG.sub(" ", body.decode("utf-8", "replace"))
+        return Refusal(status=response.status, text=self._shown(text), retry_after=retry_after)
+
+    def _shown(self, text: str) -> str:
+        return mask(" ".join(text.split())[:_SHOWN], *self._secrets)
+
+
+def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
+    """What a body is: by its media type, or where that says nothing, by how it starts."""
+    match response.headers.get("content-type", "").partition(";")[0].strip().lower():
+        case "text/event-stream":
+            return "events"
+        case "application/json":
+            return "json"
+        case "text/html":
+            return "page"
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith((b"{", b"[")):
+        return "json"
+    if text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        return "events"
+    return "page" if text.startswith(b"<") else "unknown"
+
+
+def is_same_origin(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    return parts.scheme, parts.hostname, port or _DEFAULT_PORTS.get(parts.scheme)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """A `Retry-After` in either of its spellings."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None

@@ -1,0 +1,396 @@
+"""Servers at a URL, each message a POST of its own (MCP "Streamable HTTP", 2025-03-26 and later).
+
+The rules it keeps: a request owns the stream of its answer, though the answer may come on any
+stream; a stream that breaks is taken up where it stood, or its request fails and says that it may
+have run; asked again is only what was refused or never sent, and lists. A session that the
+server has forgotten is opened again once, for all requests at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import attrs
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.http import Deadlines, HTTPResponse
+from eca_server.mcp.faults import FaultKind, MCPFault
+from eca_server.mcp.http_endpoint import HTTPEndpoint, Refusal, body_kind
+from eca_server.mcp.http_transport import (
+    MAX_MESSAGE,
+    HTTPTransport,
+    NotStreamable,
+    Outgoing,
+    Place,
+    Waits,
+    is_events,
+    read_events,
+)
+from eca_server.mcp.server_log import ServerLog
+
+__all__ = ["StreamableHTTP"]
+
+_ACCEPTED: Final = "application/json, text/event-stream"
+_EVENTS: Final = {"accept": "text/event-stream"}
+_LISTS: Final = frozenset(
+    {
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "server/discover",
+    }
+)
+_LISTEN: Final = "subscriptions/listen"
+_NEVER_SENT: Final = frozenset({"connect", "tls", "proxy", "config"})
+_GONE: Final = frozenset({404, 410})
+_PERHAPS_GONE: Final = frozenset({400, 409})
+_OLDER: Final = frozenset({400, 404, 405})
+_BUSY: Final = frozenset({429, 503})
+_SUCCESS: Final = range(200, 300)
+_PATIENCE: Final = 10.0  # the longest `Retry-After` that is waited for
+_RESUMPTIONS: Final = 5  # connections one after the other that bring nothing
+_RENEWAL: Final = "initialize again"  # the id of a request that the session knows nothing of
+
+
+class StreamableHTTP(HTTPTransport):
+    """A server at one URL."""
+
+    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog, waits: Waits | None = None) -> None:
+        super().__init__(endpoint, log, waits)
+        self._session_id: str | None = None
+        self._handshake: tuple[Outgoing, Outgoing] | None = None
+        self._introduction: Outgoing | None = None
+        self._renewal: dict[str, Any] = {}
+        self._renewing = trio.Lock()
+        self._listening = trio.CancelScope()
+
+    async def _notify(self, message: Outgoing) -> None:
+        if message.method == "notifications/cancelled":
+            await self._cancel(message)
+            return
+        await self._post_notice(message)
+        if message.method == "notifications/initialized" and self._introduction is not None:
+            self._handshake = self._introduction, message
+            self._nursery.start_soon(self._listen)
+
+    async def _cancel(self, message: Outgoing) -> None:
+        """The server is told in a handshake's era; in the others leaving the stream says it."""
+        scope = self._requests.get(message.params.get("requestId", ""))
+        try:
+            if self._era is None or self._era.cancels_by_notification:
+                await self._post_notice(message)
+        finally:
+            if scope is not None:
+                scope.cancel()
+
+    async def _post_notice(self, message: Outgoing) -> None:
+        seconds = self._waits.notice
+        async with self.endpoint.ask(
+            "POST",
+            headers=self._headers(message),
+            content=message.body,
+            deadlines=Deadlines(first_byte=seconds, idle=seconds),
+        ) as response:
+            if response.status not in _SUCCESS:
+                refusal = await self.endpoint.refusal(response)
+                self._must_log_in(refusal)
+                raise MCPFault(str(refusal), kind="refused")
+
+    def _headers(self, message: Outgoing) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": _ACCEPTED}
+        if message.method == "initialize":
+            return headers
+        return headers | self._place_headers(message)
+
+    def _place_headers(self, message: Outgoing | None = None) -> dict[str, str]:
+        """Which session of which revision a request belongs to."""
+        headers: dict[str, str] = {}
+        if self._era is not None:
+            method, params = (message.method, message.params) if message else ("", {})
+            headers |= self._era.headers(method, params)
+        if self._session_id is not None:
+            headers["Mcp-Session-Id"] = self._session_id
+        return headers
+
+    async def _request(self, message: Outgoing) -> None:
+        if message.method == "initialize":
+            self._introduction = message
+        waits = iter(self._waits.retry)
+        while (outcome := await self._attempt(message)) is not None:
+            pause = _pause(outcome, message.method, next(waits, None))
+            if pause is None:
+                await self._give_up(message, outcome)
+                return
+            await trio.sleep(pause)
+
+    async def _attempt(self, message: Outgoing) -> Refusal | HTTPFault | None:
+        """One POST up to its answer, two if the session had to be renewed; what came instead."""
+        session_id = self._session_id
+        try:
+            refusal = await self._post(message)
+            is_over = refusal and self._may_be_forgotten(refusal, message, session_id)
+            if is_over and await self._renew(session_id):
+                refusal = await self._post(message)
+        except HTTPFault as fault:
+            return fault
+        return refusal
+
+    async def _give_up(self, message: Outgoing, outcome: Refusal | HTTPFault) -> None:
+        """Say what came in place of an answer: to the request, or to the whole session."""
+        opens = message.method == "initialize"
+        if isinstance(outcome, HTTPFault):
+            if opens or outcome.kind in _NEVER_SENT:
+                is_gone = outcome.kind == "connect" and self._handshake is not None
+                kind: FaultKind = "closed" if is_gone else "start"
+                self._end(MCPFault(f"it cannot be reached: {outcome}", kind=kind))
+            else:
+                await self._fail(
+                    message, f"the answer was lost, the request may have run: {outcome}"
+                )
+        elif self._must_log_in(outcome):
+            return
+        elif outcome.error is not None or not opens:
+            await self._refuse(message, outcome)
+        elif outcome.status in _OLDER:
+            self._end(NotStreamable(f"it answers with {outcome}", kind="start"))
+        else:
+            self._end(MCPFault(f"it answers with {outcome}", kind="start"))
+
+    async def _post(self, message: Outgoing) -> Refusal | None:
+        """Send a request and pass on all that its answer brings.
+
+        Raises:
+            HTTPFault: there is no answer, or not a whole one.
+        """
+        place = Place()
+        idle = math.inf if message.method == _LISTEN else self._waits.idle
+        async with self.endpoint.ask(
+            "POST",
+            headers=self._headers(message),
+            content=message.body,
+            deadlines=Deadlines(first_byte=math.inf, idle=idle),
+        ) as response:
+            if response.status not in _SUCCESS:
+                return await self.endpoint.refusal(response)
+            if message.method == "initialize":
+                self._session_id = _session_id(response)
+            if await self._take_body(response, message, place):
+                return None
+        await self._resume(message, place)
+        return None
+
+    async def _take_body(self, response: HTTPResponse, message: Outgoing, place: Place) -> bool:
+        """Pass on what a body brings; False where a stream of events ended without the answer."""
+        chunks = response.chunks()
+        start = b""
+        async for start in chunks:
+            if start:
+                break
+        if not start:
+            raise MCPFault(f"the server answered with nothing (status {response.status})")
+        body = _again(start, chunks)
+        match body_kind(response, start):
+            case "events":
+                try:
+                    await read_events(body, place, self._deliver)
+                except HTTPFault:
+                    if place.event_id is None and self._waits_for(message):
+                        raise
+                return not self._waits_for(message)
+            case "json":
+                await self._take_json(body, message)
+            case "page":
+                raise MCPFault(
+                    "the server answered with a web page: is the URL that of an MCP server, "
+                    "or does it lead to a login?"
+                )
+            case "unknown":
+                raise MCPFault(
+                    "the server answered with neither JSON nor events, but "
+                    f"{response.headers.get('content-type', 'no content type')!r}"
+                )
+        return True
+
+    async def _take_json(self, body: AsyncIterator[bytes], message: Outgoing) -> None:
+        whole = bytearray()
+        async for chunk in body:
+            whole += chunk
+            if len(whole) > MAX_MESSAGE:
+                raise MCPFault(f"the server's answer has more than {MAX_MESSAGE} bytes")
+        await self._deliver(_addressed(bytes(whole), message))
+        await self._fail(message, "the server's answer was not for this request")
+
+    def _waits_for(self, message: Outgoing) -> bool:
+        return message.id in self._requests
+
+    async def _resume(self, message: Outgoing, place: Place) -> None:
+        """Take up a stream that ended before its answer.
+
+        Raises:
+            HTTPFault: it cannot be taken up.
+        """
+        fruitless = 0
+        while self._waits_for(message):
+            if place.event_id is None or fruitless == _RESUMPTIONS:
+                raise HTTPFault("broken", "the stream of the answer ended before it")
+            await trio.sleep(self._waits.reconnect if place.retry is None else place.retry)
+            before = place.event_id
+            try:
+                async with self._open_stream(place) as response:
+                    if not is_events(response):
+                        refusal = await self.endpoint.refusal(response)
+                        raise MCPFault(f"the answer was lost, and cannot be asked for: {refusal}")
+                    await read_events(response.chunks(), place, self._deliver)
+            except HTTPFault as fault:
+                self._log.note(f"a stream was lost: {fault}")
+            fruitless = 0 if place.event_id != before else fruitless + 1
+
+    def _open_stream(
+        self, place: Place, deadlines: Deadlines | None = None
+    ) -> contextlib.AbstractAsyncContextManager[HTTPResponse]:
+        headers = _EVENTS | self._place_headers()
+        if place.event_id is not None:
+            headers["last-event-id"] = place.event_id
+        limits = Deadlines(first_byte=self._waits.headers, idle=self._waits.idle)
+        return self.endpoint.ask("GET", headers=headers, deadlines=deadlines or limits)
+
+    async def _listen(self) -> None:
+        """Hear what the server says unasked, if it has a stream for it; never a fault."""
+        place, pause = Place(), self._waits.reconnect
+        limits = Deadlines(first_byte=self._waits.headers, idle=math.inf)
+        with trio.CancelScope() as self._listening:
+            while True:
+                heard = place.events
+                try:
+                    async with self._open_stream(place, limits) as response:
+                        if not is_events(response):
+                            self._log.note(f"it says nothing unasked: status {response.status}")
+                            return
+                        await read_events(response.chunks(), place, self._deliver)
+                except MCPFault as fault:
+                    self._log.note(f"it says nothing unasked: {fault}")
+                    return
+                except HTTPFault as fault:
+                    self._log.note(f"its stream was lost: {fault}")
+                    if fault.kind == "timeout" and not place.events:
+                        return
+                fresh = place.events > heard
+                pause = self._waits.reconnect if fresh else pause * 1.5
+                pause = min(max(pause, place.retry or 0), self._waits.longest_reconnect)
+                await trio.sleep(pause)
+
+    def _may_be_forgotten(
+        self, refusal: Refusal, message: Outgoing, session_id: str | None
+    ) -> bool:
+        """Whether a refusal may mean that the session is over."""
+        if session_id is None or self._handshake is None:
+            return False
+        is_answer = refusal.error is not None and refusal.answered == message.id
+        return refusal.status in _GONE or (refusal.status in _PERHAPS_GONE and not is_answer)
+
+    async def _renew(self, forgotten: str | None) -> bool:
+        """Open the session again, unless another request has; whether there is one now."""
+        assert self._handshake is not None
+        async with self._renewing:
+            if self._session_id != forgotten:
+                return True
+            introduction, initialized = self._handshake
+            body = json.dumps({**json.loads(introduction.body), "id": _RENEWAL})
+            again = attrs.evolve(introduction, body=body, id=_RENEWAL)
+            self._renewal = {}
+            refusal = None
+            with trio.CancelScope() as scope:
+                self._requests[_RENEWAL] = scope
+                refusal = await self._post(again)
+            self._requests.pop(_RENEWAL, None)
+            revision = self._renewal.get("protocolVersion")
+            if refusal is not None or revision is None:
+                self._session_id = forgotten
+                return False
+            if self._era is None or revision != self._era.revision:
+                self._end(MCPFault("its session was lost, and it speaks another revision now"))
+                return False
+            await self._post_notice(initialized)
+        self._log.note("it had forgotten the session: a new one was opened")
+        self._listening.cancel()
+        self._nursery.start_soon(self._listen)
+        for what in ("tools", "prompts", "resources"):
+            method = f"notifications/{what}/list_changed"
+            await self._pass_on(json.dumps({"jsonrpc": "2.0", "method": method}))
+        return True
+
+    async def _pass_on(self, text: bytes) -> None:
+        """Keep the answer to a request of our own from a session that would not know it."""
+        if _RENEWAL in self._requests and _RENEWAL.encode() in text:
+            try:
+                value = json.loads(text)
+            except InvalidJSON:
+                value = None
+            if isinstance(value, dict) and value.get("id") == _RENEWAL:
+                result = value.get("result")
+                self._renewal = result if isinstance(result, dict) else {}
+                return
+        await super()._pass_on(text)
+
+    async def _bid_farewell(self) -> None:
+        """End the session with the server, which may ignore it."""
+        if self._session_id is None or self._fault is not None:
+            return
+        seconds = self._waits.close
+        limits = Deadlines(connect=seconds, first_byte=seconds, idle=seconds)
+        try:
+            async with self.endpoint.ask(
+                "DELETE", headers=self._place_headers(), deadlines=limits
+            ) as response:
+                self._log.note(f"the session was ended: status {response.status}")
+        except (HTTPFault, MCPFault) as fault:
+            self._log.note(f"the session could not be ended: {fault}")
+
+
+def _pause(outcome: Refusal | HTTPFault, method: str, wait: float | None) -> float | None:
+    """Seconds until a request may be sent again; None: it may not."""
+    if wait is None:
+        return None
+    if isinstance(outcome, HTTPFault):
+        is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
+        return wait if is_safe else None
+    if outcome.status in _BUSY and outcome.retry_after is not None:
+        return outcome.retry_after if outcome.retry_after <= _PATIENCE else None
+    if method in _LISTS and outcome.status >= 500:
+        return wait * random.uniform(0.5, 1.0)
+    return None
+
+
+def _session_id(response: HTTPResponse) -> str | None:
+    """The id of the session that an answer opens; it must be visible ASCII."""
+    found = response.headers.get("mcp-session-id", "")
+    return found if found and found.isascii() and found.isprintable() else None
+
+
+def _addressed(body: bytes, message: Outgoing) -> bytes:
+    """The answer to a POST, for its request: a server may have lost the id."""
+    try:
+        value = json.loads(body)
+    except InvalidJSON:
+        return body
+    is_answer = isinstance(value, dict) and "method" not in value
+    if is_answer and value.get("id") != message.id and not value.keys().isdisjoint(_OUTCOMES):
+        return json.dumps({**value, "id": message.id})
+    return body
+
+
+_OUTCOMES: Final = frozenset({"result", "error"})
+
+
+async def _again(start: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A body whose first piece was taken already."""
+    yield start
+    async for chunk in rest:
+        yield chunk
