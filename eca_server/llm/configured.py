@@ -68,13 +68,13 @@ def provider_facts(
         if known is not None and provider.key_env is None and known.key_variable is not None:
             provider = attrs.evolve(provider, key_env=known.key_variable)
         credential = find_key(name, provider, environ, stored=stored.get(name), netrc=netrc)
+        is_there = name in config.providers or credential.source is not None
+        if not is_there and not (known and known.sought):
+            continue
         location = find_url(name, provider, environ)
         if location.url is None and known is not None:
             location = _known_location(name, known, environ)
         listed = listing(Endpoint(name, location.url or "")) if provider.fetch_models else None
-        is_there = name in config.providers or credential.source is not None or listed is not None
-        if not is_there and not (known and known.sought):
-            continue
         ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
         yield ProviderFacts(
             name=name,
@@ -83,7 +83,7 @@ def provider_facts(
             credential=credential,
             models=tuple(provider.models),
             listed=() if listed is None else listed.models,
-            is_there=is_there,
+            is_there=is_there or listed is not None,
         )
     yield ProviderFacts(
         name=simulator.PROVIDER,

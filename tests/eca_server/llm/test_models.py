@@ -47,6 +47,23 @@ async def test_tools_are_offered_to_who_can_use_them_and_whose_abilities_nobody_
     assert "tools" not in await sent(request, "p/cannot")
 
 
+async def test_what_a_provider_listed_is_forgotten_with_its_key() -> None:
+    listing = Listing(models=(ModelInfo(name="gpt-9"),), at=0)
+
+    def names(**environ: str) -> tuple[str, ...]:
+        models = Models(
+            Config(),
+            environ=environ,
+            http=HTTPClient(),
+            listing=lambda endpoint: listing if endpoint.provider == "openai" else None,
+        )
+        assert ("openai" in {facts.name for facts in models.providers}) == bool(environ)
+        return models.names[:-2]
+
+    assert names(OPENAI_API_KEY="sk-x") == ("openai/gpt-9",)
+    assert names() == ()
+
+
 async def test_a_variant_is_sent_under_the_models_own_name() -> None:
     body = await sent(
         Request(messages=[ASKED]),
