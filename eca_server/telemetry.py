@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -124,64 +123,37 @@ class _Library:
         )
         self._wants_content = variables.get(_CONTENT, "").lower() in ("true", "1", "span_only")
 
-    def span(self, name: str, subject: str, attributes: Mapping[str, Any]) -> _Span:
+    @contextmanager
+    def span(self, name: str, subject: str, attributes: Mapping[str, Any]) -> Iterator[Operation]:
+        """A span, the parent of those that begin in the block; of a model with its duration."""
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - see the module's docstring
 
         labels = {"gen_ai.operation.name": name, **attributes}
         is_model = name == "chat"
-        manager = self._tracer.start_as_current_span(
+        began = time.perf_counter()
+        with self._tracer.start_as_current_span(
             f"{name} {subject}",
             kind=SpanKind.CLIENT if is_model else SpanKind.INTERNAL,
             attributes=labels,
             record_exception=False,  # an exception's words may quote what was said
             set_status_on_exception=False,
-        )
-        return _Span(
-            manager, labels, self._tokens, self._duration if is_model else None, self._wants_content
-        )
+        ) as span:
+            told = _Told(span, self._tokens, labels, self._wants_content)
+            try:
+                yield told
+            except Exception as error:
+                if told.error is None:
+                    told.fail(str(getattr(error, "kind", type(error).__qualname__)))
+                raise
+            finally:
+                if is_model:
+                    failed = {} if told.error is None else {"error.type": told.error}
+                    self._duration.record(time.perf_counter() - began, {**labels, **failed})
 
     def close(self) -> None:
         """Send what is unsent."""
         self._traces.shutdown()
         self._metrics.shutdown()
-
-
-class _Span:
-    """One span from its beginning to its end, and its duration in the metric."""
-
-    def __init__(
-        self,
-        manager: AbstractContextManager[Span],
-        labels: Mapping[str, Any],
-        tokens: Histogram,
-        duration: Histogram | None,
-        wants_content: bool,
-    ) -> None:
-        self._manager = manager
-        self._labels = labels
-        self._tokens = tokens
-        self._duration = duration
-        self._wants_content = wants_content
-
-    def __enter__(self) -> Operation:
-        self._began = time.perf_counter()
-        span = self._manager.__enter__()
-        self._told = _Told(span, self._tokens, self._labels, self._wants_content)
-        return self._told
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception) and self._told.error is None:
-            self._told.fail(str(getattr(error, "kind", type(error).__qualname__)))
-        if self._duration is not None:
-            failed = {} if self._told.error is None else {"error.type": self._told.error}
-            spent = time.perf_counter() - self._began
-            self._duration.record(spent, {**self._labels, **failed})
-        self._manager.__exit__(kind, error, traceback)
 
 
 class _Telling:
