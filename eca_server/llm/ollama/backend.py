@@ -56,7 +56,8 @@ class Ollama(HTTPBackend):
 
     def __init__(self, **settings: Any) -> None:
         extra = dict(settings.get("extra_payload") or {})
-        self._options: Mapping[str, Any] = extra.pop("options", None) or {}
+        options = extra.pop("options", None)
+        self._options: Mapping[str, Any] = options if isinstance(options, Mapping) else {}
         super().__init__(**{**settings, "extra_payload": extra, "refused": None})
         self._limit = self.capabilities.context
         self._shown: Shown | None = None
@@ -168,8 +169,9 @@ class Ollama(HTTPBackend):
         return None
 
     def _adapt(self, **abilities: Any) -> None:
-        self.capabilities = attrs.evolve(self.capabilities, **abilities)
-        self._histories = self._new_histories()
+        before, self.capabilities = self.capabilities, attrs.evolve(self.capabilities, **abilities)
+        if before != self.capabilities:
+            self._histories = self._new_histories()
 
     def _new_histories(self) -> Histories:
         can = self.capabilities

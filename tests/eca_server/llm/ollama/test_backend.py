@@ -294,6 +294,11 @@ class TestContext:
             assert body["keep_alive"] == "1h"
             assert backend.capabilities.context == 9_999
 
+    async def test_options_that_are_none_are_passed_over(self):
+        async with talking(reply(text("a")), extra_payload={"options": 5}) as (provider, backend):
+            await ask(backend)
+            assert provider.requests[0].body["options"] == {"num_ctx": 16_384}
+
     async def test_what_is_in_memory_already_is_not_loaded_anew(self):
         loaded = Reply(body=running(US.model, 40_000))
         async with talking(reply(text("a")), ps=loaded) as (provider, backend):
