@@ -4,8 +4,8 @@ The only module that names httpx, and it imports it in a worker thread at the fi
 rules it keeps: no request waits for a pool slot; leaving the block closes the connection at once,
 however much of the body is unread; chunks that came together are read with a checkpoint every half
 millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
-is followed, so that a key never reaches a host it was not configured for; every failure below the
-status line is an `HTTPFault`.
+is followed, so that a key never reaches a host it was not configured for; no cookie is kept; every
+failure below the status line is an `HTTPFault`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
 from eca_protocol.proxies import proxy_for
 
 if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
@@ -304,6 +306,7 @@ class HTTPClient:
                 follow_redirects=False,
                 transport=self._transport,
                 proxy=proxy and _proxy(proxy, context),
+                cookies=_no_cookies(),
                 trust_env=False,
             )
         except (ImportError, ValueError, library.InvalidURL) as error:
@@ -315,6 +318,13 @@ def _httpx() -> ModuleType:
     import httpx  # noqa: PLC0415 - loading it takes 45 ms, which nobody pays who sends nothing
 
     return httpx
+
+
+def _no_cookies() -> CookieJar:
+    """A jar that takes nothing: whoever shares a client shares no session."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy  # noqa: PLC0415 - loaded with httpx
+
+    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 def _proxy_for(url: str) -> str | None:

@@ -216,6 +216,20 @@ async def test_a_redirect_is_an_answer_and_nothing_follows_it():
         assert elsewhere.requests == elsewhere.other_requests == []
 
 
+async def test_no_cookie_is_kept():
+    seen: list[str | None] = []
+
+    async def gives_a_cookie(request: HTTPRequest, responder: Responder) -> None:
+        seen.append(request.headers.get("cookie"))
+        await responder.respond(200, b"", {"set-cookie": "session=1; Path=/"})
+
+    async with serve(gives_a_cookie) as server, HTTPClient() as client:
+        for _ in range(2):
+            async with client.stream("GET", f"{server.url}/") as response:
+                await response.read()
+    assert seen == [None, None]
+
+
 async def test_a_compressed_stream_is_read_all_the_same():
     packed = gzip.compress(b"data: hello\n\n")
     encoding = {"content-encoding": "gzip"}
