@@ -74,7 +74,10 @@ async def connect(
         def begin(
             era: Era, settings: ServerSettings = settings
         ) -> contextlib.AbstractAsyncContextManager[Session]:
-            transport = _open(settings, environment, roots, log, client, waits)
+            if settings.url is None:
+                transport = _start(settings, environment, roots, log)
+            else:
+                transport = _reach(settings.url, settings, log, client, waits)
             return _begin(settings, era, transport=transport, roots=roots, log=log)
 
         asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
@@ -89,6 +92,8 @@ async def connect(
                 older = attrs.evolve(settings, transport="sse")
                 session = await stack.enter_async_context(begin(asked_for, older))
             except MCPFault as fault:
+                if fault.kind == "login":
+                    raise
                 log.note(f"nor is it a server of the older transport: {fault}")
                 raise MCPFault(f"{refusal}; {_WRONG_URL}", kind="start") from fault
         yield session
@@ -121,18 +126,20 @@ async def _begin(
         yield session
 
 
-def _open(
+def _reach(
+    url: str, settings: ServerSettings, log: ServerLog, http: HTTPClient, waits: Waits | None
+) -> ServerTransport:
+    endpoint = HTTPEndpoint(url, http=http, headers=settings.headers)
+    kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
+    return kind(endpoint, log, waits)
+
+
+def _start(
     settings: ServerSettings,
     environment: Mapping[str, str],
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
-    http: HTTPClient,
-    waits: Waits | None,
 ) -> ServerTransport:
-    if settings.url is not None:
-        endpoint = HTTPEndpoint(settings.url, http=http, headers=settings.headers)
-        kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
-        return kind(endpoint, log, waits)
     if settings.command is None:
         raise MCPFault("it has neither a `command` nor a `url`", kind="start")
     first = next((root.path for root in roots()), Path.home())
