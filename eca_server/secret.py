@@ -12,8 +12,9 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import NoReturn
+from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MaskingFilter", "Secret", "key_from", "mask", "secrets_in"]
+__all__ = ["MaskingFilter", "Secret", "key_from", "mask", "mask_url", "secrets_in"]
 
 HIDDEN = "***"
 _ANYWHERE = 8  # a known secret of this length is hidden inside longer words too
@@ -106,6 +107,17 @@ def mask(text: str, *secrets: Secret) -> str:
     for pattern in _patterns():
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+def mask_url(url: str) -> str:
+    """A URL without who asks and without the values of its query, whatever they look like."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return mask(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = re.sub(r"=[^&]*", f"={HIDDEN}", parts.query)
+    return mask(urlunsplit((parts.scheme, host, parts.path, query, "")))
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
+from eca_server.secret import mask_url
 from eca_server.tools.approval import policy_of
 
 __all__ = ["DOCTOR", "report"]
@@ -108,7 +109,8 @@ def _provider(facts: ProviderFacts) -> Iterator[str]:
 def _url(location: Location) -> str:
     if location.url is None:
         return "missing"
-    return f"{location.url} (from {location.source})" if location.source else location.url
+    shown = mask_url(location.url)
+    return f"{shown} (from {location.source})" if location.source else shown
 
 
 def _key(credential: Credential | None) -> str:

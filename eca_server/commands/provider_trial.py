@@ -18,6 +18,7 @@ from eca_server.llm.errors import in_words
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.models import Models
+from eca_server.secret import mask_url
 
 __all__ = ["SECONDS", "Verdict", "try_providers"]
 
@@ -137,5 +138,6 @@ def _where_to_look(facts: ProviderFacts, error: BackendError) -> str:
         return f" The key was found in {credential.source}."
     at_url = error.kind in ("network", "timeout", "protocol") or error.status in _NO_LIST
     if at_url and location is not None and location.url is not None:
-        return f" The url is {location.url}, from {location.source or 'what is known of it'}."
+        source = location.source or "what is known of it"
+        return f" The url is {mask_url(location.url)}, from {source}."
     return ""

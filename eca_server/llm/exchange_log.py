@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit, urlunsplit
 
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Event, Finished, Progress, Usage
+from eca_server.secret import mask_url
 
 __all__ = ["Exchange"]
 
@@ -47,7 +46,7 @@ class Exchange:
         self._number = next(_numbers)
         if self._wanted:
             held = request and f"{len(request.messages)} messages, {len(request.tools)} tools, "
-            self._tell(f"{method} {_shown(url)} for {model}: {held or ''}{size} bytes")
+            self._tell(f"{method} {mask_url(url)} for {model}: {held or ''}{size} bytes")
 
     def __enter__(self) -> Self:
         return self
@@ -94,14 +93,6 @@ class Exchange:
 
     def _elapsed(self) -> str:
         return f"{(time.perf_counter() - self._began) * 1000:.0f} ms"
-
-
-def _shown(url: str) -> str:
-    """A URL without who asks and without the values of its query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    query = re.sub(r"=[^&]*", "=***", parts.query)
-    return urlunsplit((parts.scheme, host, parts.path, query, ""))
 
 
 def _counted(usage: Usage) -> str:

@@ -96,6 +96,13 @@ def test_a_key_inside_a_url_is_hidden() -> None:
         assert "https://" in text
 
 
+def test_of_the_query_of_a_url_only_the_names_are_told() -> None:
+    provider = Provider(url="https://me@host/v1?sig=planted&api-version=3")
+    text = "\n".join(lines_of(providers=[facts("p", provider)]))
+    assert "https://host/v1?sig=***&api-version=***" in text
+    assert "planted" not in text
+
+
 def test_a_provider_without_key_and_url_is_complete() -> None:
     simulator = ProviderFacts(
         name="simulator", api="simulator", location=None, credential=None, models=("echo",)
