@@ -48,7 +48,7 @@ ROWS = (
         "What models can do and cost is looked up after `initialized`, and nothing waits for it.",
         level="should",
     ),
-    _flow("LIFE-17", "server", "MCP servers start after the first update.", later="mcp"),
+    _flow("LIFE-17", "server", "MCP servers start after the first update."),
     _shutdown("LIFE-18", "server", "`shutdown` has no params and is answered null."),
     _shutdown(
         "LIFE-19",
@@ -56,7 +56,7 @@ ROWS = (
         "What is pending is brought to its end before the answer.",
         ruling="W-13",
     ),
-    _shutdown("LIFE-20", "server", "MCP server processes end before the answer.", later="mcp"),
+    _shutdown("LIFE-20", "server", "MCP server processes end before the answer."),
     _shutdown(
         "LIFE-21",
         "server",

@@ -8,7 +8,6 @@ from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.requirements.row import row
 
 _tool = partial(row, section="Rulings: tools")
-_mcp = partial(row, section="Rulings: tools", later="mcp")
 _query = partial(row, section="Rulings: queries, contexts, editor")
 _draft = partial(
     row,
@@ -51,8 +50,8 @@ ROWS = (
         "server",
         "The tool `task` of server `eca` is not used for anything else.",
     ),
-    _mcp("W-36a", "server", "A server by URL has the URL as command and no arguments."),
-    _mcp("W-36b", "server", "One that needs a login is failed, and the user gets the link."),
+    _tool("W-36a", "server", "A server by URL has the URL as command and no arguments."),
+    _tool("W-36b", "server", "One that needs a login is failed, and the user gets the link."),
     row(
         "W-36c",
         "server",
@@ -60,10 +59,10 @@ ROWS = (
         section="Rulings: tools",
         later="editions",
     ),
-    _mcp("W-36d", "server", "Start or stop of an unknown name warns the user."),
-    _mcp("W-36e", "server", "What is stopped, failed or disabled can be started."),
-    _mcp("W-36f", "server", "Start and stop of what is so already tell the status again."),
-    _mcp("W-37", "server", "An MCP tool's name for the model holds server and tool, legal, once."),
+    _tool("W-36d", "server", "Start or stop of an unknown name warns the user."),
+    _tool("W-36e", "server", "What is stopped, failed or disabled can be started."),
+    _tool("W-36f", "server", "Start and stop of what is so already tell the status again."),
+    _tool("W-37", "server", "An MCP tool's name for the model holds server and tool, legal, once."),
     _tool("W-38a", "server", "What was cut says so in words, with the bytes left out."),
     _tool("W-38b", "server", "A refused edit is called with an error that says why."),
     _query("W-40a", "server", "A blank query gives up to 200, the roots first."),
