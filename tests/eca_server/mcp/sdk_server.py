@@ -64,7 +64,7 @@ def today() -> str:
 
 def main() -> None:
     """Serve on a free port."""
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio delays small writes
     listening.bind(("127.0.0.1", 0))
     app = server.streamable_http_app()
     app.router.routes.extend(server.sse_app().routes)
