@@ -20,7 +20,14 @@ def imported() -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["eca_server.chat", "eca_server.commands", "eca_server.llm", "eca_server.features.chat"],
+    [
+        "eca_server.chat",
+        "eca_server.commands",
+        "eca_server.llm",
+        "eca_server.mcp",
+        "eca_server.features.chat",
+        "eca_server.features.mcp",
+    ],
 )
 def test_what_only_chats_need_is_not_imported_at_the_start(imported: set[str], module: str) -> None:
     assert module not in imported
