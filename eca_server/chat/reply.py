@@ -38,7 +38,11 @@ from eca_server.llm.retry import Wait
 __all__ = ["CallsInOrder", "reply", "tell_of_waits"]
 
 PACE_SECONDS = 0.001
-"""How long events are shown without a look at what else there is to do, a stop for example."""
+"""How long events are shown without a look at what else there is to do, a stop for example.
+
+Only the showing counts: with the time that others took in between, a chat among many would show one
+event and wait again.
+"""
 
 MOST_CALLS = 100
 """Calls of one answer that are taken; more of them are dropped, and the user is told."""
@@ -76,8 +80,9 @@ async def reply(
     shown = False
     try:
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
-            looked = trio.current_time()
+            spent = 0.0
             async for event in events:
+                came = trio.current_time()
                 if not shown and isinstance(event, _VISIBLE):
                     shown = True
                     turn.progress("Generating")
@@ -89,10 +94,11 @@ async def reply(
                         calls.feed(event)
                     else:
                         _show(turn, answer, event)
+                spent += trio.current_time() - came
                 await turn.drained()
-                if trio.current_time() - looked > PACE_SECONDS:
+                if spent > PACE_SECONDS:
                     await trio.lowlevel.checkpoint()
-                    looked = trio.current_time()
+                    spent = 0.0
     except BackendError as error:
         if error.kind == "context_overflow" and not shown:
             raise
