@@ -18,7 +18,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -26,7 +26,6 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.calls import PendingCall
-from eca_protocol.codec import MessageCodec
 from eca_protocol.endpoint import (
     LSP_DIALECT,
     CallAnswered,
@@ -53,6 +52,9 @@ from eca_protocol.framing import CONTENT_LENGTH, FrameFault, Framing
 from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Request, Response
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
+
+if TYPE_CHECKING:  # a codec is given: whoever speaks another protocol needs no models of ECA's
+    from eca_protocol.codec import MessageCodec
 
 __all__ = ["End", "Handler", "Peer", "PendingCall", "WriteShape"]
 

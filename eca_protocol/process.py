@@ -112,6 +112,10 @@ class Child:
                 if os.getpgid(pid) != self.pid:
                     os.kill(pid, number)
 
+    def close_stdin(self) -> None:
+        """Let it see the end of its input; what is being sent to it fails."""
+        self._fd_transport.close_writing()
+
     async def end(self, ladder: Ladder | None = None) -> int | None:
         """Go down the ladder; the exit code, or None if even KILL did not end it in time.
 
@@ -119,7 +123,7 @@ class Child:
         """
         ladder = ladder or Ladder()
         with anyio.CancelScope(shield=True):
-            self._fd_transport.close_writing()
+            self.close_stdin()
             async with anyio.create_task_group() as group:
                 group.start_soon(self._drain)
                 if not await self._ends_within(ladder.after_stdin):

@@ -158,24 +158,37 @@ class Session(Conversation):
             MCPFault: no answer in time, or the server is gone. What a server refuses is a result
                 that is an error: the model may do better.
         """
-        async with self._slots:
-            self._last_token += 1
-            token = self._last_token
-            params = {
-                "name": name,
-                "arguments": dict(arguments),
-                "_meta": {"progressToken": token},
-            }
-            with trio.move_on_after(deadline) as patience:
-                self._progress[token] = _Listener(patience, deadline, on_progress)
-                try:
-                    result: ToolResult = await self._request("tools/call", params)
-                except RequestFailed as fault:
-                    text = TextContent(text=fault.message)
-                    result = ToolResult(content=(text,), is_error=True)
-                finally:
-                    del self._progress[token]
-                return result
+        await self._wait_for_a_turn()
+        try:
+            return await self._run_call(name, arguments, deadline, on_progress)
+        finally:
+            self._slots.release()
+
+    async def _wait_for_a_turn(self) -> None:
+        try:
+            self._slots.acquire_nowait()
+        except trio.WouldBlock:
+            await self._slots.acquire()
+
+    async def _run_call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        deadline: float,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> ToolResult:
+        self._last_token += 1
+        token = self._last_token
+        params = {"name": name, "arguments": dict(arguments), "_meta": {"progressToken": token}}
+        with trio.move_on_after(deadline) as patience:
+            self._progress[token] = _Listener(patience, deadline, on_progress)
+            try:
+                result: ToolResult = await self._request("tools/call", params)
+            except RequestFailed as fault:
+                result = ToolResult(content=(TextContent(text=fault.message),), is_error=True)
+            finally:
+                del self._progress[token]
+            return result
         raise MCPFault(f"the tool {name} gave no answer within {deadline:g} s", kind="timeout")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:

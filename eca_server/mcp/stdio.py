@@ -33,7 +33,7 @@ LADDER: Final = Ladder(after_stdin=1.0, after_term=0.7, after_kill=0.3)
 """Two seconds in all: ruling W-13 leaves three for the end of everything."""
 
 _DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
-_WRITE: Final = 30.0  # seconds that a server may leave its input unread
+_WRITE: Final = 30.0  # seconds that a server may leave its input unread, and at most twice that
 
 
 def start_stdio(
@@ -103,7 +103,10 @@ class StdioTransport:
         self._errors_read = trio.Event()
         self._reading_errors = trio.CancelScope(shield=True)
         self._watching = trio.CancelScope(shield=True)
+        self._writes = 0
+        self._is_writing = False
         self._is_deaf = False
+        self._is_stuck = False
         self._closing = False
 
     def agree(self, era: Era) -> None:
@@ -123,20 +126,24 @@ class StdioTransport:
         """
         if self._is_deaf:
             return
-        with trio.move_on_after(_WRITE) as patience:
-            try:
-                await self._child.transport.send(data)
-            except BrokenPipeError:
-                self._is_deaf = True
-                self._log.note("it has closed its input")
-        if patience.cancelled_caught:
-            raise TimeoutError(f"it has not read its input for {_WRITE:g} s")
+        self._writes += 1
+        self._is_writing = True
+        try:
+            await self._child.transport.send(data)
+        except BrokenPipeError:
+            if self._is_stuck:
+                raise TimeoutError(f"it has not read its input for {_WRITE:g} s") from None
+            self._is_deaf = True
+            self._log.note("it has closed its input")
+        finally:
+            self._is_writing = False
 
     async def run(self) -> None:
         """Read its error output until `aclose`, and see when the process ends."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_errors)
             nursery.start_soon(self._end_with_process)
+            nursery.start_soon(self._watch_writing)
 
     async def _read_errors(self) -> None:
         with self._reading_errors, contextlib.suppress(OSError):
@@ -150,6 +157,14 @@ class StdioTransport:
             await self._child.wait()
             await trio.sleep(_DRAIN)
             await self._child.transport.aclose()
+
+    async def _watch_writing(self) -> None:
+        """Give up a server that leaves its input unread; cheaper than a time limit a write."""
+        while not self._is_stuck:
+            before = self._writes
+            await trio.sleep(_WRITE)
+            self._is_stuck = self._is_writing and self._writes == before
+        self._child.close_stdin()
 
     async def fault(self) -> MCPFault | None:
         """How it ended, with its last words."""
