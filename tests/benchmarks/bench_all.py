@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 
 import bench_codec
+import bench_decoders
 import bench_framing
 import bench_grep
 import bench_index
 import bench_long_chat
+import bench_many_chats
+import bench_mcp
 import bench_peer
 import bench_start
 import bench_stop
@@ -27,10 +30,13 @@ BENCHMARKS = (
     bench_start,
     bench_stop,
     bench_stream,
+    bench_decoders,
+    bench_many_chats,
     bench_long_chat,
     bench_tools,
     bench_grep,
     bench_index,
+    bench_mcp,
 )
 
 
