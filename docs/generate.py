@@ -16,6 +16,7 @@ from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_server.chat.states import TRANSITIONS as CHAT
+from eca_server.mcp.states import TRANSITIONS as MCP_SERVER
 
 TARGET = Path(__file__).resolve().parent / "tables.md"
 
@@ -51,6 +52,12 @@ the code. What must wait goes on once `initialize` has its answer.
 What a chat does about an input, and the new state if it is another.
 
 {_chat()}
+
+## An MCP server
+
+The new state of a configured server. A start while it is stopping counts once it has ended.
+
+{_mcp_server()}
 
 ## Faults of framing
 
@@ -119,6 +126,18 @@ def _chat() -> str:
         for state, steps in CHAT.items()
     }
     return _by_state(rows)
+
+
+def _mcp_server() -> str:
+    rows = {
+        state: {given.value: next_.value for given, next_ in steps.items()}
+        for state, steps in MCP_SERVER.items()
+    }
+    inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
+    return _table(
+        ["", *(state.value for state in rows)],
+        [[given, *(rows[state].get(given, "") for state in rows)] for given in inputs],
+    )
 
 
 def _by_state(rows: Mapping[Any, Mapping[str, tuple[str, Any]]]) -> str:
