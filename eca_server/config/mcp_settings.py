@@ -6,6 +6,7 @@ or a header less it might do something else than the user meant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -31,6 +32,8 @@ from eca_server.secret import Secret, mask
 __all__ = ["MCP_SERVERS", "MCPServer"]
 
 _OURS = "eca"
+_SHORTEST_SECRET = 8  # of shorter ones too much else would be hidden
+_IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)
 _HINDERS = "(until this is mended the MCP server does not start)"
 
 
@@ -121,6 +124,14 @@ class MCPServer:
     )
     most_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
     is_damaged: bool = False
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not be shown: headers, and the variables whose names say so."""
+        known = [*self.headers.values()]
+        known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
+        texts = (Secret(text) for text in known if len(text) >= _SHORTEST_SECRET)
+        return (*texts, *([self.client_secret] if self.client_secret else []))
 
     @property
     def fault(self) -> str | None:

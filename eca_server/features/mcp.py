@@ -28,7 +28,7 @@ from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
 from eca_server.mcp.states import State
 from eca_server.mcp.tools import effect_of, server_tool
-from eca_server.secret import mask
+from eca_server.secret import mask, mask_url
 from eca_server.tools.approval import Policy, policy_of
 from eca_server.tools.output import Cap
 from eca_server.tools.toolbox import ServedTool, ToolBox
@@ -81,6 +81,7 @@ def make_manager(connection: Connection) -> Manager:
 
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
+        connection.options.hide(settings.secrets)
 
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
             return connect(
@@ -141,11 +142,11 @@ def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedP
 
     policy = policy_of(connection.config, select_behavior(connection))
     settings = server.settings
-    url = mask(settings.url) if settings.url else None
+    url = mask_url(settings.url) if settings.url else None
     return m.MCPServerUpdatedParams(
         name=server.name,
         command=url or settings.command or "",
-        args=() if url else tuple(mask(each) for each in settings.args),
+        args=() if url else tuple(mask(each, *settings.secrets) for each in settings.args),
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
         tools=tuple(
@@ -165,7 +166,7 @@ def _tell_fault(connection: Connection, server: Server) -> None:
     fault = server.fault
     if fault is None:
         return
-    reason = mask(str(fault))
+    reason = mask(str(fault), *server.settings.secrets)
     if server.state is State.REQUIRES_AUTH:
         link = f" Log in here: {fault.url}" if fault.url else ""
         text = f"The MCP server {server.name} needs a login: {reason}.{link}"

@@ -166,6 +166,50 @@ async def test_why_a_server_failed_is_told_in_words(places: Places, autojump_clo
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
+@pytest.mark.requirement
+async def test_no_secret_of_a_server_is_in_what_is_told_of_it(
+    places: Places, autojump_clock: Any
+) -> None:
+    secret = "not-a-real-secret-0123"
+    places["git"].refuses = MCPFault(f"it said: wrong token {secret}", kind="start")
+    server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
+    url = {"url": f"https://me:{secret}@x/mcp?key={secret}", "headers": {"X-Key": secret}}
+    async with with_servers({"git": server, "web": url}) as ours:
+        await status(ours, "web", "running")
+        assert "wrong token ***" in shown(ours)[0][1]
+        assert updates(ours, "web")[-1]["command"] == "https://x/mcp?key=***"
+        assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
+        assert secret not in str(ours.seen)
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("server", "seconds"),
+    [
+        ({"command": "x"}, 50),
+        ({"command": "/usr/bin/npx"}, 300),
+        ({"command": "npx", "startTimeoutSeconds": 5}, 5),
+    ],
+)
+async def test_programs_that_may_have_to_download_the_server_have_longer(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: Any,
+    server: dict[str, Any],
+    seconds: float,
+) -> None:
+    given: list[ServerSettings] = []
+
+    def connect(settings: ServerSettings, **_: Any) -> Any:
+        given.append(settings)
+        return Place().connect()
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    async with with_servers({"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50) as ours:
+        await status(ours, "s", "running")
+        assert [each.start_seconds for each in given] == [seconds]
+        assert given[0].directory == Path.home() / "sub"
+
+
 @pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16", "W-36f")
 async def test_a_server_is_stopped_and_started_by_name(places: Places, autojump_clock: Any) -> None:
     async with with_servers() as ours:

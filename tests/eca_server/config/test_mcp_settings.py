@@ -134,6 +134,18 @@ def test_no_secret_of_a_server_shows() -> None:
     assert "hidden" not in repr(server)
 
 
+def test_what_must_not_be_shown_is_known() -> None:
+    server = MCPServer(
+        url="https://x",
+        headers={"Authorization": "Bearer not-a-real-token", "X-Debug": "1"},
+        env={"API_TOKEN": "not-a-real-one", "MODE": "development", "SECRET_B": None},
+    )
+    assert {secret.reveal() for secret in server.secrets} == {
+        "Bearer not-a-real-token",
+        "not-a-real-one",
+    }
+
+
 def test_the_schema_describes_servers() -> None:
     schema = config_schema()["properties"]["mcpServers"]["additionalProperties"]
     assert schema["properties"]["command"]["type"] == ["string", "null"]
