@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,8 @@ while you write.
 
 _FIRST = ("-h", "--help", "--version")
 
+_SERVING = ("serve", "server")
+
 _LEVELS = ("error", "warning", "info", "debug")
 _SPELLINGS = {"warn": "warning"}
 
@@ -71,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     if not arguments or (arguments[0] not in _FIRST and arguments[0].startswith("-")):
         arguments = ["serve", *arguments]
+    if arguments[0] not in _SERVING:
+        _mend_streams()
     options = _parser().parse_args(arguments)
     if options.version:
         sys.stdout.write(f"eca_server {_version()}\n")
@@ -83,13 +88,47 @@ def run(arguments: Sequence[str]) -> int:
         "config": _config,
     }
     try:
-        code = command[options.command](options)
-    except* KeyboardInterrupt:
-        code = 130
-    except* BrokenPipeError:  # whoever read our output has left
-        code = 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+        return command[options.command](options)
+    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
+        code = _code_of(tuple(_each(raised)), is_server=options.command in _SERVING)
+        if code is None:
+            raise
+        return code
+
+
+def _mend_streams() -> None:
+    """A closed stream is an empty one, and no locale makes a text unreadable or unsayable."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
+
+
+def _code_of(raised: Sequence[BaseException], *, is_server: bool) -> int | None:
+    """The exit code, where a person or a stream ended the command; None: it is a fault of ours.
+
+    What else was raised follows from that end, as when an interrupt takes the server from `chat`.
+    """
+    if any(isinstance(each, KeyboardInterrupt) for each in raised):
+        return 130
+    fault = next((each for each in raised if isinstance(each, OSError)), None)
+    if fault is None or (is_server and not isinstance(fault, BrokenPipeError)):
+        return None
+    if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
+        sys.stderr.write(f"eca-server: {fault}\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _each(raised: BaseException) -> Iterator[BaseException]:
+    """An exception, or each one of a group."""
+    if isinstance(raised, BaseExceptionGroup):
+        for part in raised.exceptions:
+            yield from _each(part)
+    else:
+        yield raised
 
 
 class _Parser(argparse.ArgumentParser):
