@@ -235,13 +235,16 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
     """A login as the file has it."""
     if isinstance(login, Secret):
         return {"key": login.reveal()}
+    client = login.client
     return {
         "access": login.access.reveal(),
         "refresh": login.refresh and login.refresh.reveal(),
         "expiresAt": login.expires_at,
         "obtainedAt": login.obtained_at,
-        "clientId": login.client.id,
-        "tokenUrl": login.client.token_url,
+        "clientId": client.id,
+        "tokenUrl": client.token_url,
+        **({"clientSecret": client.secret.reveal()} if client.secret else {}),
+        **({"resource": client.resource} if client.resource else {}),
     }
 
 
@@ -253,7 +256,12 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
         refresh=None if login["refresh"] is None else _key(login["refresh"]),
         expires_at=None if ends is None else float(ends),
         obtained_at=float(login["obtainedAt"]),
-        client=Client(id=str(login["clientId"]), token_url=str(login["tokenUrl"])),
+        client=Client(
+            id=str(login["clientId"]),
+            token_url=str(login["tokenUrl"]),
+            secret=_key(login["clientSecret"]) if "clientSecret" in login else None,
+            resource=str(login["resource"]) if "resource" in login else None,
+        ),
     )
 
 

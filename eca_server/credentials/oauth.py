@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
+_SUCCESS: Final = frozenset({200, 201})
 _SECONDS: Final = 30.0
 _EARLY: Final = 60.0
 """Seconds before its end from which on a token is renewed: a request must not meet that end."""
@@ -67,10 +68,23 @@ class Client:
     Attributes:
         id: the public name of this program with the provider.
         token_url: where codes and old tokens are exchanged for tokens.
+        secret: what goes with the name, where the provider gave one.
+        resource: for what the tokens are, where the provider gives them for many.
     """
 
     id: str
     token_url: str
+    secret: Secret | None = None
+    resource: str | None = None
+
+    def fields(self) -> dict[str, str | Secret]:
+        """What a form says of who asks, and for what."""
+        fields: dict[str, str | Secret] = {"client_id": self.id}
+        if self.secret is not None:
+            fields["client_secret"] = self.secret
+        if self.resource is not None:
+            fields["resource"] = self.resource
+        return fields
 
 
 @attrs.frozen(kw_only=True)
@@ -133,8 +147,8 @@ async def tokens_for_code(
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect,
-        "client_id": client.id,
         "code_verifier": challenge.verifier,
+        **client.fields(),
     }
     return tokens_in(await post_form(http, client.token_url, fields), client, now=now)
 
@@ -152,7 +166,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
     fields: dict[str, str | Secret] = {
         "grant_type": "refresh_token",
         "refresh_token": tokens.refresh,
-        "client_id": tokens.client.id,
+        **tokens.client.fields(),
     }
     try:
         answer = await post_form(http, tokens.client.token_url, fields)
@@ -272,7 +286,7 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
             f"expected a JSON object, got something else (status {status})", status=status
         )
     code = answer.get("error")
-    if status == 200 and not code:
+    if status in _SUCCESS and not code:
         return answer
     words = next(
         (answer[name] for name in ("error_description", "message", "error") if answer.get(name)), ""

@@ -39,11 +39,13 @@ class Redirect:
     Attributes:
         url: where the browser is to be sent back to.
         state: what it must bring.
+        issuer: who sent it back, if it says so.
     """
 
     def __init__(self, path: str, *, state_in_path: bool) -> None:
         self.state = secrets.token_urlsafe(32)
         self.url = ""
+        self.issuer: str | None = None
         self.path = f"{path}/{self.state}" if state_in_path else path
         self._state_in_path = state_in_path
         self._came = trio.Event()
@@ -71,6 +73,7 @@ class Redirect:
         elif self._code is not None:
             await responder.respond(410, _page("This login is over."), _HEADERS)
         else:
+            self.issuer = fields.get("iss")
             self._code = _code_in(fields)
             failed = isinstance(self._code, OAuthFault)
             told = "The login failed." if failed else "You are logged in."

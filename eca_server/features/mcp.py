@@ -6,19 +6,21 @@ takes what runs when it begins, and waits for the rest no longer than a moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from eca_protocol import json
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Turn
 from eca_server.config import MCPServer
 from eca_server.features.connection import Connection
-from eca_server.features.tools import announced
+from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
+from eca_server.mcp.http_endpoint import Login
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.messages import MCPTool, ToolResult
 from eca_server.mcp.names import tool_names
@@ -45,12 +47,15 @@ __all__ = [
 MOST_TOOLS = 128
 """Tools of a request, at the strictest of the APIs."""
 
+LARGEST_ANNOUNCEMENT = 1_000_000
+"""Bytes of descriptions and schemas; behind it the tools of a server are told in brief."""
+
 _TRANSPORTS: Mapping[str | None, Literal["http", "sse"]] = {
     "http": "http",
     "streamable-http": "http",
     "sse": "sse",
 }
-_ANYTHING = {"type": "object"}
+_ANYTHING: Mapping[str, Any] = {"type": "object"}
 _SLOW_TO_START = frozenset({"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"})
 _SLOW_SECONDS = 300.0  # they may have to download the server first
 
@@ -82,6 +87,7 @@ def make_manager(connection: Connection) -> Manager:
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
         connection.options.hide(settings.secrets)
+        login = _login(connection, name, settings) if settings.url else None
 
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
             return connect(
@@ -90,6 +96,7 @@ def make_manager(connection: Connection) -> Manager:
                 roots=lambda: connection.session.roots,
                 log=log,
                 http=connection.http,
+                login=login,
             )
 
         return connect_now
@@ -100,6 +107,24 @@ def make_manager(connection: Connection) -> Manager:
         _tell_fault(connection, server)
 
     return Manager(nursery=connection.nursery, connect_to=connect_to, on_change=on_change)
+
+
+def _login(connection: Connection, name: str, settings: MCPServer) -> Login:
+    """The login at a server with a URL; the server is started once the user has logged in."""
+    from eca_server.mcp.authorization import login  # noqa: PLC0415 - only where needed
+
+    return login.Login(
+        settings.url or "",
+        http=connection.http,
+        logins=connection.logins,
+        nursery=connection.nursery,
+        client_id=settings.client_id,
+        client_secret=settings.client_secret,
+        client_name=settings.client_name,
+        port=settings.oauth_port,
+        hide=connection.options.hide,
+        on_login=lambda: connection.mcp.start(name),
+    )
 
 
 def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:
@@ -149,17 +174,30 @@ def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedP
         args=() if url else tuple(mask(each, *settings.secrets) for each in settings.args),
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
-        tools=tuple(
-            announced(
-                connection.session,
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.input_schema if is_presentable(tool.input_schema) else _ANYTHING,
-                disabled=_why(policy, server, tool) is not None,
-            )
-            for tool in server.tools
-        ),
+        tools=tuple(_announced_tools(connection, server, policy)),
     )
+
+
+def _announced_tools(
+    connection: Connection, server: Server, policy: Policy
+) -> Iterator[m.ServerTool]:
+    """The tools as their server describes them, as far as all of them are not too much."""
+    left = LARGEST_ANNOUNCEMENT
+    for tool in server.tools:
+        description, schema = tool.description, tool.input_schema
+        if is_presentable(schema):
+            left -= len(description) + len(json.dumps(schema))
+        else:
+            schema = _ANYTHING
+        if left < 0:
+            description, schema = description[:BRIEF], _ANYTHING
+        yield announced(
+            connection.session,
+            name=tool.name,
+            description=description,
+            parameters=schema,
+            disabled=_why(policy, server, tool) is not None,
+        )
 
 
 def _tell_fault(connection: Connection, server: Server) -> None:

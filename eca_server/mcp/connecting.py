@@ -20,7 +20,7 @@ from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
 from eca_protocol.http import HTTPClient
 from eca_server.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.http_endpoint import HTTPEndpoint
+from eca_server.mcp.http_endpoint import HTTPEndpoint, Login
 from eca_server.mcp.http_transport import NotStreamable, Waits
 from eca_server.mcp.legacy_sse import LegacySSE
 from eca_server.mcp.server_log import ServerLog
@@ -53,6 +53,7 @@ async def connect(
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
     http: HTTPClient | None = None,
+    login: Login | None = None,
     waits: Waits | None = None,
 ) -> AsyncIterator[Session]:
     """A session with a server; leaving the block ends it, and the server, within seconds.
@@ -63,6 +64,7 @@ async def connect(
         roots: the roots of the workspace, as they are when the server asks.
         log: what the server says beside the protocol.
         http: asks servers that have a URL; None: a client of this session alone.
+        login: at such a server; None: there is none.
         waits: how long is waited for such servers.
 
     Raises:
@@ -77,7 +79,12 @@ async def connect(
             if settings.url is None:
                 transport = _start(settings, environment, roots, log)
             else:
-                transport = _reach(settings.url, settings, log, client, waits)
+                endpoint = HTTPEndpoint(
+                    settings.url, http=client, headers=settings.headers, login=login
+                )
+                is_older = settings.transport == "sse"
+                kind = LegacySSE if is_older else StreamableHTTP
+                transport = kind(endpoint, log, waits)
             return _begin(settings, era, transport=transport, roots=roots, log=log)
 
         asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
@@ -124,14 +131,6 @@ async def _begin(
         if patience.cancelled_caught:
             raise MCPFault(_silence(settings, log), kind="timeout")
         yield session
-
-
-def _reach(
-    url: str, settings: ServerSettings, log: ServerLog, http: HTTPClient, waits: Waits | None
-) -> ServerTransport:
-    endpoint = HTTPEndpoint(url, http=http, headers=settings.headers)
-    kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
-    return kind(endpoint, log, waits)
 
 
 def _start(

@@ -12,7 +12,7 @@ import email.utils
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import attrs
@@ -21,9 +21,9 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.mcp.faults import MCPFault
-from eca_server.secret import mask, secrets_in
+from eca_server.secret import Secret, mask, secrets_in
 
-__all__ = ["BodyKind", "HTTPEndpoint", "Refusal", "body_kind", "is_same_origin"]
+__all__ = ["BodyKind", "HTTPEndpoint", "Login", "Refusal", "body_kind", "is_same_origin"]
 
 BodyKind: TypeAlias = Literal["events", "json", "page", "unknown"]
 
@@ -33,6 +33,7 @@ _OURS: Final = frozenset(
     {"host", "content-length", "content-type", "accept", "last-event-id", "transfer-encoding"}
 )
 _KEPT_AS_IT_WAS: Final = frozenset({307, 308})  # the redirects that keep the method and the body
+_UNAUTHORIZED: Final = 401
 _MAX_REFUSAL: Final = 64 * 1024
 _SHOWN: Final = 200
 _TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
@@ -49,6 +50,7 @@ class Refusal:
         answered: the id that the error is for.
         text: what it says, for people.
         retry_after: seconds after which the server wants to be asked again, if it told.
+        challenge: which login it wants, as `WWW-Authenticate` says it.
     """
 
     status: int
@@ -56,15 +58,32 @@ class Refusal:
     answered: Any = None
     text: str = ""
     retry_after: float | None = None
+    challenge: str = ""
 
     def __str__(self) -> str:
         return f"status {self.status}{f': {self.text}' if self.text else ''}"
 
 
+class Login(Protocol):
+    """What an endpoint needs of a login (see `authorization.login.Login`)."""
+
+    async def token(self) -> Secret | None: ...  # noqa: D102
+    async def was_refused(self, token: Secret) -> bool: ...  # noqa: D102
+    def is_wanted(self, status: int, challenge: str) -> bool: ...  # noqa: D102
+    async def fault(self, challenge: str) -> MCPFault: ...  # noqa: D102
+
+
 class HTTPEndpoint:
     """A URL to which messages are sent, with the user's headers."""
 
-    def __init__(self, url: str, *, http: HTTPClient, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        http: HTTPClient,
+        headers: Mapping[str, str],
+        login: Login | None = None,
+    ) -> None:
         self.url = url
         self._http = http
         self._headers = {
@@ -73,7 +92,8 @@ class HTTPEndpoint:
             if name.lower() not in _OURS and not name.lower().startswith("mcp-")
         }
         self._secrets = secrets_in(headers)
-        self.has_authorization = any(name.lower() == "authorization" for name in headers)
+        self._is_authorized = any(name.lower() == "authorization" for name in headers)
+        self._login = None if self._is_authorized else login
 
     def at(self, url: str) -> HTTPEndpoint:
         """Another URL of the same server.
@@ -84,7 +104,7 @@ class HTTPEndpoint:
         target = urljoin(self.url, url)
         if not is_same_origin(self.url, target):
             raise MCPFault(f"it leads to another origin: {mask(target, *self._secrets)}")
-        return HTTPEndpoint(target, http=self._http, headers=self._headers)
+        return HTTPEndpoint(target, http=self._http, headers=self._headers, login=self._login)
 
     @contextlib.asynccontextmanager
     async def ask(
@@ -101,20 +121,46 @@ class HTTPEndpoint:
             HTTPFault: no answer could be had.
             MCPFault: a redirect leads where we do not go.
         """
-        url, sent = self.url, {**self._headers, **headers}
-        for _ in range(MAX_REDIRECTS + 1):
+        url, redirects = self.url, 0
+        while True:
+            token = await self._login.token() if self._login else None
+            bearer = {"authorization": f"Bearer {token.reveal()}"} if token else {}
             async with self._http.stream(
-                method, url, headers=sent, content=content, deadlines=deadlines
+                method,
+                url,
+                headers={**self._headers, **bearer, **headers},
+                content=content,
+                deadlines=deadlines,
             ) as response:
-                if response.status not in _KEPT_AS_IT_WAS:
+                if response.status in _KEPT_AS_IT_WAS:
+                    redirects += 1
+                    location = response.headers.get("location", "")
+                    url = self._next(url, location, has_secret=bool(self._headers or token))
+                elif not await self._has_another_token(response.status, token):
                     if is_same_origin(url, self.url):
                         self.url = url
                     yield response
                     return
-                url = self._next(url, response.headers.get("location", ""))
-        raise MCPFault(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
+            if redirects > MAX_REDIRECTS:
+                raise MCPFault(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
 
-    def _next(self, url: str, location: str) -> str:
+    async def _has_another_token(self, status: int, token: Secret | None) -> bool:
+        """Whether a refused request may be sent again: its token was renewed meanwhile."""
+        if status != _UNAUTHORIZED or self._login is None or token is None:
+            return False
+        return await self._login.was_refused(token)
+
+    async def login_fault(self, refusal: Refusal) -> MCPFault | None:
+        """What to tell the user of a refusal that wants a login; None: it wants none."""
+        if self._login is not None and self._login.is_wanted(refusal.status, refusal.challenge):
+            return await self._login.fault(refusal.challenge)
+        if refusal.status != _UNAUTHORIZED:
+            return None
+        if self._is_authorized:
+            return MCPFault("it does not take the configured Authorization (401)", kind="start")
+        return MCPFault(f"it wants a login ({refusal})", kind="login")
+
+    def _next(self, url: str, location: str, *, has_secret: bool) -> str:
         """Where a redirect leads."""
         target = urljoin(url, location)
         shown = mask(target, *self._secrets)
@@ -124,9 +170,9 @@ class HTTPEndpoint:
             return target
         if url.lower().startswith("https:") and not target.lower().startswith("https:"):
             raise MCPFault(f"it redirects to a plain connection: {shown}", kind="start")
-        if self._headers:
+        if has_secret:
             raise MCPFault(
-                f"it redirects to {shown}, where the configured headers must not go: "
+                f"it redirects to {shown}, where headers and login must not go: "
                 "configure that address if it is meant",
                 kind="start",
             )
@@ -136,6 +182,7 @@ class HTTPEndpoint:
         """What an answer without success says; reads its body, up to a limit."""
         body = await response.read(_MAX_REFUSAL)
         retry_after = _seconds(response.headers.get("retry-after", ""))
+        challenge = response.headers.get("www-authenticate", "")
         try:
             value = json.loads(body)
         except InvalidJSON:
@@ -149,12 +196,18 @@ class HTTPEndpoint:
                 answered=value.get("id"),
                 text=text,
                 retry_after=retry_after,
+                challenge=challenge,
             )
         if 300 <= response.status < 400:
             text = f"it redirects to {response.headers.get('location', 'nowhere')}"
         else:
             text = _TAG.sub(" ", body.decode("utf-8", "replace"))
-        return Refusal(status=response.status, text=self._shown(text), retry_after=retry_after)
+        return Refusal(
+            status=response.status,
+            text=self._shown(text),
+            retry_after=retry_after,
+            challenge=challenge,
+        )
 
     def _shown(self, text: str) -> str:
         return mask(" ".join(text.split())[:_SHOWN], *self._secrets)

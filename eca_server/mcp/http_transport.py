@@ -252,15 +252,12 @@ class HTTPTransport:
             answer = {"jsonrpc": "2.0", "id": message.id, "error": dict(error)}
             await self._pass_on(json.dumps(answer))
 
-    def _must_log_in(self, refusal: Refusal) -> bool:
+    async def _must_log_in(self, refusal: Refusal) -> bool:
         """End everything where the server wants to know who we are."""
-        if refusal.status != 401:
-            return False
-        if self.endpoint.has_authorization:
-            self._end(MCPFault("it does not take the configured Authorization (401)", kind="start"))
-        else:
-            self._end(MCPFault(f"it wants a login ({refusal})", kind="login"))
-        return True
+        fault = await self.endpoint.login_fault(refusal)
+        if fault is not None:
+            self._end(fault)
+        return fault is not None
 
 
 @attrs.define

@@ -48,7 +48,7 @@ class LegacySSE(HTTPTransport):
                     self._end(MCPFault("its stream has ended", kind="closed"))
                     return
                 refusal = await self.endpoint.refusal(response)
-                if not self._must_log_in(refusal):
+                if not await self._must_log_in(refusal):
                     self._end(MCPFault(f"it has no stream of events: {refusal}", kind="start"))
         except HTTPFault as fault:
             if self._messages is None:
@@ -95,7 +95,7 @@ class LegacySSE(HTTPTransport):
             ) as response:
                 if response.status not in _SUCCESS:
                     refusal = await self._messages.refusal(response)
-                    self._must_log_in(refusal)
+                    await self._must_log_in(refusal)
                     raise MCPFault(f"the server answered with {refusal}", kind="refused")
         finally:
             self._leave(message)

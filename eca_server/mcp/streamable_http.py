@@ -100,7 +100,7 @@ class StreamableHTTP(HTTPTransport):
         ) as response:
             if response.status not in _SUCCESS:
                 refusal = await self.endpoint.refusal(response)
-                self._must_log_in(refusal)
+                await self._must_log_in(refusal)
                 raise MCPFault(str(refusal), kind="refused")
 
     def _headers(self, message: Outgoing) -> dict[str, str]:
@@ -154,7 +154,7 @@ class StreamableHTTP(HTTPTransport):
                 await self._fail(
                     message, f"the answer was lost, the request may have run: {outcome}"
                 )
-        elif self._must_log_in(outcome):
+        elif await self._must_log_in(outcome):
             return
         elif outcome.error is not None or not opens:
             await self._refuse(message, outcome)

@@ -66,6 +66,7 @@ def main() -> None:
     """Serve on a free port."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio delays small writes
     listening.bind(("127.0.0.1", 0))
+    listening.listen()
     app = server.streamable_http_app()
     app.router.routes.extend(server.sse_app().routes)
     sys.stdout.write(f"{listening.getsockname()[1]}\n")

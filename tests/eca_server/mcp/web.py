@@ -14,6 +14,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.sse import encode_event
 from eca_server.mcp.connecting import connect
+from eca_server.mcp.http_endpoint import Login
 from eca_server.mcp.http_transport import Waits
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
@@ -120,7 +121,11 @@ class WebServer:
 @contextlib.asynccontextmanager
 async def web_server() -> AsyncIterator[WebServer]:
     server = WebServer()
-    async with serve(server.handle) as server.at:
+
+    async def handle(request: HTTPRequest, responder: Responder) -> None:
+        await server.handle(request, responder)
+
+    async with serve(handle) as server.at:
         yield server
 
 
@@ -131,6 +136,7 @@ async def session_at(
     *,
     waits: Waits = QUICK,
     http: HTTPClient | None = None,
+    login: Login | None = None,
     **changes: Any,
 ) -> AsyncIterator[Session]:
     """A session with a server at a URL, in little time."""
@@ -142,6 +148,7 @@ async def session_at(
         roots=lambda: (),
         log=log or ServerLog("web"),
         http=http,
+        login=login,
         waits=waits,
     ) as session:
         yield session

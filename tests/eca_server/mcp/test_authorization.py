@@ -1,0 +1,333 @@
+"""Logins at servers over HTTP: found out, begun by a link, kept, renewed, asked for again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+import pytest
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import HTTPRequest, Responder
+from eca_server.credentials import Logins
+from eca_server.mcp.authorization.discovery import canonical, demand_in
+from eca_server.mcp.authorization.login import Login
+from eca_server.mcp.faults import MCPFault
+from eca_server.secret import Secret
+from tests.eca_server.mcp.web import Exchange, WebServer, session_at, web_server
+
+pytestmark = pytest.mark.trio
+
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+OAUTH = "/.well-known/oauth-authorization-server"
+
+
+class Guarded:
+    """A server that wants a token, and gives tokens out itself."""
+
+    def __init__(self, server: WebServer, folder: Path, nursery: trio.Nursery) -> None:
+        self.server = server
+        self.http = HTTPClient()
+        self.logins = Logins({"XDG_DATA_HOME": str(folder), "HOME": str(folder)})
+        self.asked: list[tuple[str, Any]] = []
+        self.good = "token-1"
+        self.scopes = "read"
+        self.returned = trio.Event()
+        url = server.at.url
+        self.documents: dict[str, Any] = {
+            RESOURCE: {"resource": f"{url}/mcp", "authorization_servers": [url]},
+            OAUTH: {
+                "issuer": url,
+                "authorization_endpoint": f"{url}/authorize?tenant=1",
+                "token_endpoint": f"{url}/token",
+                "registration_endpoint": f"{url}/register",
+                "code_challenge_methods_supported": ["S256"],
+            },
+        }
+        self.login = self.new_login(nursery)
+        self._be_decent = server.handle
+        server.handle = self.handle  # type: ignore[method-assign]
+
+    def new_login(self, nursery: trio.Nursery, **changes: Any) -> Login:
+        return Login(
+            self.server.url,
+            http=self.http,
+            logins=self.logins,
+            nursery=nursery,
+            on_login=self.has_returned,
+            **changes,
+        )
+
+    def has_returned(self) -> None:
+        self.returned.set()
+
+    async def handle(self, request: HTTPRequest, responder: Responder) -> None:
+        exchange = Exchange(HTTPRequest(**{**_fields(request), "body": b""}), responder)
+        path = request.path
+        if path == "/mcp":
+            if request.headers.get("authorization") == f"Bearer {self.good}":
+                await self._be_decent(request, responder)
+            else:
+                wanted = f'Basic realm="a, b", Bearer error="invalid_token", scope="{self.scopes}"'
+                await exchange.text(401, "no token", www_authenticate=wanted)
+        elif path in self.documents:
+            await exchange.json(self.documents[path])
+        elif path == "/register":
+            self.asked.append((path, json.loads(request.body)))
+            await exchange.json({"client_id": "client-7"}, 201)
+        elif path == "/token":
+            form = dict(parse_qsl(request.body.decode()))
+            self.asked.append((path, form))
+            if form.get("refresh_token", "refresh-1") != "refresh-1":
+                await exchange.json({"error": "invalid_grant"}, 400)
+            else:
+                tokens = {"access_token": self.good, "refresh_token": "refresh-1"}
+                await exchange.json({**tokens, "expires_in": 3600, "token_type": "bearer"})
+        else:
+            await exchange.text(404)
+
+    def forms(self) -> list[dict[str, str]]:
+        return [sent for path, sent in self.asked if path == "/token"]
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        async with session_at(self.server.url, http=self.http, login=self.login) as session:
+            yield session
+
+    async def fault(self) -> MCPFault:
+        with pytest.raises(MCPFault) as raised:
+            async with self.session():
+                pass
+        return raised.value
+
+    async def come_back(self, page: str, **changes: str) -> int:
+        """What the browser does after the user has said yes."""
+        query = dict(parse_qsl(urlsplit(page).query))
+        fields = {"code": "the-code", "state": query["state"], **changes}
+        url = f"{query['redirect_uri']}?{urlencode(fields)}"
+        async with self.http.stream("GET", url) as response:
+            return response.status
+
+    async def log_in(self) -> dict[str, str]:
+        """From the refusal to the stored tokens; what the page was asked with."""
+        fault = await self.fault()
+        assert fault.kind == "login"
+        assert fault.url is not None
+        assert await self.come_back(fault.url) == 200
+        with trio.fail_after(5):
+            await self.returned.wait()
+        return dict(parse_qsl(urlsplit(fault.url).query))
+
+
+def _fields(request: HTTPRequest) -> dict[str, Any]:
+    return {"method": request.method, "target": request.target, "headers": request.headers}
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guarded]:
+    async with web_server() as server:
+        guarded = Guarded(server, tmp_path, nursery)
+        async with guarded.http:
+            yield guarded
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded: Guarded):
+    query = await guarded.log_in()
+    async with guarded.session() as session:
+        assert [tool.name for tool in await session.list_tools()] == ["echo"]
+    (_, registration), (_, form) = guarded.asked
+    assert registration["redirect_uris"] == [query["redirect_uri"]]
+    assert registration["token_endpoint_auth_method"] == "none"
+    assert query["redirect_uri"].startswith("http://127.0.0.1:")
+    assert query["tenant"] == "1"
+    assert query["scope"] == "read"
+    assert query["resource"] == form["resource"] == guarded.server.url
+    assert query["client_id"] == form["client_id"] == "client-7"
+    assert query["code_challenge_method"] == "S256"
+    digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+    assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == query["code_challenge"]
+    assert form["code"] == "the-code"
+    assert form["redirect_uri"] == query["redirect_uri"]
+
+
+async def test_a_login_is_kept_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
+    await guarded.log_in()
+    guarded.login = guarded.new_login(nursery)
+    async with guarded.session() as session:
+        await session.list_tools()
+    assert len(guarded.forms()) == 1
+
+
+async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(guarded: Guarded):
+    await guarded.log_in()
+    async with guarded.session() as session:
+        guarded.good = "token-2"
+        assert [tool.name for tool in await session.list_tools()] == ["echo"]
+    first, second = guarded.forms()
+    assert second["grant_type"] == "refresh_token"
+    assert second["refresh_token"] == "refresh-1"
+    assert second["resource"] == first["resource"]
+
+
+async def test_a_login_that_is_over_is_asked_for_again(guarded: Guarded):
+    await guarded.log_in()
+    guarded.good, guarded.returned = "token-2", trio.Event()
+    stored = json.loads(guarded.logins.path.read_text())
+    (login,) = stored["providers"].values()
+    login["refresh"] = "refresh-0"
+    guarded.logins.path.write_text(json.dumps(stored))
+    await guarded.log_in()
+    async with guarded.session() as session:
+        await session.list_tools()
+
+
+async def test_one_login_waits_however_often_the_server_is_started(guarded: Guarded):
+    first, second = await guarded.fault(), await guarded.fault()
+    assert first.url == second.url
+    guarded.scopes = "read write"
+    third = await guarded.fault()
+    assert third.url is not None
+    assert parse_qs(urlsplit(third.url).query)["scope"] == ["read write"]
+
+
+async def test_more_is_asked_for_where_a_token_is_not_enough(guarded: Guarded):
+    await guarded.log_in()
+    async with guarded.session() as session:
+        challenge = 'Bearer error="insufficient_scope", scope="write"'
+        guarded.server.on["tools/call"] = lambda e: e.text(403, www_authenticate=challenge)
+        with pytest.raises(MCPFault) as raised:
+            await session.call_tool("echo", {}, deadline=5)
+    assert raised.value.kind == "login"
+    assert raised.value.url is not None
+    assert parse_qs(urlsplit(raised.value.url).query)["scope"] == ["read write"]
+
+
+async def test_a_client_that_is_configured_is_not_registered(
+    guarded: Guarded, nursery: trio.Nursery
+):
+    secret = Secret("client-secret")
+    guarded.login = guarded.new_login(nursery, client_id="mine", client_secret=secret)
+    assert (await guarded.log_in())["client_id"] == "mine"
+    guarded.good = "token-2"
+    async with guarded.session() as session:
+        await session.list_tools()
+    assert [path for path, _ in guarded.asked] == ["/token", "/token"]
+    assert [form["client_secret"] for form in guarded.forms()] == ["client-secret"] * 2
+
+
+async def test_a_browser_that_another_server_sent_back_brings_nothing(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+):
+    fault = await guarded.fault()
+    assert fault.url is not None
+    await guarded.come_back(fault.url, iss="https://evil.example")
+    while (await guarded.fault()).url == fault.url:  # until the login has ended
+        await trio.lowlevel.checkpoint()
+    assert guarded.forms() == []
+    assert "another authorization server" in caplog.text
+
+
+async def test_a_browser_without_the_state_is_turned_away(guarded: Guarded):
+    fault = await guarded.fault()
+    assert fault.url is not None
+    assert await guarded.come_back(fault.url, state="guessed") == 404
+    assert guarded.forms() == []
+
+
+def _of(guarded: Guarded, place: str, **changes: Any) -> None:
+    guarded.documents[place] = {**guarded.documents[place], **changes}
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "words"),
+    [
+        (RESOURCE, {"resource": "https://other.example/mcp"}, "another resource"),
+        (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "another resource"),
+        (RESOURCE, {"authorization_servers": []}, "no authorization server"),
+        (RESOURCE, {"authorization_servers": ["http://plain.example"]}, "expected an https URL"),
+        (OAUTH, {"issuer": "https://other.example"}, "another one"),
+        (OAUTH, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+        (OAUTH, {"token_endpoint": "http://plain.example/token"}, "expected an https URL"),
+        (OAUTH, {"authorization_endpoint": None}, "no authorization_endpoint"),
+        (OAUTH, {"registration_endpoint": None}, "set `clientId`"),
+    ],
+)
+async def test_metadata_that_lies_or_lacks_something_ends_the_login(
+    guarded: Guarded, place: str, changes: dict[str, Any], words: str
+):
+    _of(guarded, place, **changes)
+    fault = await guarded.fault()
+    assert fault.kind == "start"
+    assert words in fault.message
+    assert guarded.forms() == []
+
+
+async def test_a_server_without_metadata_is_taken_for_its_own_authorization_server(
+    guarded: Guarded,
+):
+    guarded.documents.clear()
+    fault = await guarded.fault()
+    assert fault.url is not None
+    assert fault.url.startswith(f"{guarded.server.at.url}/authorize?")
+
+
+async def test_no_login_is_begun_where_an_authorization_is_configured(guarded: Guarded):
+    with pytest.raises(MCPFault) as raised:
+        async with session_at(
+            guarded.server.url,
+            http=guarded.http,
+            login=guarded.login,
+            headers={"authorization": "Bearer wrong-1234"},
+        ):
+            pass
+    assert raised.value.kind == "start"
+    assert raised.value.url is None
+
+
+async def test_no_secret_of_a_login_is_in_the_log(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("DEBUG", logger="eca_server")
+    query = await guarded.log_in()
+    async with guarded.session() as session:
+        await session.list_tools()
+    (form,) = guarded.forms()
+    secrets = {guarded.good, "refresh-1", form["code"], form["code_verifier"], query["state"]}
+    assert [secret for secret in secrets if secret in caplog.text] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "metadata_url", "scopes", "error"),
+    [
+        ("", None, (), None),
+        ('Basic realm="x"', None, (), None),
+        ('Bearer resource_metadata="https://a/b", scope="a b"', "https://a/b", ("a", "b"), None),
+        ('bearer error=invalid_token,scope="a"', None, ("a",), "invalid_token"),
+        ('Basic realm="a, scope=no", Bearer scope="x\\"y"', None, ('x"y',), None),
+    ],
+)
+async def test_a_challenge_is_read_in_every_spelling(
+    header: str, metadata_url: str | None, scopes: tuple[str, ...], error: str | None
+):
+    demand = demand_in(header)
+    assert (demand.metadata_url, demand.scopes, demand.error) == (metadata_url, scopes, error)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("HTTPS://Example.COM/Path/", "https://example.com/Path"),
+        ("https://example.com", "https://example.com"),
+        ("https://example.com/mcp#part", "https://example.com/mcp"),
+    ],
+)
+async def test_a_resource_has_one_name(url: str, name: str):
+    assert canonical(url) == name
