@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Literal
 
 import trio
@@ -20,6 +21,8 @@ __all__ = ["chat", "doctor"]
 
 _Ending = Literal["well", "failed", "stopped", "left"]
 _EXIT_CODES: dict[_Ending, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
+
+_NOTE = 200  # characters of why a tool call failed
 
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
@@ -194,10 +197,14 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
     ended_line = True
     async for received in turn.received():
         content = received.content
-        if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+        note = "" if turn.stopped else _note_of(content)
+        asks = isinstance(content, m.ChatToolCallRunContent) and content.manual_approval
+        if (note or asks) and not ended_line:
+            _write("\n")
+            ended_line = True
+        sys.stderr.write(note)
+        if isinstance(content, m.ChatToolCallRunContent) and asks:
             await _decide(turn, content, question)
-        elif isinstance(content, m.ChatToolCallRunningContent):
-            sys.stderr.write(f"[{content.summary or content.name}]\n")
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
             continue
         text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
@@ -207,6 +214,22 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
         ended_line = text.endswith("\n")
     if not ended_line:
         _write("\n")
+
+
+def _note_of(content: m.ChatContent) -> str:
+    """What becomes of a call, as far as the person at the terminal has not decided it."""
+    match content:
+        case m.ChatToolCallRunningContent():
+            return f"[{content.summary or content.name}]\n"
+        case m.ChatToolCalledContent(error=True, outputs=outputs):
+            said = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
+            why = shorten(" ".join(said), _NOTE, placeholder=" ...") or "no reason was given"
+            return f"[{content.summary or content.name} failed: {why}]\n"
+        case m.ChatToolCallRejectedContent(reason="user-config"):
+            what = content.summary or content.name
+            return f"[{what}: refused by the behaviour or the configuration]\n"
+        case _:
+            return ""
 
 
 async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Question) -> None:

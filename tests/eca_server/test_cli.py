@@ -463,6 +463,29 @@ def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) ->
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        (
+            'call grep {"path": ".", "pattern": "("}',
+            "[eca_grep failed: pattern: expected a regular",
+        ),
+        ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
+        ('call edit_file {"path": "x"', "[eca_edit_file failed: The arguments are unreadable"),
+        ('call shell_command {"command": "pwd"}', "refused by the behaviour or the configuration]"),
+    ],
+)
+def test_a_call_that_does_nothing_is_told_with_the_reason(
+    tmp_path: Path, call: str, note: str
+) -> None:
+    denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}
+    script = f"say Let me see\n{call}\nsay went on"
+    config = json.dumps(denied)
+    done = eca(tmp_path, "chat", "--model", "simulator/script", script, ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Let me see\nwent on\n")
+    assert note in done.stderr
+
+
 def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
     tty.until(b"> ")
     tty.type(b"\x03")
