@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Literal
@@ -29,7 +30,7 @@ _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 def chat(options: Options, *, message: str | None, model: str | None) -> int:
     """Answer one message, or hold a conversation; the exit code."""
-    return trio.run(_chat, options, message, model)
+    return trio.run(_until_a_signal, partial(_chat, options, message, model))
 
 
 def doctor(options: Options, *, online: bool = False) -> int:
@@ -37,7 +38,28 @@ def doctor(options: Options, *, online: bool = False) -> int:
 
     With `online` each provider is asked, and the exit code is 1 if one of them does not work.
     """
-    return trio.run(_doctor, options, online)
+    return trio.run(_until_a_signal, partial(_doctor, options, online))
+
+
+async def _until_a_signal(command: Callable[[], Awaitable[int]]) -> int:
+    """Run a command to its end, or until it is told to end: what it has started ends with it."""
+    numbers = [signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)  # the terminal was closed
+    code = 1
+    with trio.open_signal_receiver(*numbers) as received:
+        async with trio.open_nursery() as nursery:
+
+            async def leave() -> None:
+                nonlocal code
+                async for number in received:
+                    code = 128 + number
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leave)
+            code = await command()
+            nursery.cancel_scope.cancel()
+    return code
 
 
 class _Lines:

@@ -1,7 +1,10 @@
-"""The command line where a shell's streams are closed, full, or of another encoding."""
+"""The command line as shells treat it: streams closed, full or of another encoding; signals."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +72,35 @@ def test_what_a_pipe_has_of_another_encoding_is_read_with_marks(tmp_path: Path) 
     line = "printf 'h\\351llo\\n' | \"$@\" chat"
     done = in_a_shell(tmp_path, line, PYTHONIOENCODING="utf-8:strict")
     assert (done.returncode, done.stdout.decode()) == (0, "h\N{REPLACEMENT CHARACTER}llo\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    command = f"exec 3>{held}; echo runs >&3; sleep 1000 & sleep 1000"
+    call = f"call shell_command {json.dumps({'command': command})}"
+    allowing = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
+    with subprocess.Popen(
+        [*ECA, "chat", "--model", "simulator/script", call],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(tmp_path, ECA_CONFIG=allowing),
+        # Whoever runs the tests in the background may have them ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+    ) as chat:
+        with held.open() as holders:
+            assert holders.readline() == "runs\n"
+            chat.send_signal(number)
+            assert chat.wait(10) == code
+            assert holders.read() == ""  # ends where nobody holds the other end any more
+        assert chat.stderr is not None
+        assert b"Traceback" not in chat.stderr.read()
 
 
 def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(
