@@ -17,7 +17,15 @@ import trio
 
 from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import HTTPClient
-from eca_server.credentials import Client, LoggedOut, Logins, LoginsFault, OAuthFault, Tokens
+from eca_server.credentials import (
+    Client,
+    LoggedOut,
+    Logins,
+    LoginsFault,
+    OAuthFault,
+    Tokens,
+    TokenSet,
+)
 from eca_server.credentials.oauth import Challenge, tokens_for_code
 from eca_server.credentials.redirect import Redirect, redirect_page
 from eca_server.mcp.authorization.discovery import (
@@ -103,14 +111,21 @@ class Login:
             raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
 
     async def _read(self) -> None:
-        found = await trio.to_thread.run_sync(self._logins.read)
-        tokens = found.tokens.get(self._key)
+        tokens = await trio.to_thread.run_sync(self._stored)
         self._has_read = True
         if tokens is not None:
             self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
             self._tokens = Tokens(
                 self._key, tokens, logins=self._logins, http=self._http, hide=self._hide
             )
+
+    def _stored(self) -> TokenSet | None:
+        try:
+            if self._logins.is_locked:
+                self._logins.unlock()
+        except LoginsFault as fault:
+            _log.warning("a stored login cannot be read: %s", fault)
+        return self._logins.read().tokens.get(self._key)
 
     async def was_refused(self, token: Secret) -> bool:
         """The server did not take this token; whether there is another one now."""
