@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -32,29 +31,20 @@ from eca_server.mcp.http_transport import (
     is_events,
     read_events,
 )
+from eca_server.mcp.parameter_headers import ParameterHeaders
+from eca_server.mcp.retrying import pause_before_retry
 from eca_server.mcp.server_log import ServerLog
 
 __all__ = ["StreamableHTTP"]
 
 _ACCEPTED: Final = "application/json, text/event-stream"
 _EVENTS: Final = {"accept": "text/event-stream"}
-_LISTS: Final = frozenset(
-    {
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "server/discover",
-    }
-)
 _LISTEN: Final = "subscriptions/listen"
 _NEVER_SENT: Final = frozenset({"connect", "tls", "proxy", "config"})
 _GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 409})
 _OLDER: Final = frozenset({400, 404, 405})
-_BUSY: Final = frozenset({429, 503})
 _SUCCESS: Final = range(200, 300)
-_PATIENCE: Final = 10.0  # the longest `Retry-After` that is waited for
 _RESUMPTIONS: Final = 5  # connections one after the other that bring nothing
 _RENEWAL: Final = "initialize again"  # the id of a request that the session knows nothing of
 
@@ -70,6 +60,7 @@ class StreamableHTTP(HTTPTransport):
         self._renewal: dict[str, Any] = {}
         self._renewing = trio.Lock()
         self._listening = trio.CancelScope()
+        self._parameters = ParameterHeaders()
 
     async def _notify(self, message: Outgoing) -> None:
         if message.method == "notifications/cancelled":
@@ -107,6 +98,8 @@ class StreamableHTTP(HTTPTransport):
         headers = {"content-type": "application/json", "accept": _ACCEPTED}
         if message.method == "initialize":
             return headers
+        if message.method == "tools/call":
+            headers |= self._parameters.of(message.params)
         return headers | self._place_headers(message)
 
     def _place_headers(self, message: Outgoing | None = None) -> dict[str, str]:
@@ -124,7 +117,7 @@ class StreamableHTTP(HTTPTransport):
             self._introduction = message
         waits = iter(self._waits.retry)
         while (outcome := await self._attempt(message)) is not None:
-            pause = _pause(outcome, message.method, next(waits, None))
+            pause = pause_before_retry(outcome, message.method, next(waits, None))
             if pause is None:
                 await self._give_up(message, outcome)
                 return
@@ -327,7 +320,7 @@ class StreamableHTTP(HTTPTransport):
         return True
 
     async def _pass_on(self, text: bytes) -> None:
-        """Keep the answer to a request of our own from a session that would not know it."""
+        """Pass on what is for the session: not the answer to a request of our own."""
         if _RENEWAL in self._requests and _RENEWAL.encode() in text:
             try:
                 value = json.loads(text)
@@ -337,6 +330,8 @@ class StreamableHTTP(HTTPTransport):
                 result = value.get("result")
                 self._renewal = result if isinstance(result, dict) else {}
                 return
+        if self._era is not None and self._era.stateless:
+            text = self._parameters.learn(text, self._log.warn_once)
         await super()._pass_on(text)
 
     async def _bid_farewell(self) -> None:
@@ -352,20 +347,6 @@ class StreamableHTTP(HTTPTransport):
                 self._log.note(f"the session was ended: status {response.status}")
         except (HTTPFault, MCPFault) as fault:
             self._log.note(f"the session could not be ended: {fault}")
-
-
-def _pause(outcome: Refusal | HTTPFault, method: str, wait: float | None) -> float | None:
-    """Seconds until a request may be sent again; None: it may not."""
-    if wait is None:
-        return None
-    if isinstance(outcome, HTTPFault):
-        is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
-        return wait if is_safe else None
-    if outcome.status in _BUSY and outcome.retry_after is not None:
-        return outcome.retry_after if outcome.retry_after <= _PATIENCE else None
-    if method in _LISTS and outcome.status >= 500:
-        return wait * random.uniform(0.5, 1.0)
-    return None
 
 
 def _session_id(response: HTTPResponse) -> str | None:

@@ -55,6 +55,73 @@ async def test_a_server_without_a_handshake_is_spoken_to_in_its_own_revision():
     )
 
 
+def tool_with(name: str, **properties: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+def marked(header: Any, kind: str = "string") -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": header}
+
+
+NESTED = {"type": "object", "properties": {"city": marked("City")}}
+
+
+async def test_arguments_that_a_server_wants_as_headers_are_sent_so():
+    wanted = tool_with(
+        "where",
+        region=marked("Region"),
+        place=NESTED,
+        count=marked("Count", "integer"),
+        dry=marked("Dry", "boolean"),
+        absent=marked("Absent"),
+    )
+    arguments = {"region": "süd", "place": {"city": "Bern"}, "count": 3, "dry": True}
+    async with web_server() as server:
+        be_stateless(server)
+        server.on["tools/list"] = lambda e: e.json(e.result({"tools": [wanted]}))
+        async with session_at(server.url, revision="2026-07-28") as session:
+            await session.list_tools()
+            await session.call_tool("where", {**arguments, "absent": None}, deadline=5)
+            wanted["inputSchema"] = {"type": "object"}
+            await session.list_tools()
+            await session.call_tool("where", arguments, deadline=5)
+        first, second = server.of("tools/call")
+    sent = {name: text for name, text in first.headers.items() if name.startswith("mcp-param-")}
+    assert sent == {
+        "mcp-param-region": "=?base64?c8O8ZA==?=",
+        "mcp-param-city": "Bern",
+        "mcp-param-count": "3",
+        "mcp-param-dry": "true",
+    }
+    assert first.message["params"]["arguments"] == {**arguments, "absent": None}
+    assert not any(name.startswith("mcp-param-") for name in second.headers)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": marked("")},
+        {"a": marked("two words")},
+        {"a": marked(7)},
+        {"a": marked("A", "number")},
+        {"a": marked("Same"), "b": marked("same")},
+        {"a": {"type": "array", "items": marked("A")}},
+        {"a": {"anyOf": [marked("A"), {"type": "null"}]}},
+    ],
+)
+async def test_a_tool_whose_headers_cannot_be_sent_is_left_out_alone(
+    properties: dict[str, Any], caplog: pytest.LogCaptureFixture
+):
+    innocent = tool_with("innocent", **{"x-mcp-header": {"type": "string"}})
+    tools = [tool_with("guilty", **properties), innocent]
+    async with web_server() as server:
+        be_stateless(server)
+        server.on["tools/list"] = lambda e: e.json(e.result({"tools": tools}))
+        async with session_at(server.url, revision="2026-07-28") as session:
+            assert [tool.name for tool in await session.list_tools()] == ["innocent"]
+    assert "the tool 'guilty' is left out" in caplog.text
+
+
 async def test_leaving_the_stream_is_the_cancellation():
     left = anyio.Event()
 

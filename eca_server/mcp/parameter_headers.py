@@ -1,0 +1,113 @@
+"""Arguments of tools that are headers of their requests, too (`x-mcp-header`, MCP 2026-07-28).
+
+A server marks properties of a tool's schema; proxies before it read the headers. The rules it
+keeps: a mark counts only where the schema's `properties` alone lead to it; a tool whose marks
+cannot be followed is left out of the list, and nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_server.mcp.eras import header_value
+
+__all__ = ["MARK", "ParameterHeaders"]
+
+MARK: Final = "x-mcp-header"
+
+_Path: TypeAlias = tuple[str, ...]
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TYPES: Final = frozenset({"string", "integer", "boolean"})
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_VALUES: Final = frozenset({"default", "examples", "enum", "const"})
+
+
+class ParameterHeaders:
+    """What is known of the tools of one server."""
+
+    def __init__(self) -> None:
+        self._by_tool: dict[str, Mapping[_Path, str]] = {}
+
+    def learn(self, text: bytes, warn: Callable[[str], None]) -> bytes:
+        """Take note of the tools that a message lists; the message without those of no use."""
+        if MARK.encode() not in text and not self._by_tool:
+            return text
+        try:
+            message = json.loads(text)
+        except InvalidJSON:
+            return text
+        result = message.get("result") if isinstance(message, dict) else None
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return text
+        tools = result["tools"]
+        kept = [tool for tool in tools if self._take(tool, warn)]
+        if len(kept) == len(tools):
+            return text
+        return json.dumps({**message, "result": {**result, "tools": kept}})
+
+    def _take(self, tool: Any, warn: Callable[[str], None]) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str):
+            return True
+        self._by_tool.pop(name, None)
+        try:
+            headers = _headers_in(tool.get("inputSchema"))
+        except ValueError as fault:
+            warn(f"the tool {name!r} is left out: {fault}")
+            return False
+        if headers:
+            self._by_tool[name] = headers
+        return True
+
+    def of(self, params: Mapping[str, Any]) -> dict[str, str]:
+        """The headers of one call."""
+        headers = {}
+        for path, header in self._by_tool.get(str(params.get("name")), {}).items():
+            value = params.get("arguments")
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+            if isinstance(value, bool):
+                headers[f"Mcp-Param-{header}"] = str(value).lower()
+            elif isinstance(value, (str, int)):
+                headers[f"Mcp-Param-{header}"] = header_value(str(value))
+        return headers
+
+
+def _headers_in(schema: Any) -> Mapping[_Path, str]:
+    """The marks of a schema, by where the argument stands; raises ValueError with the reason."""
+    found: dict[_Path, str] = {}
+    for path, header, kind in _marks(schema, ()):
+        if path is None:
+            raise ValueError(f"{MARK} stands where `properties` alone do not lead")
+        if not isinstance(header, str) or not _TOKEN.fullmatch(header):
+            raise ValueError(f"{MARK}: expected the name of a header, got {str(header)[:80]!r}")
+        if kind not in _TYPES:
+            raise ValueError(f"{MARK}: expected a string, an integer or a boolean at {header}")
+        if header.lower() in {other.lower() for other in found.values()}:
+            raise ValueError(f"{MARK}: {header} stands twice")
+        found[path] = header
+    return found
+
+
+def _marks(schema: Any, path: _Path | None) -> Iterator[tuple[_Path | None, Any, Any]]:
+    """Each mark: its path (None: it is out of reach), the header, the type beside it."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _marks(each, None)
+        return
+    if not isinstance(schema, dict):
+        return
+    if MARK in schema:
+        yield path or None, schema[MARK], schema.get("type")
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, dict):
+            for name, inner in value.items():
+                is_reached = path is not None and keyword == "properties"
+                yield from _marks(inner, (*(path or ()), name) if is_reached else None)
+        elif keyword not in _VALUES and keyword != MARK:
+            yield from _marks(value, None)

@@ -1,0 +1,45 @@
+"""When a request over HTTP may be made again: what was refused for now, never sent, or only asks."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from eca_protocol.errors import HTTPFault
+from eca_server.mcp.http_endpoint import Refusal
+
+__all__ = ["pause_before_retry"]
+
+_LISTS: Final = frozenset(
+    {
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "server/discover",
+    }
+)
+_BUSY: Final = frozenset({429, 503})
+_PATIENCE: Final = 10.0  # the longest `Retry-After` that is waited for
+
+
+def pause_before_retry(
+    outcome: Refusal | HTTPFault, method: str, wait: float | None
+) -> float | None:
+    """Seconds until a request may be sent again; None: it may not.
+
+    Args:
+        outcome: what came in place of an answer.
+        method: of the request.
+        wait: seconds, if nobody says how long; None: it was sent often enough.
+    """
+    if wait is None:
+        return None
+    if isinstance(outcome, HTTPFault):
+        is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
+        return wait if is_safe else None
+    if outcome.status in _BUSY and outcome.retry_after is not None:
+        return outcome.retry_after if outcome.retry_after <= _PATIENCE else None
+    if method in _LISTS and outcome.status >= 500:
+        return wait * random.uniform(0.5, 1.0)
+    return None
