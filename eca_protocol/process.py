@@ -112,6 +112,10 @@ class Child:
                 if os.getpgid(pid) != self.pid:
                     os.kill(pid, number)
 
+    def send_now(self, data: bytes) -> int:
+        """Send what its stdin takes at once; see `FdTransport.send_now`."""
+        return self._fd_transport.send_now(data)
+
     def close_stdin(self) -> None:
         """Let it see the end of its input; what is being sent to it fails."""
         self._fd_transport.close_writing()

@@ -99,6 +99,15 @@ class FdTransport:
             view = view[written:]
         await anyio.lowlevel.checkpoint()
 
+    def send_now(self, data: bytes) -> int:
+        """Send what can be sent without waiting: how many bytes that was, 0 also if it is gone."""
+        if self._write_fd < 0 or not self._waits_for_writing:
+            return 0
+        try:
+            return os.write(self._write_fd, data)
+        except OSError:
+            return 0
+
     def close_writing(self) -> None:
         """Let the other side see the end of the stream, and keep on receiving."""
         fd, self._write_fd = self._write_fd, -1

@@ -23,7 +23,7 @@ from eca_protocol.errors import (
     RequestFailed,
 )
 from eca_protocol.framing import FrameDecoder, Framing
-from eca_protocol.peer import Peer, WriteShape
+from eca_protocol.peer import Peer
 from eca_server.mcp.dialect import MCP_DIALECT, Intake
 from eca_server.mcp.eras import Era, era_of
 from eca_server.mcp.faults import MCPFault
@@ -99,7 +99,7 @@ class Conversation:
             dialect=MCP_DIALECT,
             framing=Framing(decoder=self._intake, encode=transport.framing.encode),
         )
-        self.peer.shape = WriteShape(size=1)
+        self.peer.shape = transport.shape
 
     def _handlers(self) -> dict[str, Callable[[Any], Any]]:
         return {

@@ -17,6 +17,7 @@ from eca_protocol import json
 from eca_protocol.errors import INTERNAL_ERROR, HTTPFault, InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import Framing
 from eca_protocol.http import HTTPResponse
+from eca_protocol.outbox import WriteShape
 from eca_protocol.sse import SSEDecoder
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
@@ -99,6 +100,7 @@ class HTTPTransport:
     """
 
     framing: Framing = BODIES
+    shape: WriteShape = WriteShape(size=1)
 
     def __init__(self, endpoint: HTTPEndpoint, log: ServerLog, waits: Waits | None = None) -> None:
         self.endpoint = endpoint

@@ -19,6 +19,7 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
+from eca_protocol.outbox import WriteShape
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.streams import FdTransport
 from eca_server.mcp.eras import Era
@@ -97,6 +98,7 @@ class StdioTransport:
     def __init__(self, child: Child, log: ServerLog) -> None:
         assert child.stderr is not None
         self._child = child
+        self.shape = WriteShape(size=1, send_now=child.send_now)
         self._guard = Guard.over(child.pid)
         self._log = log
         self._errors = FdTransport(os.dup(child.stderr.fileno()), None)

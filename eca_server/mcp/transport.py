@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.framing import Frames, Framing
+from eca_protocol.outbox import WriteShape
 from eca_protocol.streams import Transport
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
@@ -25,6 +26,11 @@ class ServerTransport(Transport, Protocol):
     @property
     def framing(self) -> Framing:
         """How messages are put into `send` and cut out of `receive`."""
+        ...
+
+    @property
+    def shape(self) -> WriteShape:
+        """How messages become writes: each by itself."""
         ...
 
     def agree(self, era: Era) -> None:

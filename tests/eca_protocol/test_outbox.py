@@ -171,3 +171,29 @@ async def test_who_waits_goes_on_when_the_writer_is_cancelled() -> None:
     outbox.append(b"never written")
     await outbox.below(0)
     assert outbox.silent
+
+
+async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> None:
+    transport = Recorder()
+    outbox = Outbox(transport)
+    room = 5
+
+    def send_now(data: bytes) -> int:
+        nonlocal room
+        taken, room = min(room, len(data)), max(room - len(data), 0)
+        if taken:
+            transport.writes.append(data[:taken])
+        return taken
+
+    outbox.shape = WriteShape(send_now=send_now)
+    outbox.append(b"abc")
+    assert (outbox.size, transport.writes) == (0, [b"abc"])
+    outbox.append(b"defg")
+    room = 100
+    outbox.append(b"h")  # behind what waits, though there is room again
+    assert outbox.size == 3
+    async with writing(outbox):
+        await outbox.below(0)
+        assert transport.writes == [b"abc", b"de", b"fgh"]
+        outbox.append(b"i")
+        assert transport.writes[-1] == b"i"

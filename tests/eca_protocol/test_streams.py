@@ -328,3 +328,20 @@ def test_a_closed_error_stream_never_becomes_the_wire() -> None:
     os.write(write_fd, b"wire")"""
     code = "import os; os.close(2)\n" + OWNED.format(body=body, after="")
     assert run_python(code, input=b"").stdout == b"wire"
+
+
+async def test_sending_now_takes_what_there_is_room_for() -> None:
+    near, far = pipes()
+    assert near.send_now(b"abc") == 3
+    assert await far.receive() == b"abc"
+    sent = 0
+    while taken := near.send_now(b"x" * 50_000):
+        sent += taken
+    assert sent > 0
+    received = 0
+    while received < sent:
+        received += len(await far.receive())
+    await far.aclose()
+    assert near.send_now(b"abc") == 0
+    await near.aclose()
+    assert near.send_now(b"abc") == 0
