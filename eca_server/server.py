@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import Callable
 
 import trio
@@ -28,6 +29,8 @@ __all__ = ["Options", "serve"]
 _log = logging.getLogger("eca_server")
 
 _SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    _SIGNALS[signal.SIGHUP] = 129  # the terminal in which the editor runs was closed
 
 
 async def serve(
@@ -43,7 +46,7 @@ async def serve(
     Args:
         transport: the byte stream to the client.
         options: what whoever starts the server decides.
-        handles_signals: whether SIGTERM and SIGINT end this connection (ours is the process).
+        handles_signals: whether SIGTERM, SIGINT, SIGHUP end this connection (ours is the process).
         on_ending: called once when the connection begins to end.
         on_connection: given the connection before its first message.
     """

@@ -115,6 +115,7 @@ ENDS = {
     "exit": lambda server: server.tell("exit"),
     "end-of-input": Stranger.close_input,
     "SIGTERM": lambda server: server.process.send_signal(signal.SIGTERM),
+    "SIGHUP": lambda server: server.process.send_signal(signal.SIGHUP),
 }
 
 
