@@ -111,7 +111,7 @@ class _Question:
 async def _chat(options: Options, message: str | None, model: str | None) -> int:
     code = 1
     async with local_client(
-        options, workspace_folders=[Path.cwd()], initialization_options=_QUIET
+        options, workspace_folders=_here(), initialization_options=_QUIET
     ) as local:
         await local.client.configured()
         async with trio.open_nursery() as nursery:
@@ -128,7 +128,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
 
 async def _doctor(options: Options, online: bool) -> int:
     async with local_client(
-        options, workspace_folders=[Path.cwd()], initialization_options=_QUIET
+        options, workspace_folders=_here(), initialization_options=_QUIET
     ) as local:
         await local.client.configured()
         conversation = local.client.chat()
@@ -138,6 +138,14 @@ async def _doctor(options: Options, online: bool) -> int:
         _write("\n")
         served = local.connection.chats.get(conversation.id)
         return int(served is not None and served.last_turn_failed)
+
+
+def _here() -> list[Path]:
+    """The workspace; none where the current folder was removed."""
+    try:
+        return [Path.cwd()]
+    except FileNotFoundError:
+        return []
 
 
 async def _show_messages(local: Local) -> None:

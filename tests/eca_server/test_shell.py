@@ -74,6 +74,13 @@ def test_what_a_pipe_has_of_another_encoding_is_read_with_marks(tmp_path: Path) 
     assert (done.returncode, done.stdout.decode()) == (0, "h\N{REPLACEMENT CHARACTER}llo\n")
 
 
+def test_a_folder_that_was_removed_is_no_workspace(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = in_a_shell(tmp_path, f'cd {gone}; rmdir {gone}; "$@" chat hi')
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hi\n", b"")
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
