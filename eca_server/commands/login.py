@@ -65,7 +65,9 @@ class LoginPrompt:
         if self.given_up:
             turn.say("The login was given up; nothing was stored.", role="system")
         elif self.provider is None:
-            turn.say(_introduction(situation), role="system")
+            is_unknown = self.shown.endswith(MASKED)  # it may have been a key
+            known = "There is no provider of that name.\n\n" if is_unknown else ""
+            turn.say(known + _introduction(situation), role="system")
         elif self.flow is not None:
             await _log_in(turn, situation, self.provider, self.flow)
         elif self.key is None:

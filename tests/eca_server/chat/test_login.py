@@ -133,7 +133,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         assert "- groq: a key is in GROQ_API_KEY" in lines
         assert "- openai: a key is in a stored login" in lines
         lines = text(await ours.turn("/login nobody")).splitlines()
-        assert lines[0].startswith(f"/login {MASKED}")
+        assert lines[0].startswith(f"/login {MASKED}There is no provider of that name.")
         assert "- p" in lines
         assert "openai" in text(await ours.turn("/logout nobody"))
 
