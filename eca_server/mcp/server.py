@@ -38,6 +38,12 @@ RESTART_SECONDS: Final = (1.0, 4.0, 16.0)
 STEADY_SECONDS: Final = 600.0
 """Who ran so long and crashes is judged anew."""
 
+LONGEST_NAME: Final = 256
+"""Characters of a tool's name; one with a longer name is left out."""
+
+BETWEEN_LISTS: Final = 1.0
+"""Seconds from the end of one round of lists to the next, however often they change."""
+
 CALM_SECONDS: Final = 0.25
 """From a server's word that its lists have changed until they are asked for, and between two
 reports of a call's progress."""
@@ -230,7 +236,7 @@ class Server:
         try:
             async with self._connect() as session:
                 session.on_change = changes = _Changes()
-                self.tools = await session.list_tools()
+                self.tools = await self._list_tools(session)
                 await trio.lowlevel.checkpoint_if_cancelled()
                 self.instructions = session.instructions
                 self._session = session
@@ -252,6 +258,7 @@ class Server:
         await self._list(("prompts", "resources"), session)
         while True:
             await self._list(await changes.next(), session)
+            await trio.sleep(BETWEEN_LISTS)
 
     async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
         tools = self.tools
@@ -266,12 +273,21 @@ class Server:
     async def _ask_for(self, kind: str, session: ServerSession) -> None:
         match kind:
             case "tools":
-                self.tools = await session.list_tools()
+                self.tools = await self._list_tools(session)
             case "prompts":
                 self.prompts = await session.list_prompts()
             case _:
                 self.resources = await session.list_resources()
                 self.templates = await session.list_resource_templates()
+
+    async def _list_tools(self, session: ServerSession) -> tuple[MCPTool, ...]:
+        """Its tools but for those whose name nobody could read."""
+        tools = await session.list_tools()
+        usable = tuple(tool for tool in tools if len(tool.name) <= LONGEST_NAME)
+        if len(usable) < len(tools):
+            left_out = len(tools) - len(usable)
+            _log.warning("MCP server %s: %d tools with endless names", self.name, left_out)
+        return usable
 
 
 class _Changes:

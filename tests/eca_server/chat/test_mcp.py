@@ -166,6 +166,25 @@ async def test_why_a_server_failed_is_told_in_words(places: Places, autojump_clo
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
+@pytest.mark.requirement("CONF-10")
+async def test_what_is_told_of_tools_is_bounded(places: Places, autojump_clock: Any) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"items": deep}
+    large = {"type": "object", "description": "x" * 90_000}
+    places["git"].tools = (
+        MCPTool(name="deep", input_schema=deep),
+        *(MCPTool(name=f"t{n}", description="y" * 500, input_schema=large) for n in range(500)),
+    )
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        tools = updates(ours, "git")[-1]["tools"]
+        assert len(tools) == 501
+        assert tools[0]["parameters"] == {"type": "object"}
+        assert (tools[1]["parameters"], len(tools[1]["description"])) == (large, 500)
+        assert (tools[-1]["parameters"], len(tools[-1]["description"])) == ({"type": "object"}, 80)
+
+
 @pytest.mark.requirement
 async def test_no_secret_of_a_server_is_in_what_is_told_of_it(
     places: Places, autojump_clock: Any

@@ -10,7 +10,7 @@ import trio.testing
 from eca_server.config import MCPServer
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import Progress, ToolResult
-from eca_server.mcp.server import RESTART_SECONDS, STEADY_SECONDS
+from eca_server.mcp.server import BETWEEN_LISTS, RESTART_SECONDS, STEADY_SECONDS
 from eca_server.mcp.states import State
 from tests.eca_server.mcp.fake import ECHO, Place, server_at
 
@@ -270,6 +270,26 @@ async def test_a_storm_of_changes_asks_once_and_tells_what_is_other(autojump_clo
         assert session.listed == ["tools", "prompts", "tools"]
         assert told == ["starting", "running", "running"]
         assert [tool.name for tool in server.tools] == ["echo", "other"]
+
+
+async def test_lists_that_change_for_ever_are_told_at_a_pace(autojump_clock: Any) -> None:
+    place = Place()
+    async with server_at(place) as (server, told):
+        server.start()
+        await quiet()
+        for number in range(1_000):
+            place.session.tools = (attrs.evolve(ECHO, description=str(number)),)
+            place.session.on_change("tools")
+            await trio.sleep(0.01)
+        assert len(told) <= 2 + 10 / BETWEEN_LISTS
+
+
+async def test_a_tool_whose_name_nobody_could_read_is_left_out(autojump_clock: Any) -> None:
+    place = Place(tools=(ECHO, attrs.evolve(ECHO, name="x" * 100_000)))
+    async with server_at(place) as (server, _):
+        server.start()
+        await quiet()
+        assert server.tools == (ECHO,)
 
 
 async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
