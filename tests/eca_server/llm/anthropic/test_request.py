@@ -170,7 +170,7 @@ def check_block(block: dict, role: str) -> None:
             assert role == "user"
             assert block["content"]
             for part in block["content"]:
-                assert part["type"] in ("text", "image")
+                assert part["type"] in ("text", "image", "document")
                 check_block(part, role)
         case "thinking" | "redacted_thinking" | "server_tool_use" | "web_search_tool_result":
             assert role == "assistant"

@@ -9,7 +9,7 @@ from anthropic.types import ModelInfo, RawMessageStreamEvent
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from eca_server.llm.anthropic.models import read_model
 from eca_server.llm.anthropic.thinking import thinking_of
@@ -41,7 +41,12 @@ REQUEST = TypeAdapter(MessageCreateParamsStreaming)
 
 
 def walked(value: Any) -> Any:
-    """All of a value: members of an `Iterable` are checked only when they are looked at."""
+    """All of a value: members of an `Iterable` are checked only when they are looked at.
+
+    Blocks of an answer, which a request may hold, too, are read as objects.
+    """
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
     if isinstance(value, Mapping):
         return {name: walked(member) for name, member in value.items()}
     if isinstance(value, list | tuple | Iterator) or type(value).__name__ == "ValidatorIterator":
