@@ -139,7 +139,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         behavior=situation.behavior,
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
     )
-    text = f"{text}\n{await _trial(situation.models)}"
+    text = f"{text}\n\n{await _trial(situation.models)}"
     if arguments_of(turn.prompt.text).lower() != ONLINE:
         turn.say(text, role="system")
         return

@@ -87,7 +87,7 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(tmp_
         }
         (logout,) = (await ours.ask("chat/queryCommands", {"query": "logout"}))["commands"]
         assert [each["required"] for each in logout["arguments"]] == [True]
-        assert "Embedded model: works" in text(await ours.turn("/doctor"))
+        assert "\n\nEmbedded model: works" in text(await ours.turn("/doctor"))
 
 
 @pytest.mark.requirement
