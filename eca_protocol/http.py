@@ -10,6 +10,7 @@ failure below the status line is an `HTTPFault`.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import ssl
@@ -260,6 +261,7 @@ class HTTPClient:
             )
         except _httpx().InvalidURL as error:
             raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+        request.stream = _body_type()(content)
         if address is not None and proxy is None:
             _lead_to(request, address)
         response = await _send(client, request, deadlines)
@@ -320,8 +322,24 @@ def _httpx() -> ModuleType:
     return httpx
 
 
+@functools.cache
+def _body_type() -> type[httpx.ByteStream]:
+    class Body(_httpx().ByteStream):  # type: ignore[misc]  # the module is known as any
+        """A body that can be left halfway; httpx's own is a generator, which wants to be closed."""
+
+        def __aiter__(self) -> Self:
+            self._left: list[bytes] = [self._stream]
+            return self
+
+        async def __anext__(self) -> bytes:
+            if self._left:
+                return self._left.pop()
+            raise StopAsyncIteration
+
+    return Body
+
+
 def _no_cookies() -> CookieJar:
-    """A jar that takes nothing: whoever shares a client shares no session."""
     from http.cookiejar import CookieJar, DefaultCookiePolicy  # noqa: PLC0415 - loaded with httpx
 
     return CookieJar(DefaultCookiePolicy(allowed_domains=()))
