@@ -37,6 +37,7 @@ _UNAUTHORIZED: Final = 401
 _MAX_REFUSAL: Final = 64 * 1024
 _SHOWN: Final = 200
 _TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -101,7 +102,7 @@ class HTTPEndpoint:
         Raises:
             MCPFault: it is of another origin, where the user's headers must not go.
         """
-        target = urljoin(self.url, url)
+        target = _joined(self.url, url)
         if not is_same_origin(self.url, target):
             raise MCPFault(f"it leads to another origin: {mask(target, *self._secrets)}")
         return HTTPEndpoint(target, http=self._http, headers=self._headers, login=self._login)
@@ -121,7 +122,7 @@ class HTTPEndpoint:
             HTTPFault: no answer could be had.
             MCPFault: a redirect leads where we do not go.
         """
-        url, redirects = self.url, 0
+        url, redirects, was_renewed = self.url, 0, False
         while True:
             token = await self._login.token() if self._login else None
             bearer = {"authorization": f"Bearer {token.reveal()}"} if token else {}
@@ -136,11 +137,13 @@ class HTTPEndpoint:
                     redirects += 1
                     location = response.headers.get("location", "")
                     url = self._next(url, location, has_secret=bool(self._headers or token))
-                elif not await self._has_another_token(response.status, token):
+                elif was_renewed or not await self._has_another_token(response.status, token):
                     if is_same_origin(url, self.url):
                         self.url = url
                     yield response
                     return
+                else:
+                    was_renewed = True
             if redirects > MAX_REDIRECTS:
                 raise MCPFault(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
 
@@ -162,7 +165,7 @@ class HTTPEndpoint:
 
     def _next(self, url: str, location: str, *, has_secret: bool) -> str:
         """Where a redirect leads."""
-        target = urljoin(url, location)
+        target = _joined(url, location)
         shown = mask(target, *self._secrets)
         if urlsplit(target).scheme not in _DEFAULT_PORTS or not location:
             raise MCPFault(f"it redirects to what is no address: {shown}", kind="start")
@@ -210,7 +213,8 @@ class HTTPEndpoint:
         )
 
     def _shown(self, text: str) -> str:
-        return mask(" ".join(text.split())[:_SHOWN], *self._secrets)
+        visible = _CONTROL.sub(" ", text)
+        return mask(" ".join(visible.split())[:_SHOWN], *self._secrets)
 
 
 def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
@@ -230,17 +234,24 @@ def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
     return "page" if text.startswith(b"<") else "unknown"
 
 
+def _joined(url: str, reference: str) -> str:
+    try:
+        return urljoin(url, reference)
+    except ValueError:
+        raise MCPFault(f"it leads to what is no address: {reference[:200]!r}") from None
+
+
 def is_same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host and port."""
     return _origin(one) == _origin(other)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        port = -1
+        return url, None, None
     return parts.scheme, parts.hostname, port or _DEFAULT_PORTS.get(parts.scheme)
 
 

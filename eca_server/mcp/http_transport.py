@@ -134,7 +134,8 @@ class HTTPTransport:
         await self._has_nursery.wait()
         message = Outgoing.read(data)
         if message.id is not None:
-            self._nursery.start_soon(self._run_request, message)
+            scope = self._requests[message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._run_request, message, message.id, scope)
             return
         await self._notices.acquire()
         self._notices_under_way += 1
@@ -182,10 +183,8 @@ class HTTPTransport:
     async def _bid_farewell(self) -> None:
         """Tell the server that we leave."""
 
-    async def _run_request(self, message: Outgoing) -> None:
-        assert message.id is not None
-        with trio.CancelScope() as scope:
-            self._requests[message.id] = scope
+    async def _run_request(self, message: Outgoing, request: Id, scope: trio.CancelScope) -> None:
+        with scope:
             try:
                 await self._request(message)
             except MCPFault as fault:
@@ -193,7 +192,7 @@ class HTTPTransport:
                     self._end(fault)
                 await self._fail(message, fault.message)
             finally:
-                self._requests.pop(message.id, None)
+                self._requests.pop(request, None)
 
     async def _run_notice(self, message: Outgoing) -> None:
         try:

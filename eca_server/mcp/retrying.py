@@ -1,4 +1,4 @@
-"""When a request over HTTP may be made again: what was refused for now, never sent, or only asks."""
+"""When a request over HTTP may be made again: it was never sent, refused for now, or only asks."""
 
 from __future__ import annotations
 

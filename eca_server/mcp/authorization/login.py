@@ -183,8 +183,11 @@ class Login:
             self._page = ""
 
     async def _log_in(self, demand: Demand, begin: Callable[[str], None]) -> None:
-        resource = await find_resource(self._http, self._url, demand)
-        server = await find_authorization_server(self._http, resource, self._url)
+        try:
+            resource = await find_resource(self._http, self._url, demand)
+            server = await find_authorization_server(self._http, resource, self._url)
+        except ValueError as fault:  # a URL that is none, somewhere in what the server told
+            raise OAuthFault(f"its metadata cannot be used: {fault}") from fault
         wanted = demand.scopes or resource.scopes
         self._scopes = tuple(dict.fromkeys((*self._scopes, *wanted)))
         scope = " ".join(self._scopes)

@@ -37,7 +37,8 @@ class Guarded:
         self.http = HTTPClient()
         self.logins = Logins({"XDG_DATA_HOME": str(folder), "HOME": str(folder)})
         self.asked: list[tuple[str, Any]] = []
-        self.good = "token-1"
+        self.good = "token-1"  # what is given out
+        self.accepted: str | None = None  # in place of that
         self.scopes = "read"
         self.returned = trio.Event()
         url = server.at.url
@@ -72,7 +73,7 @@ class Guarded:
         exchange = Exchange(HTTPRequest(**{**_fields(request), "body": b""}), responder)
         path = request.path
         if path == "/mcp":
-            if request.headers.get("authorization") == f"Bearer {self.good}":
+            if request.headers.get("authorization") == f"Bearer {self.accepted or self.good}":
                 await self._be_decent(request, responder)
             else:
                 wanted = f'Basic realm="a, b", Bearer error="invalid_token", scope="{self.scopes}"'
@@ -88,7 +89,8 @@ class Guarded:
             if form.get("refresh_token", "refresh-1") != "refresh-1":
                 await exchange.json({"error": "invalid_grant"}, 400)
             else:
-                tokens = {"access_token": self.good, "refresh_token": "refresh-1"}
+                access = f"{self.good}-{len(self.asked)}" if self.accepted else self.good
+                tokens = {"access_token": access, "refresh_token": "refresh-1"}
                 await exchange.json({**tokens, "expires_in": 3600, "token_type": "bearer"})
         else:
             await exchange.text(404)
@@ -177,6 +179,15 @@ async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(gua
     assert second["resource"] == first["resource"]
 
 
+async def test_a_token_that_is_refused_right_after_its_renewal_is_not_renewed_again(
+    guarded: Guarded,
+):
+    await guarded.log_in()
+    guarded.accepted = "nothing"
+    assert (await guarded.fault()).kind == "login"
+    assert len(guarded.forms()) == 2
+
+
 async def test_a_login_that_is_over_is_asked_for_again(guarded: Guarded):
     await guarded.log_in()
     guarded.good, guarded.returned = "token-2", trio.Event()
@@ -253,6 +264,7 @@ def _of(guarded: Guarded, place: str, **changes: Any) -> None:
         (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "another resource"),
         (RESOURCE, {"authorization_servers": []}, "no authorization server"),
         (RESOURCE, {"authorization_servers": ["http://plain.example"]}, "expected an https URL"),
+        (RESOURCE, {"authorization_servers": ["https://["]}, "cannot be used"),
         (OAUTH, {"issuer": "https://other.example"}, "another one"),
         (OAUTH, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         (OAUTH, {"token_endpoint": "http://plain.example/token"}, "expected an https URL"),

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 import trio
+import trio.testing
 
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import TextContent, ToolResult
@@ -317,7 +318,9 @@ async def test_an_error_with_our_id_is_an_answer_whatever_its_status():
         (lambda e: e.text(200, "<!doctype html><p>Log in", content_type="text/html"), "web page"),
         (lambda e: e.text(200, "hello", content_type="text/plain"), "'text/plain'"),
         (lambda e: e.text(302, "", location="/login"), "redirects to /login"),
-        (lambda e: e.text(403, "no \x1b[1mentry"), "status 403: no"),
+        (lambda e: e.text(307, "", location="http://["), "no address: 'http://['"),
+        (lambda e: e.text(307, "", location="file:///etc"), "no address"),
+        (lambda e: e.text(403, "no\x07 entry"), "status 403: no entry"),
     ],
 )
 async def test_what_is_no_answer_fails_the_call_at_once_and_says_why(answer: Any, words: str):
@@ -384,6 +387,29 @@ async def test_a_call_that_is_stopped_is_cancelled_and_its_stream_left():
             with trio.fail_after(5):
                 await left.wait()
             assert [tool.name for tool in await session.list_tools()] == ["echo"]
+
+
+async def test_a_call_that_is_stopped_before_it_was_sent_is_left_too():
+    left = anyio.Event()
+
+    async def hangs(exchange: Exchange) -> None:
+        try:
+            await until_left(exchange)
+        finally:
+            left.set()
+
+    async with web_server() as server:
+        server.on["tools/call"] = hangs
+        async with session_at(server.url) as session:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(call, session)
+                    await trio.testing.wait_all_tasks_blocked()
+                    scope.cancel()
+            await server.has_seen("notifications/cancelled")
+            if server.of("tools/call"):
+                with trio.fail_after(5):
+                    await left.wait()
 
 
 async def test_a_batch_of_messages_is_taken_apart():
