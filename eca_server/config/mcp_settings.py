@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -140,7 +141,17 @@ class MCPServer:
             return "a part of its configuration cannot be read"
         if self.command and self.url:
             return "expected a command or a url, got both"
+        if self.url and not _is_http(self.url):
+            return "expected a url that begins with http:// or https:// and names a host"
         return None if self.command or self.url else "expected a command or a url, got neither"
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 _KEYS = record(MCPServer)

@@ -87,9 +87,12 @@ def make_manager(connection: Connection) -> Manager:
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
         connection.options.hide(settings.secrets)
-        login = _login(connection, name, settings) if settings.url else None
+        login: Login | None = None
 
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
+            nonlocal login
+            if login is None and settings.url:
+                login = _login(connection, name, settings)
             return connect(
                 _settings(connection, name, settings),
                 environment=connection.child_variables,

@@ -166,6 +166,15 @@ async def test_why_a_server_failed_is_told_in_words(places: Places, autojump_clo
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
+@pytest.mark.requirement("CONF-9")
+async def test_a_url_that_is_none_costs_only_its_server(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
+        await status(ours, "web", "running")
+        assert statuses(ours, "bad") == ["starting", "failed"]
+
+
 @pytest.mark.requirement("CONF-10")
 async def test_what_is_told_of_tools_is_bounded(places: Places, autojump_clock: Any) -> None:
     deep: dict[str, Any] = {}

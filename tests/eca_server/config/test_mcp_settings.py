@@ -115,6 +115,16 @@ def test_a_server_has_either_a_command_or_a_url() -> None:
     assert MCPServer().fault == "expected a command or a url, got neither"
 
 
+@pytest.mark.parametrize(
+    "url", ["mcp.example/mcp", "ftp://x/", "http://[bad", "http://x:99999999/", "https://"]
+)
+def test_a_url_is_one_that_can_be_asked(url: str) -> None:
+    fault = MCPServer(url=url).fault
+    assert fault is not None
+    assert "http://" in fault
+    assert MCPServer(url="http://localhost:8000/mcp").fault is None
+
+
 def test_a_later_file_changes_only_the_keys_it_names(house: House) -> None:
     house.in_root(0, {"mcpServers": {"s": {"command": "x", "args": ["a"]}}})
     house.in_root(1, {"mcpServers": {"s": {"disabled": True}}})
