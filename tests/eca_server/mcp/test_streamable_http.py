@@ -58,15 +58,18 @@ async def test_a_session_says_who_it_is_in_every_request_after_the_handshake():
 
 
 async def test_nothing_overtakes_the_word_that_the_handshake_is_over():
+    overtakers: list[str] = []
+
     async def slowly(exchange: Exchange) -> None:
         await anyio.sleep(0.05)
-        assert "tools/list" not in server.kinds()
+        overtakers.extend(server.kinds()[2:])
         await exchange.text(202)
 
     async with web_server() as server:
         server.on["notifications/initialized"] = slowly
         async with session_at(server.url) as session:
             assert [tool.name for tool in await session.list_tools()] == ["echo"]
+    assert overtakers == []
 
 
 async def test_the_headers_of_the_protocol_are_not_the_users():
@@ -87,6 +90,23 @@ async def test_an_answer_may_come_as_events_on_a_stream_that_never_ends():
             with trio.fail_after(1):
                 assert text_of(await call(session)) == "ok"
                 assert text_of(await call(session)) == "ok"
+
+
+async def test_a_stream_is_left_soon_after_its_answer():
+    left = anyio.Event()
+
+    async def answers(exchange: Exchange) -> None:
+        try:
+            await answers_in_events(exchange)
+        finally:
+            left.set()
+
+    async with web_server() as server:
+        server.on["tools/call"] = answers
+        async with session_at(server.url) as session:
+            assert text_of(await call(session)) == "ok"
+            with trio.fail_after(5):
+                await left.wait()
 
 
 async def test_a_server_may_ask_before_it_answers():
@@ -314,6 +334,7 @@ async def test_an_error_with_our_id_is_an_answer_whatever_its_status():
     [
         (lambda e: e.text(202), "answered with nothing (status 202)"),
         (lambda e: e.text(200), "answered with nothing (status 200)"),
+        (lambda e: e.json(CHANGED), "was not for this request"),
         (lambda e: e.text(500, "<h1>Oh</h1> <p>no</p>"), "status 500: Oh no"),
         (lambda e: e.text(200, "<!doctype html><p>Log in", content_type="text/html"), "web page"),
         (lambda e: e.text(200, "hello", content_type="text/plain"), "'text/plain'"),
