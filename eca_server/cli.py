@@ -269,6 +269,8 @@ def _garbage_left_alone() -> Iterator[None]:
 def _chat(arguments: argparse.Namespace) -> int:
     from eca_server.terminal import chat  # noqa: PLC0415
 
+    if arguments.config_file is not None and not arguments.config_file.is_file():
+        return _refuse(f"--config-file: expected a file, got {str(arguments.config_file)!r}")
     return chat(_options(arguments), message=arguments.message, model=arguments.model)
 
 

@@ -87,6 +87,8 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         ["serve", "--protocol-revision", "tomorrow"],
         ["chat", "--protocol-revision", "2025-10", "hi"],
         ["chat", "two", "messages"],
+        ["chat", "hi", "--config-file", "missing.json"],
+        ["chat", "hi", "--config-file", "."],
         ["doctor", "who"],
     ],
     ids=" ".join,
