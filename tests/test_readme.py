@@ -77,7 +77,9 @@ def test_the_configurations_are_some_that_the_server_takes(tmp_path: Path) -> No
     path = tmp_path / "config.json"
     for text in (*others, first):
         path.write_text(text, "utf-8")
-        loaded = load(initialization_options=None, roots=(), environ={"TEAM": "x"}, config_file=path)
+        loaded = load(
+            initialization_options=None, roots=(), environ={"TEAM": "x"}, config_file=path
+        )
         assert not loaded.problems
     provider = loaded.config.providers["local"]
     assert f"local/{next(iter(provider.models))}" == loaded.config.default_model
