@@ -93,7 +93,14 @@ class Stranger:
             ours, theirs = os.pipe()
         with errors.open("wb") as stderr:
             self.process = subprocess.Popen(
-                command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=theirs, stderr=stderr
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=theirs,
+                stderr=stderr,
+                # It hears hangups, though the tests may run where they are ignored (nohup).
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
             )
         os.close(theirs)
         assert self.process.stdin is not None
