@@ -491,6 +491,6 @@ def test_a_call_that_does_nothing_is_told_with_the_reason(
 def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
     tty.until(b"> ")
     tty.type(b"\x03")
-    assert tty.exit_code() == 130
+    assert tty.exit_code() == 130, tty.all_shown
     assert b"Traceback" not in tty.shown
     assert b"Fatal" not in tty.shown

@@ -139,6 +139,8 @@ async def main():
     log = ServerLog("bad")
     script = {"at_start": [["pid"], ["ignore_term"], ["child", 60, {}]], "at_end": [["hang"]]}
     async with session_with(script, log):
+        while "child" not in log.last_words():  # what it says on stderr comes when it comes
+            await trio.sleep(0.01)
         print(log.last_words(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
