@@ -42,10 +42,16 @@ def doctor(options: Options, *, online: bool = False) -> int:
 
 
 async def _until_a_signal(command: Callable[[], Awaitable[int]]) -> int:
-    """Run a command to its end, or until it is told to end: what it has started ends with it."""
+    """Run a command to its end, or until it is told to end: what it has started ends with it.
+
+    An interrupt is a signal like the others: as KeyboardInterrupt it could rise anywhere, also
+    where whatever rises is lost.
+    """
     numbers = [signal.SIGTERM]
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)  # the terminal was closed
+    may_be_ignored = [signal.SIGINT]
+    if sys.platform != "win32":
+        may_be_ignored.append(signal.SIGHUP)  # the terminal was closed
+    numbers += [each for each in may_be_ignored if signal.getsignal(each) != signal.SIG_IGN]
     code = 1
     with trio.open_signal_receiver(*numbers) as received:
         async with trio.open_nursery() as nursery:
