@@ -29,6 +29,7 @@ checkpoint = trio.from_thread.check_cancelled
 """Called between pieces of work in a thread; it raises if the call was stopped."""
 
 _LONGEST_NAME = 80  # characters of a name in a summary
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for nothing
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
@@ -125,5 +126,6 @@ def naming(action: str, arguments: Mapping[str, Any]) -> str:
 
 def printable(path: Path | str) -> str:
     """A path as one line of text: what is no UTF-8, or no character one sees, is escaped."""
-    text = str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    told = _NO_BYTE.sub("\ufffd", str(path))
+    text = told.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
