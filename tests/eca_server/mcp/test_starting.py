@@ -250,8 +250,8 @@ async def test_a_stateless_server_of_other_revisions_is_refused():
 async def test_noise_without_end_is_no_server():
     started = time.monotonic()
     fault = await fault_of(scripted({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}))
-    assert "1000 lines" in fault.message
-    assert time.monotonic() - started < 5
+    assert "1000 lines" in fault.message, fault.message
+    assert time.monotonic() - started < 30  # half of what a start may take
 
 
 async def test_a_server_runs_in_its_first_root_and_elsewhere_if_configured(tmp_path):
