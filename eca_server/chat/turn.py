@@ -29,7 +29,7 @@ from eca_protocol.messages import (
 )
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
-from eca_server.llm.history import Message, ToolResultPart
+from eca_server.llm.history import Message, ToolCallPart, ToolResultPart
 from eca_server.session import Role
 from eca_server.tools.tool import FileChange
 
@@ -171,15 +171,15 @@ class Turn:
             call.stop()
 
     def close_messages(self) -> None:
-        """Finish what is open, and give each call that has no result in the messages its own."""
+        """Finish what is open, and give each call in the messages that has no result its own.
+
+        A call that was not written to its end is in no message.
+        """
         self.close_contents()
-        told = {
-            part.call_id
-            for message in self.messages
-            for part in message.parts
-            if isinstance(part, ToolResultPart)
-        }
-        left = tuple(call.told() for key, call in self.calls.items() if key not in told)
+        parts = [part for message in self.messages for part in message.parts]
+        made = {part.id for part in parts if isinstance(part, ToolCallPart)}
+        told = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
+        left = tuple(call.told() for key, call in self.calls.items() if key in made - told)
         if left:
             self.messages.append(Message(role="tool", parts=left))
 

@@ -25,6 +25,7 @@ from tests.eca_server.chat.agent_session import (
     session,
 )
 from tests.eca_server.chat.editor import Editor, editor, finishes
+from tests.eca_server.chat.session_model import check_history
 
 pytestmark = pytest.mark.trio
 
@@ -383,6 +384,7 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
         made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]
         answered = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
         assert made == answered
+        check_history(ours.connection.chats.open("c").history)
 
 
 @pytest.mark.requirement("W-23d", "W-31")
