@@ -7,6 +7,7 @@ socket; `aclose` is bounded.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -92,7 +93,7 @@ class Outgoing:
         )
 
 
-class HTTPTransport:
+class HTTPTransport(ABC):
     """A transport whose messages are bodies; the two kinds say how one of them travels.
 
     Attributes:
@@ -169,18 +170,18 @@ class HTTPTransport:
         self._running.cancel()
         self._inbox.close()
 
-    async def _work(self) -> None:
+    async def _work(self) -> None:  # noqa: B027 - not every transport has some
         """What goes on beside the messages; raises nothing."""
 
+    @abstractmethod
     async def _request(self, message: Outgoing) -> None:
         """See that a request is answered; raises MCPFault if it cannot be."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _notify(self, message: Outgoing) -> None:
         """Send what has no answer; raises HTTPFault and MCPFault."""
-        raise NotImplementedError
 
-    async def _bid_farewell(self) -> None:
+    async def _bid_farewell(self) -> None:  # noqa: B027 - not every server expects one
         """Tell the server that we leave."""
 
     async def _run_request(self, message: Outgoing, request: Id, scope: trio.CancelScope) -> None:
