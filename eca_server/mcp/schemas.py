@@ -115,18 +115,22 @@ class _Cleaning:
         """The arguments' own schema, an object: alternatives of it are put together."""
         whole = self._opened(schema, frozenset())[0]
         branches = [
-            self._opened(each, frozenset())[0]
+            self._opened(each, frozenset())[0] if isinstance(each, Mapping) else {}
             for name in _BRANCHES
             for each in _list(whole, name)
-            if isinstance(each, Mapping)
+            if isinstance(each, Mapping) or each is True
         ]
+        says_all = all("properties" in branch for branch in branches)
         merged = {
             name: value
             for name, value in whole.items()
             if name not in (*_BRANCHES, "not", "enum", "const", "if", "then", "else")
         }
         found: dict[str, list[Any]] = {}
-        for each in (whole, *branches):
+        for each in (
+            whole,
+            *(branches if says_all else ()),
+        ):  # else the others are not all there is
             for name, member in _mapping(each, "properties").items():
                 if member not in found.setdefault(name, []):
                     found[name].append(member)

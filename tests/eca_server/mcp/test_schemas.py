@@ -110,6 +110,14 @@ def test_alternatives_at_the_top_are_put_together() -> None:
     }
 
 
+@pytest.mark.parametrize("open_branch", [{}, True, {"description": "anything"}])
+def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_branch: Any) -> None:
+    named = {"properties": {"a": STRING}, "required": ["a"]}
+    schema = {"type": "object", "properties": {"b": STRING}, "anyOf": [open_branch, named]}
+    made = schema_of(schema)
+    assert (made["properties"], made.get("required", [])) == ({"b": STRING}, [])
+
+
 def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> None:
     found = cleaned(
         {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
