@@ -226,6 +226,8 @@ class Peer:
             except OSError as error:
                 return End("broken", f"reading failed: {error}")
             for item in self._decoder.feed(data) if data else self._decoder.feed_eof():
+                if self.end is not None:  # a decoder may close us, and so may any handler
+                    return self.end
                 if type(item) is FrameFault:
                     self._reply_to(
                         RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
@@ -235,8 +237,8 @@ class Peer:
                 else:
                     assert isinstance(item, bytes)
                     self._take_in(item)
-                if self.end is not None:
-                    return self.end
+            if self.end is not None:
+                return self.end
             if not data:
                 return End("eof", "the other side closed the connection")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -24,6 +24,7 @@ from tests.eca_server.mcp.scripted_server import INFO
 pytestmark = pytest.mark.trio
 
 STATELESS = "2026-07-28"
+INTRODUCTION = json.dumps({"jsonrpc": "2.0", "id": "$id", "result": INFO})
 
 
 async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MCPFault:
@@ -247,11 +248,17 @@ async def test_a_stateless_server_of_other_revisions_is_refused():
     assert "2031-01-01" in fault.message
 
 
-async def test_noise_without_end_is_no_server():
-    started = time.monotonic()
-    fault = await fault_of(scripted({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}))
+@pytest.mark.parametrize(
+    "script",
+    [
+        {"at_start": [["repeat", 2000, ["line", "npm notice"]]]},
+        {"on": {"initialize": [["line", "npm notice\n" * 2000 + INTRODUCTION]]}},
+    ],
+    ids=["before anything else", "in one breath with an answer"],
+)
+async def test_noise_without_end_is_no_server(script: dict[str, Any]):
+    fault = await fault_of(scripted(script))
     assert "1000 lines" in fault.message, fault.message
-    assert time.monotonic() - started < 30  # half of what a start may take
 
 
 async def test_a_server_runs_in_its_first_root_and_elsewhere_if_configured(tmp_path):
