@@ -112,6 +112,7 @@ class Server:
         self._scope = trio.CancelScope()
         self._starts_again = False
         self._settled = trio.Event()
+        self._listed = trio.Event()
         self._ended = trio.Event()
         self._ended.set()
         self._calls = trio.CapacityLimiter(max(1, settings.most_calls))
@@ -135,6 +136,7 @@ class Server:
             self.was_waited_for = False
             self._scope = trio.CancelScope()
             self._settled = trio.Event()
+            self._listed = trio.Event()
             self._ended = trio.Event()
         self._move(Input.START)
         if begins:
@@ -156,6 +158,11 @@ class Server:
         """Wait until it runs, or does not; at once unless it is starting."""
         if self.state is State.STARTING:
             await self._settled.wait()
+
+    async def listed(self) -> None:
+        """Wait until its prompts and resources were asked for, or it does not run."""
+        if self.is_alive:
+            await self._listed.wait()
 
     async def ended(self) -> None:
         """Wait until nothing of it runs."""
@@ -193,6 +200,8 @@ class Server:
         self.state = TRANSITIONS[self.state][given]
         if self.state is not State.STARTING:
             self._settled.set()
+        if self.state not in {State.STARTING, State.RUNNING}:
+            self._listed.set()
         if self.state is not State.STOPPING:
             self._on_change(self)
 
@@ -226,6 +235,7 @@ class Server:
                 return self._move(Input.FAULT)
             _log.warning("MCP server %s: %s; it is started again", self.name, fault)
             self._settled = trio.Event()
+            self._listed = trio.Event()
             self._move(Input.CRASHED)
             await trio.sleep(wait)
 
@@ -256,19 +266,25 @@ class Server:
     async def _keep_fresh(self, session: ServerSession, changes: _Changes) -> None:
         """Ask for the lists that only some need, then for each whose change is told."""
         await self._list(("prompts", "resources"), session)
+        self._listed.set()
         while True:
             await self._list(await changes.next(), session)
             await trio.sleep(BETWEEN_LISTS)
 
     async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
         tools = self.tools
-        for kind in kinds:
-            try:
-                await self._ask_for(kind, session)
-            except MCPFault as fault:
-                _log.info("MCP server %s: its %s: %s", self.name, kind, fault)
+        async with trio.open_nursery() as nursery:
+            for kind in kinds:
+                nursery.start_soon(self._list_one, kind, session)
         if self.tools != tools:
             self._on_change(self)
+
+    async def _list_one(self, kind: str, session: ServerSession) -> None:
+        """One list; it stays as it was where the server does not tell."""
+        try:
+            await self._ask_for(kind, session)
+        except MCPFault as fault:
+            _log.info("MCP server %s: its %s: %s", self.name, kind, fault)
 
     async def _ask_for(self, kind: str, session: ServerSession) -> None:
         match kind:

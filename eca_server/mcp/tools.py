@@ -37,6 +37,7 @@ __all__ = [
     "ServerTool",
     "effect_of",
     "output_of",
+    "part_of",
     "server_tool",
 ]
 
@@ -159,7 +160,7 @@ _MORE = TextPart("(more texts are left out)")
 def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
     has_text = False
     for content in result.content:
-        part = _part(content)
+        part = part_of(content)
         if isinstance(part, ImagePart) or part.text:
             has_text = has_text or isinstance(part, TextPart)
             yield part
@@ -167,7 +168,8 @@ def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
         yield TextPart(json.dumps(result.structured).decode())
 
 
-def _part(content: Content) -> TextPart | ImagePart:
+def part_of(content: Content) -> TextPart | ImagePart:
+    """One block of what a server says, as a model is given it."""
     match content:
         case TextContent(text=text):
             return TextPart(_whole(text))
