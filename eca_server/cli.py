@@ -1,7 +1,8 @@
 """The command line: `serve` (also `server`), `chat`, `doctor`, `config`.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
-What is unknown is refused on stderr with exit code 2.
+What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
+exit code 1, as the upstream server does. Options may stand before the command, too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace
 found in the configuration or in variables like OPENAI_API_KEY.
 `eca-server doctor` says what was found. Logs go to stderr.
 
-Exit codes: 0 well, 1 failed, 2 wrong usage, 130 and 143 ended by a signal.
+Exit codes: 0 well, 1 failed or no such command, 2 wrong usage, 130 and 143 ended
+by a signal.
 """
 
 _SERVE = """\
@@ -59,7 +61,7 @@ Print the JSON Schema of the configuration file, for an editor that checks it
 while you write.
 """
 
-_FIRST = ("-h", "--help", "--version")
+_WITH_VALUE = ("--config-file", "--log-level", "--protocol-revision", "--model")
 
 _SERVING = ("serve", "server")
 
@@ -72,28 +74,35 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         _parser().print_help(sys.stderr)  # a person, who would wait for ever
         return 2
-    if not arguments or (arguments[0] not in _FIRST and arguments[0].startswith("-")):
-        arguments = ["serve", *arguments]
-    if arguments[0] not in _SERVING:
+    command, others = _parted(arguments)
+    if command not in _SERVING:
         _mend_streams()
-    options = _parser().parse_args(arguments)
-    if options.version:
+    if "--version" in others:
         sys.stdout.write(f"eca_server {_version()}\n")
         return 0
-    command = {
-        "serve": _serve,
-        "server": _serve,
-        "chat": _chat,
-        "doctor": _doctor,
-        "config": _config,
-    }
+    if command not in _COMMANDS:
+        sys.stderr.write(f"eca-server: there is no command {command[:100]!r}\n")
+        _parser().print_help(sys.stderr)
+        return 1
+    is_for_all = {"-h", "--help"} & set(others) and command not in arguments
+    options = _parser().parse_args(others if is_for_all else [command, *others])
     try:
-        return command[options.command](options)
+        return _COMMANDS[command](options)
     except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        code = _code_of(tuple(_each(raised)), is_server=options.command in _SERVING)
+        code = _code_of(tuple(_each(raised)), is_server=command in _SERVING)
         if code is None:
             raise
         return code
+
+
+def _parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The command, `serve` if there is none, and what stands before and behind it."""
+    is_value = False
+    for index, word in enumerate(arguments):
+        if not is_value and not word.startswith("-"):
+            return word, [*arguments[:index], *arguments[index + 1 :]]
+        is_value = not is_value and word in _WITH_VALUE
+    return "serve", list(arguments)
 
 
 def _mend_streams() -> None:
@@ -145,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     for name, hint in (
         ("serve", "speak the protocol over stdin and stdout (what editors start)"),
@@ -292,3 +301,12 @@ def _config(_: argparse.Namespace) -> int:
 def _refuse(why: str) -> int:
     sys.stderr.write(f"eca-server: {why}\n")
     return 2
+
+
+_COMMANDS = {
+    "serve": _serve,
+    "server": _serve,
+    "chat": _chat,
+    "doctor": _doctor,
+    "config": _config,
+}

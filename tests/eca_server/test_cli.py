@@ -72,8 +72,6 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["nonsense"],
-        ["serv"],
         ["--nonsense"],
         ["--vers"],
         ["serve", "--nonsense"],
@@ -107,7 +105,43 @@ def test_what_is_unknown_is_refused_on_stderr(
     assert arguments[-1] in said.err or "--log-level" in said.err
 
 
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["server"], ["--log-level", "info"]])
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["nonsense"], "nonsense"),
+        (["--verbose", "serv"], "serv"),
+        (["--log-level", "info", "read-chat", "-x"], "read-chat"),
+    ],
+)
+def test_an_unknown_command_shows_the_help_and_fails_as_upstream_s_does(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"there is no command {command!r}\n" in said.err
+    assert "Exit codes" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
+)
+def test_the_version_is_told_wherever_it_is_asked_for(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.startswith("eca_server ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["serve"],
+        ["--log-level", "info"],
+        ["--verbose", "--log-level", "warn", "server"],
+    ],
+)
 def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) -> None:
     server = start_server(command=(*ECA, *arguments))
     assert "chatWelcomeMessage" in server.initialize()
