@@ -52,7 +52,7 @@ class Agent:
 
     Attributes:
         model: who is asked.
-        text: the user's message, as the model reads it.
+        asked: what the model is told; the last is the user's, and the contexts go before it.
         system: the instructions.
         toolbox: what the model may call.
         permissions: whether a call that was looked at may run.
@@ -62,7 +62,7 @@ class Agent:
     """
 
     model: Model
-    text: str
+    asked: Sequence[Message]
     system: str
     toolbox: ToolBox
     permissions: Permissions
@@ -82,9 +82,9 @@ class Agent:
         for note in built.notes:
             turn.say(note, role="system")
         _tell_of_thoughts(turn, self.model.origin)
-        parts = (*built.parts, TextPart(self.text))
-        opening = Message(role="user", parts=parts)
-        turn.messages.append(opening)
+        *before, last = self.asked
+        opening = attrs.evolve(last, parts=(*built.parts, *last.parts))
+        turn.messages += [*before, opening]
         room = RoomKeeper(turn, self.model, opening, self.compact_at)
         failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):

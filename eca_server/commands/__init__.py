@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eca_protocol.messages import ChatCommand
 from eca_server.chat import Turn
 from eca_server.commands.command import (
@@ -15,13 +17,22 @@ from eca_server.commands.command import (
 from eca_server.commands.compact import COMPACT
 from eca_server.commands.config import CONFIG
 from eca_server.commands.costs import COSTS
-from eca_server.commands.custom import CommandFiles, CustomCommand, TooLong
+from eca_server.commands.custom import (
+    CommandFiles,
+    CustomCommand,
+    FoundCommands,
+    TooLong,
+)
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.init import INIT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
 from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
 from eca_server.commands.resume import RESUME
+
+if TYPE_CHECKING:
+    from eca_server.commands.server_prompts import ServerPrompt
+    from eca_server.mcp.manager import Manager
 
 __all__ = [
     "COMMANDS",
@@ -50,6 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     REPO_MAP_SHOW,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
+_MOST_NAMES = 100  # told to who named none
 
 
 async def run_command(name: str, turn: Turn, situation: Situation) -> None:
@@ -60,31 +72,68 @@ async def run_command(name: str, turn: Turn, situation: Situation) -> None:
         return
     found = await situation.command_files.read(taken=_NAMES)
     custom = found.find(name)
-    if custom is None:
-        names = [each.name for each in COMMANDS] + [each.name for each in found.commands]
-        known = ", ".join(f"`/{each}`" for each in names)
+    if custom is not None:
+        await _run_custom(custom, turn, situation)
+    elif not await _run_server_prompt(name, turn, situation, found):
+        names = [each.name for each in _all(found, situation.mcp)]
+        known = ", ".join(f"`/{each}`" for each in names[:_MOST_NAMES])
+        if len(names) > _MOST_NAMES:
+            known += f" and {len(names) - _MOST_NAMES} more"
         turn.fail("\n\n".join([f"There is no command `/{name}`. Commands: {known}.", *found.notes]))
-        return
+
+
+async def _run_custom(custom: CustomCommand, turn: Turn, situation: Situation) -> None:
     try:
         text = custom.expand(arguments_of(turn.prompt.text))
     except TooLong as fault:
-        turn.fail(f"`/{name}`: {fault}.")
+        turn.fail(f"`/{custom.name}`: {fault}.")
     else:
         await let_answer(turn, situation, text)
 
 
-async def matching_commands(query: str, files: CommandFiles) -> tuple[ChatCommand, ...]:
+async def _run_server_prompt(
+    name: str, turn: Turn, situation: Situation, files: FoundCommands
+) -> bool:
+    """Run the MCP server's prompt of that name; whether the name means one."""
+    if situation.mcp is None or ":" not in name:
+        return False
+    from eca_server.commands import server_prompts  # noqa: PLC0415 - only where one is configured
+
+    found = await server_prompts.find_server_prompt(name, situation.mcp, _taken(files))
+    if isinstance(found, str):
+        turn.fail(f"There is no command `/{name}` now. {found}")
+    elif found is not None:
+        await server_prompts.run_server_prompt(found, turn, situation)
+    return found is not None
+
+
+async def matching_commands(
+    query: str, files: CommandFiles, mcp: Manager | None
+) -> tuple[ChatCommand, ...]:
     """The commands whose name or description holds `query`; a blank one finds all (W-40)."""
     wanted = query.strip().lower()
     found = await files.read(taken=_NAMES)
-    commands: list[Command | CustomCommand] = [*COMMANDS, *found.commands]
     return tuple(
         ChatCommand(
             name=each.name,
             description=each.description,
-            type="native",
+            type="native" if isinstance(each, Command | CustomCommand) else "mcp-prompt",
             arguments=each.arguments,
         )
-        for each in commands
+        for each in _all(found, mcp)
         if wanted in each.name.lower() or wanted in each.description.lower()
     )
+
+
+def _all(files: FoundCommands, mcp: Manager | None) -> list[Command | CustomCommand | ServerPrompt]:
+    """Every command there is now: ours, the user's, those of MCP servers."""
+    commands: list[Command | CustomCommand | ServerPrompt] = [*COMMANDS, *files.commands]
+    if mcp is not None:
+        from eca_server.commands.server_prompts import server_prompts  # noqa: PLC0415 - as above
+
+        commands += server_prompts(mcp.running, _taken(files))
+    return commands
+
+
+def _taken(files: FoundCommands) -> frozenset[str]:
+    return _NAMES | {each.name for each in files.commands}

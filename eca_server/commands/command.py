@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -19,6 +19,9 @@ from eca_server.credentials import Logins
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, mask
 from eca_server.workspace import Workspace
+
+if TYPE_CHECKING:
+    from eca_server.mcp.manager import Manager
 
 __all__ = [
     "Command",
@@ -56,6 +59,7 @@ class Situation:
         gitignore: whether what Git ignores is left out of trees.
         command_files: where custom commands lie.
         memory: the stored chats, if chats are stored.
+        mcp: the MCP servers, if any are configured.
     """
 
     loaded: Loaded
@@ -69,6 +73,7 @@ class Situation:
     gitignore: bool
     command_files: CommandFiles
     memory: Memory | None = None
+    mcp: Manager | None = None
 
 
 Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]

@@ -107,12 +107,18 @@ class CustomCommand:
         return _PLACEHOLDER.sub(put_in, self.text)
 
 
-def words_of(given: str) -> tuple[str, ...]:
-    """The arguments in a text: cut at blanks, but not inside quotes around a whole word."""
-    return tuple(
-        next(group for group in match.groups() if group is not None)
-        for match in _WORD.finditer(given)
-    )
+def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
+    """The arguments in a text: cut at blanks, but not inside quotes around a whole word.
+
+    Args:
+        given: the text.
+        most: so many at most; the last of them is then all that is left, as it is written.
+    """
+    found = list(_WORD.finditer(given))
+    words = [next(group for group in match.groups() if group is not None) for match in found]
+    if most is not None and len(words) > most:
+        words[most - 1 :] = [given[found[most - 1].start() :].rstrip()] if most else []
+    return tuple(words)
 
 
 def parse_command(name: str, text: str) -> CustomCommand | None:

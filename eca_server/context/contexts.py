@@ -37,6 +37,8 @@ from eca_server.workspace import FileFault, Place, TooLarge, Workspace
 
 if TYPE_CHECKING:
     from eca_server.context.html_text import Page
+    from eca_server.context.resources import ReadResource, Resources
+    from eca_server.mcp.messages import ResourceContents
 
 __all__ = ["Built", "build"]
 
@@ -76,6 +78,7 @@ async def build(
     *,
     workspace: Workspace,
     http: HTTPClient,
+    read_resource: ReadResource | None = None,
     limits: Limits | None = None,
     gitignore: bool = True,
     allow_private: bool = False,
@@ -87,6 +90,7 @@ async def build(
         message: the user's text; its `@path` mentions are followed, it is not part of the result.
         workspace: where relative paths start, and where mentions may lead.
         http: asks for web pages.
+        read_resource: asks MCP servers; None: there is none.
         limits: how much of everything.
         gitignore: what Git ignores is left out of directories and trees.
         allow_private: web pages of this machine and of private networks are fetched, too.
@@ -97,6 +101,7 @@ async def build(
         return Built()
     urls = dict.fromkeys(each.url for each in wanted if isinstance(each, WebContext))
     pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
+    resources = await _resources(wanted, read_resource, limits)
     reader = Reader(
         workspace=workspace,
         limits=limits,
@@ -105,7 +110,7 @@ async def build(
     )
 
     def work() -> Built:
-        gathering = _Gathering(reader=reader, pages=pages)
+        gathering = _Gathering(reader=reader, pages=pages, resources=resources)
         for mention in find_mentions(message, most=limits.contexts):
             gathering.add_mention(mention)
         for context in wanted:
@@ -135,12 +140,26 @@ async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> 
     return fetched
 
 
+async def _resources(
+    contexts: Sequence[ChatContext], read: ReadResource | None, limits: Limits
+) -> Resources:
+    found = dict.fromkeys(
+        (each.server, each.uri) for each in contexts if isinstance(each, McpResourceContext)
+    )
+    if not found or read is None:
+        return {key: f"no MCP server {key[0]!r} is running" for key in found}
+    from eca_server.context.resources import read_resources  # noqa: PLC0415 - few prompts need it
+
+    return await read_resources(list(found)[: limits.resources], read)
+
+
 @attrs.define(kw_only=True, eq=False)
 class _Gathering:
     """What was gathered so far, in a worker thread."""
 
     reader: Reader
     pages: _Fetched
+    resources: Resources
     room: int = attrs.field(init=False)
     seen: set[object] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
@@ -172,7 +191,7 @@ class _Gathering:
             case WebContext(url=url):
                 self._add_page(url)
             case McpResourceContext(uri=uri, server=server):
-                self._leave_out(uri, f"no MCP server {server!r} is running")
+                self._add_resource(server, uri)
             case UnknownContext(type=kind):
                 name = "A context" if kind is None else f"A context of type {kind!r}"
                 self._leave_out(name, "this type is not known here")
@@ -239,6 +258,37 @@ class _Gathering:
         self._take(Section(name="web", attributes=attributes, body=(text,)), len(text.encode()))
         if text != page.text:
             self.note(f"{_short(url)} was cut: its text is longer than {size} bytes")
+
+    def _add_resource(self, server: str, uri: str) -> None:
+        if self._is_repeated((server, uri)):
+            return
+        too_many = f"at most {len(self.resources)} resources are read for a prompt"
+        found = self.resources.get((server, uri), too_many)
+        if isinstance(found, str):
+            self._leave_out(uri, found)
+        elif not found:
+            self._leave_out(uri, "there is nothing in it")
+        else:
+            for piece in found[: self.reader.limits.pieces]:
+                self._add_piece(server, attrs.evolve(piece, uri=piece.uri or uri))
+            if len(found) > self.reader.limits.pieces:
+                self.note(f"Of {_short(uri)} only {self.reader.limits.pieces} pieces were taken")
+
+    def _add_piece(self, server: str, piece: ResourceContents) -> None:
+        from eca_server.context.resources import give_resource  # noqa: PLC0415 - as above
+
+        try:
+            self._must_have_room()
+            limits = self.reader.limits
+            given = give_resource(server, piece, room=self.room, limits=limits)
+            if given.attachment is not None:
+                self._attach(given.attachment)
+        except FileFault as fault:
+            self._leave_out(piece.uri, str(fault))
+        else:
+            self._take(given.section, given.size)
+            if given.is_cut:
+                self.note(f"{_short(piece.uri)} was cut: there was no room for all of it")
 
     def _add_outlines(self) -> None:
         if self._is_repeated(RepoMapContext()):

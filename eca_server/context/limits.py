@@ -24,6 +24,9 @@ class Limits:
         directory: the texts of one directory.
         page: the text of one web page.
         pages: how many web pages are fetched for one prompt.
+        resource: the text of one piece of a resource.
+        resources: how many resources are read for one prompt.
+        pieces: how many pieces of one resource are taken.
         tree: entries of one tree.
         picture: one picture.
         document: one document (PDF).
@@ -36,6 +39,9 @@ class Limits:
     directory: int = 200 * 1024
     page: int = 100 * 1024
     pages: int = 10
+    resource: int = 200 * 1024
+    resources: int = 20
+    pieces: int = 50
     tree: int = 800
     picture: int = LARGEST_PICTURE
     document: int = LARGEST_DOCUMENT

@@ -13,6 +13,7 @@ from eca_protocol.messages import (
     ChatQueryContextResponse,
     DirectoryContext,
     FileContext,
+    McpResourceContext,
 )
 from eca_server.workspace import FileFault, FileIndex, Found, Workspace
 
@@ -23,22 +24,41 @@ _MOST_GIVEN = 10_000
 
 
 async def query_contexts(
-    params: ChatQueryContextParams, *, index: FileIndex, workspace: Workspace
+    params: ChatQueryContextParams,
+    *,
+    index: FileIndex,
+    workspace: Workspace,
+    resources: Sequence[McpResourceContext] = (),
 ) -> ChatQueryContextResponse:
-    """The files and directories that fit a query, best first, at most 200.
+    """The files, directories and resources that fit a query, best first, at most 200.
 
-    A blank query gives the roots, then all the rest. What the client has already is left out, by
-    where it leads, however it is spelled. The repository map and the cursor are not offered: the
-    one is deprecated, and only the editor knows where the other is.
+    A blank query gives the roots, then the resources, then all the rest; another one gives the
+    resources last. What the client has already is left out, by where it leads, however it is
+    spelled. The repository map and the cursor are not offered: the one is deprecated, and only the
+    editor knows where the other is.
+
+    Args:
+        params: what is asked for.
+        index: the workspace's files.
+        workspace: its roots.
+        resources: those of MCP servers that fit and that the client has not yet.
     """
     given = params.contexts[:_MOST_GIVEN]
     found = await index.search(params.query, limit=_MOST + len(given))
 
     def offer() -> list[ChatContext]:
-        return list(_offered(found, given, workspace))[:_MOST]
+        return list(_offered(found, given, workspace))
 
-    contexts = await trio.to_thread.run_sync(offer)
-    return ChatQueryContextResponse(chat_id=params.chat_id, contexts=tuple(contexts))
+    paths = await trio.to_thread.run_sync(offer)
+    before = len(paths) if params.query.strip() else _count_of_roots(paths, workspace)
+    before = min(before, _MOST - len(resources))
+    contexts = (*paths[:before], *resources, *paths[before:])[:_MOST]
+    return ChatQueryContextResponse(chat_id=params.chat_id, contexts=contexts)
+
+
+def _count_of_roots(paths: Iterable[ChatContext], workspace: Workspace) -> int:
+    roots = {str(root.path) for root in workspace.roots}
+    return sum(isinstance(each, DirectoryContext) and each.path in roots for each in paths)
 
 
 def _offered(

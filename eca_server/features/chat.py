@@ -7,6 +7,7 @@ turn is registered, stopped or deleted.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
@@ -30,11 +31,16 @@ from eca_server.features import tools
 from eca_server.features.configuration import note_selection, select_behavior, tell_changes
 from eca_server.features.connection import Connection
 from eca_server.llm.backend import BackendError
+from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
 from eca_server.tools.approval import Policy, policy_of
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool
+
+if TYPE_CHECKING:
+    from eca_server.context.resources import ReadResource
+    from eca_server.mcp.manager import Manager
 
 __all__ = ["handlers_of"]
 
@@ -57,14 +63,22 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def query_context(
         params: m.ChatQueryContextParams,
     ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
+        resources = _resources(connection, params)
         if not connection.session.roots and not params.query.strip():
-            return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=())
-        return query_contexts(params, index=connection.index, workspace=connection.workspace)
+            return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
+        return query_contexts(
+            params,
+            index=connection.index,
+            workspace=connection.workspace,
+            resources=resources,
+        )
 
     async def query_commands(
         params: m.ChatQueryCommandsParams,
     ) -> m.ChatQueryCommandsResponse:
-        commands = await matching_commands(params.query, _command_files(connection))
+        commands = await matching_commands(
+            params.query, _command_files(connection), _mcp(connection)
+        )
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def behavior_selected(params: m.ChatSelectedBehaviorChanged) -> None:
@@ -83,6 +97,17 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         "chat/selectedAgentChanged": agent_selected,
         **tools.handlers_of(connection),
     }
+
+
+def _resources(
+    connection: Connection, params: m.ChatQueryContextParams
+) -> tuple[m.McpResourceContext, ...]:
+    """The resources of MCP servers that fit what the user has typed."""
+    if not connection.uses_mcp:
+        return ()
+    from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed
+
+    return matching_resources(connection.mcp.running, params.query, params.contexts)
 
 
 def _select_behavior(connection: Connection, name: str) -> None:
@@ -148,7 +173,13 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         gitignore=connection.follows_gitignore,
         command_files=_command_files(connection),
         memory=connection.chats.memory,
+        mcp=_mcp(connection),
     )
+
+
+def _mcp(connection: Connection) -> Manager | None:
+    """The MCP servers, if any are configured: where none is, nothing of MCP is loaded."""
+    return connection.mcp if connection.uses_mcp else None
 
 
 def _command_files(connection: Connection) -> CommandFiles:
@@ -185,6 +216,7 @@ async def _make_agent(
             text,
             workspace=connection.workspace,
             http=connection.http,
+            read_resource=_resource_reader(connection),
             gitignore=gitignore,
         )
 
@@ -203,7 +235,7 @@ async def _make_agent(
     served, more = await _of_servers(connection, turn, policy, native)
     return Agent(
         model=asked,
-        text=text,
+        asked=(Message(role="user", parts=(TextPart(text),)),),
         system=f"{system}\n\n{more}" if more else system,
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
@@ -224,6 +256,15 @@ async def _of_servers(
     await mcp.wait_for_servers(connection, turn)
     served = mcp.served_tools(connection, turn, policy, native.toolbox(policy))
     return served, mcp.instructions(connection)
+
+
+def _resource_reader(connection: Connection) -> ReadResource | None:
+    """What asks MCP servers for resources, if any are configured."""
+    if not connection.uses_mcp:
+        return None
+    from eca_server.features import mcp  # noqa: PLC0415 - as above
+
+    return mcp.resource_reader(connection)
 
 
 def _compact_at(config: Config, behavior: str) -> float:

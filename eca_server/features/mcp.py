@@ -17,12 +17,14 @@ from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Turn
 from eca_server.config import MCPServer
+from eca_server.context.resources import ReadResource
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
+from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.http_endpoint import Login
 from eca_server.mcp.manager import Manager
-from eca_server.mcp.messages import MCPTool, ToolResult
+from eca_server.mcp.messages import MCPTool, ResourceContents, ToolResult
 from eca_server.mcp.names import tool_names
 from eca_server.mcp.schemas import is_presentable
 from eca_server.mcp.server import Connect, Server, ServerSession
@@ -40,6 +42,7 @@ __all__ = [
     "handlers_of",
     "instructions",
     "make_manager",
+    "resource_reader",
     "served_tools",
     "wait_for_servers",
 ]
@@ -286,6 +289,22 @@ async def _call(
     return await server.call_tool(
         name, arguments, lambda how_far: turn.progress(f"{name}: {how_far}")
     )
+
+
+def resource_reader(connection: Connection) -> ReadResource:
+    """What asks the servers for resources; a fault says why, without a secret."""
+
+    async def read(name: str, uri: str) -> tuple[ResourceContents, ...]:
+        server = connection.mcp.get(name)
+        if server is None:
+            raise MCPFault(f"there is no MCP server {name!r}")
+        try:
+            return await server.session.read_resource(uri)
+        except MCPFault as fault:
+            reason = mask(str(fault), *server.settings.secrets)
+            raise MCPFault(f"the MCP server {name} does not give it: {reason}") from None
+
+    return read
 
 
 def _why(policy: Policy, server: Server, tool: MCPTool) -> str | None:

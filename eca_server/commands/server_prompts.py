@@ -1,0 +1,279 @@
+r"""Prompts of MCP servers as commands: `/server:prompt`, and what the server makes of one.
+
+Arguments are told in the prompt's order, cut at blanks but not inside quotes; the last one takes
+all that is left, and `""` passes an optional one over.
+
+The rules they keep: a name is one word and stands for one prompt, however servers name theirs;
+whatever a server does, the turn ends with a readable text; what a server embeds stands in the
+frame of contexts, and no `@path` in its words is followed, for they are not the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, Literal
+
+import attrs
+import trio
+
+from eca_protocol.messages import CommandArgument
+from eca_server.chat import Turn
+from eca_server.commands.command import Situation, arguments_of
+from eca_server.commands.custom import words_of
+from eca_server.context.block import render
+from eca_server.context.limits import Limits
+from eca_server.context.resources import give_resource
+from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.manager import PATIENCE, Manager
+from eca_server.mcp.messages import Content, EmbeddedResource, Prompt, PromptMessage, PromptResult
+from eca_server.mcp.server import Server
+from eca_server.mcp.states import State
+from eca_server.mcp.tools import LARGEST_PICTURE, MOST_PICTURES, part_of
+from eca_server.secret import mask
+from eca_server.tools.files import printable
+from eca_server.tools.output import Cap, cut_end
+from eca_server.workspace import FileFault
+
+__all__ = [
+    "MissingArguments",
+    "ServerPrompt",
+    "find_server_prompt",
+    "messages_of",
+    "run_server_prompt",
+    "server_prompts",
+]
+
+_NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
+_LONGEST_NAME: Final = 128
+_LONGEST_DESCRIPTION: Final = 500
+_LONGEST_FAULT: Final = 2000
+_CONTINUE = TextPart("Continue.")
+
+_Given = TextPart | ImagePart | FilePart
+
+
+class MissingArguments(Exception):
+    """A prompt was called without what it needs; the text says how it is called."""
+
+
+@attrs.frozen(kw_only=True)
+class ServerPrompt:
+    """One prompt of a server that runs.
+
+    Attributes:
+        name: what stands behind the slash.
+        server: who offers it.
+        prompt: as its server lists it.
+    """
+
+    name: str
+    server: Server
+    prompt: Prompt
+
+    @property
+    def description(self) -> str:
+        """One line."""
+        told = self.prompt.description or self.prompt.title
+        return printable((told or f"A prompt of {self.server.name}.")[:_LONGEST_DESCRIPTION])
+
+    @property
+    def arguments(self) -> tuple[CommandArgument, ...]:
+        """As the server describes them."""
+        return tuple(
+            CommandArgument(
+                name=each.name,
+                description=printable(each.description[:_LONGEST_DESCRIPTION]) or None,
+                required=each.required,
+            )
+            for each in self.prompt.arguments
+        )
+
+    def values(self, given: str) -> Mapping[str, str]:
+        """The arguments by name, from what stands behind the command's name.
+
+        Raises:
+            MissingArguments: there are too few.
+        """
+        wanted = self.prompt.arguments
+        words = words_of(given, most=len(wanted))
+        values = {
+            each.name: word
+            for each, word in zip(wanted, words, strict=False)
+            if word or each.required
+        }
+        missing = [each for each in wanted if each.required and each.name not in values]
+        if missing:
+            told = "; ".join(
+                f"`{each.name}`" + (f" ({each.description})" if each.description else "")
+                for each in missing
+            )
+            usage = " ".join(
+                each.name if each.required else f"[{each.name}]" for each in self.prompt.arguments
+            )
+            raise MissingArguments(
+                f"`/{self.name}` needs {told}. It is called like this: `/{self.name} {usage}`; "
+                "a value with blanks stands in quotes."
+            )
+        return values
+
+
+def server_prompts(
+    servers: Iterable[Server], taken: Collection[str] = ()
+) -> tuple[ServerPrompt, ...]:
+    """The prompts of servers, each under a name of its own; `taken` are names in use."""
+    used = set(taken)
+    found = []
+    for server in servers:
+        for prompt in server.prompts:
+            plain = _NOT_IN_NAMES.sub("-", f"{server.name}:{prompt.name}")[:_LONGEST_NAME]
+            name, number = plain, 1
+            while name.lower() in used:
+                number += 1
+                name = f"{plain}-{number}"
+            used.add(name.lower())
+            found.append(ServerPrompt(name=name, server=server, prompt=prompt))
+    return tuple(found)
+
+
+async def find_server_prompt(
+    name: str, manager: Manager, taken: Collection[str]
+) -> ServerPrompt | str | None:
+    """The prompt that a command's name means, after a moment for a server that is starting.
+
+    Returns:
+        A sentence, where it would be one of a server that does not tell its prompts now; None,
+        where no server is meant.
+    """
+    meant = [each for each in manager if name.startswith(f"{_prefix(each)}:")]
+    with trio.move_on_after(PATIENCE):
+        for server in meant:
+            await server.listed()
+    for found in server_prompts(manager.running, taken):
+        if found.name.lower() == name:
+            return found
+    absent = [f"{each.name} is {each.state.value}" for each in meant if not _tells(each)]
+    return f"The MCP server {', '.join(absent)}." if absent else None
+
+
+def _prefix(server: Server) -> str:
+    return _NOT_IN_NAMES.sub("-", server.name).lower()
+
+
+def _tells(server: Server) -> bool:
+    return server.state is State.RUNNING
+
+
+async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situation) -> None:
+    """The body of a turn: what the server makes of its prompt is what the model answers."""
+    given = arguments_of(turn.prompt.text)
+    name, server = f"`/{found.name}`", found.server
+    try:
+        values = found.values(given)
+    except MissingArguments as fault:
+        turn.fail(str(fault))
+        return
+    turn.progress(f"Asking {server.name} for the prompt")
+    try:
+        result = await server.session.get_prompt(found.prompt.name, values)
+    except MCPFault as fault:
+        reason = mask(str(fault), *server.settings.secrets)[:_LONGEST_FAULT]
+        turn.fail(f"{name}: the MCP server {server.name} did not give it: {reason}.")
+        return
+    more = given if not found.prompt.arguments else ""
+    messages = messages_of(result, server=server.name, typed=turn.prompt.text, more=more)
+    if not messages:
+        turn.fail(f"{name}: the MCP server {server.name} gave a prompt without a text.")
+        return
+    agent = await situation.make_agent(turn, given)
+    if agent is not None:
+        await attrs.evolve(agent, asked=messages).run(turn)
+
+
+def messages_of(
+    result: PromptResult, *, server: str, typed: str, more: str = ""
+) -> tuple[Message, ...]:
+    """What a server gave as messages of a history; the last is the user's.
+
+    Args:
+        result: the prompt, filled in.
+        server: who gave it.
+        typed: what the user wrote; it goes first where the server begins with an answer.
+        more: words of the user's that the prompt has no place for.
+    """
+    giving = _Giving(server=server)
+    messages: list[Message] = []
+    for role, group in groupby(result.messages, lambda each: each.role):
+        parts = giving.parts(role, group)
+        if parts:
+            messages.append(Message(role=role, parts=parts))
+    if not messages:
+        return ()
+    if messages[0].role == "assistant":
+        messages.insert(0, Message(role="user", parts=(TextPart(typed),)))
+    said = (TextPart(more),) if more else ()
+    if messages[-1].role == "assistant":
+        messages.append(Message(role="user", parts=said or (_CONTINUE,)))
+    elif said:
+        messages[-1] = attrs.evolve(messages[-1], parts=messages[-1].parts + said)
+    return tuple(messages)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Giving:
+    """What of a prompt may still be given to a model."""
+
+    server: str
+    limits: Limits = attrs.field(factory=Limits)
+    room: int = attrs.field(init=False)
+    attachments: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        self.room = self.limits.total
+
+    def parts(
+        self, role: Literal["user", "assistant"], messages: Iterable[PromptMessage]
+    ) -> tuple[_Given, ...]:
+        """Neighbouring messages of one role; an answer holds no pictures, for no API takes them."""
+        found: list[_Given] = []
+        for message in messages:
+            for part in self._of(message.content):
+                if isinstance(part, TextPart):
+                    found += self._within_room(part)
+                elif role == "assistant":
+                    found.append(TextPart("(a picture or document that is left out)"))
+                else:
+                    found.append(self._attached(part))
+        return tuple(found)
+
+    def _of(self, content: Content) -> Iterator[_Given]:
+        if not isinstance(content, EmbeddedResource):
+            yield part_of(content)
+            return
+        try:
+            given = give_resource(
+                self.server, content.contents, room=max(self.room, 1), limits=self.limits
+            )
+        except FileFault as fault:
+            yield TextPart(f"({content.contents.uri} is left out: {fault})")
+        else:
+            yield TextPart(render([given.section]))
+            if given.attachment is not None:
+                yield given.attachment
+
+    def _within_room(self, part: TextPart) -> Sequence[TextPart]:
+        if not part.text.strip():
+            return ()
+        if self.room <= 0:
+            return ()
+        text = cut_end(part.text, Cap(lines=self.room, size=self.room))
+        self.room -= len(part.text.encode())
+        return (TextPart(text),)
+
+    def _attached(self, part: ImagePart | FilePart) -> _Given:
+        self.attachments += 1
+        if self.attachments > MOST_PICTURES or len(part.data) > LARGEST_PICTURE:
+            return TextPart(f"(a picture or document of {len(part.data)} bytes is left out)")
+        return part
