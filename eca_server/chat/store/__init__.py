@@ -5,6 +5,7 @@ from __future__ import annotations
 from eca_server.chat.store.place import store_path, workspace_key
 from eca_server.chat.store.rows import (
     BeforeImage,
+    ChatSettings,
     ChatSummary,
     StoredChat,
     StoredMessage,
@@ -14,6 +15,7 @@ from eca_server.chat.store.store import Store
 
 __all__ = [
     "BeforeImage",
+    "ChatSettings",
     "ChatSummary",
     "Store",
     "StoredChat",

@@ -1,9 +1,9 @@
 """The file of chats, opened: its schema, and what is written in it and read from it.
 
-The rules it keeps: a row is added or deleted, never edited (but for a chat's title and the time
-it was last added to); what belongs together is written in one transaction; deleted text is
-overwritten, and the file rewritten once there is time, for SQLite leaves copies where it moved
-rows about. After any exception the database must be closed and opened anew.
+The rules it keeps: a row is added or deleted, never edited (but for a chat's title, its settings
+and the time it was last added to); what belongs together is written in one transaction; deleted
+text is overwritten, and the file rewritten once there is time, for SQLite leaves copies where it
+moved rows about. After any exception the database must be closed and opened anew.
 
 Everything here waits for the disk, and for other processes: call it in a thread.
 """
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 
@@ -80,13 +80,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE INDEX before_image_by_chat ON before_image (chat, number)",
     ),
+    ("CREATE TABLE settings (chat TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",),
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
 
-_DELETE: Final = (
+_CLEAR: Final = (
     "DELETE FROM message WHERE chat = ?",
-    "DELETE FROM usage WHERE chat = ?",
     "DELETE FROM before_image WHERE chat = ?",
+)
+_DELETE: Final = (
+    *_CLEAR,
+    "DELETE FROM usage WHERE chat = ?",
+    "DELETE FROM settings WHERE chat = ?",
     "DELETE FROM chat WHERE id = ?",
 )
 _ADD_IMAGE: Final = (
@@ -97,6 +102,35 @@ _PATHS: Final = ("path", "moved_from")
 _LARGEST = 2**63 - 1
 _RETRY_SECONDS = 0.005
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
+
+
+@attrs.frozen(kw_only=True)
+class LoadedRows:
+    """A chat as it lies in the file.
+
+    Attributes:
+        chat: None: there is none of that id.
+        messages: id and body of each, in order.
+        usages: what each turn took: tokens, and dollars as text.
+        settings: their body, if there are any.
+        last: the number of the last message.
+    """
+
+    chat: ChatRow | None
+    messages: list[tuple[str, bytes]]
+    usages: list[tuple[int, str | None]]
+    settings: bytes | None
+    last: int
+
+
+@attrs.frozen
+class ListedRow:
+    """A chat in a list: with the bodies of its first message and its settings, and its length."""
+
+    chat: ChatRow
+    first: bytes
+    settings: bytes | None
+    messages: int
 
 
 class Database:
@@ -136,6 +170,7 @@ class Database:
         *,
         turn: str,
         usage: tuple[int, str | None] | None,
+        settings: bytes | None = None,
     ) -> tuple[int, int]:
         """Add messages to a chat, which is made if there is none.
 
@@ -144,6 +179,7 @@ class Database:
             messages: id and body of each; one whose id is there already is left out.
             turn: a name for what is appended, under which its usage is counted once.
             usage: tokens, and dollars as text.
+            settings: in place of those the chat has; None: they stay.
 
         Returns:
             The number of the chat's last message before and after.
@@ -167,12 +203,12 @@ class Database:
                     "INSERT OR IGNORE INTO usage (chat, turn, tokens, cost) VALUES (?, ?, ?, ?)",
                     (row.id, turn, min(tokens, _LARGEST), cost),
                 )
+            if settings is not None:
+                execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (row.id, settings))
             return before, self._last(row.id)
 
-    def load(
-        self, chat: str
-    ) -> tuple[ChatRow | None, list[tuple[str, bytes]], list[tuple[int, str | None]], int]:
-        """A chat, if there is one, its messages, its turns' usage, its last message's number."""
+    def load(self, chat: str) -> LoadedRows:
+        """All that is kept of a chat, at one moment."""
         execute = self._connection.execute
         execute("BEGIN")
         found = execute("SELECT * FROM chat WHERE id = ?", (chat,)).fetchone()
@@ -182,24 +218,43 @@ class Database:
         usages = execute(
             "SELECT tokens, cost FROM usage WHERE chat = ? ORDER BY number", (chat,)
         ).fetchall()
+        settings = execute("SELECT body FROM settings WHERE chat = ?", (chat,)).fetchone()
         last = self._last(chat)
         execute("COMMIT")
-        return ChatRow(*found) if found else None, messages, usages, last
-
-    def latest(self, workspace: str, limit: int) -> Sequence[tuple[ChatRow, bytes]]:
-        """The chats of a workspace with the body of their first message, the latest first."""
-        found = self._connection.execute(
-            "SELECT chat.*, body FROM chat"
-            " JOIN message ON message.chat = chat.id AND message.sequence = 1"
-            " WHERE workspace = ? ORDER BY updated DESC LIMIT ?",
-            (workspace, limit),
+        return LoadedRows(
+            chat=ChatRow(*found) if found else None,
+            messages=messages,
+            usages=usages,
+            settings=settings[0] if settings else None,
+            last=last,
         )
-        return [(ChatRow(*columns[:5]), columns[5]) for columns in found.fetchall()]
+
+    def latest(
+        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+    ) -> Sequence[ListedRow]:
+        """The chats of a workspace that have messages, the latest first."""
+        found = self._connection.execute(
+            "SELECT chat.*, message.body, settings.body,"
+            " (SELECT count(*) FROM message WHERE message.chat = chat.id) FROM chat"
+            " JOIN message ON message.chat = chat.id AND message.sequence = 1"
+            " LEFT JOIN settings ON settings.chat = chat.id"
+            " WHERE workspace = ?"
+            " ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?",
+            (workspace, by, limit),
+        )
+        return [ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found.fetchall()]
+
+    def clear(self, chat: str) -> None:
+        """Delete what was said in a chat; the chat itself stays."""
+        self._delete(chat, _CLEAR)
 
     def delete(self, chat: str) -> None:
         """Delete everything of a chat."""
+        self._delete(chat, _DELETE)
+
+    def _delete(self, chat: str, statements: Sequence[str]) -> None:
         with self._writing() as execute:
-            deleted = sum(execute(statement, (chat,)).rowcount for statement in _DELETE)
+            deleted = sum(execute(statement, (chat,)).rowcount for statement in statements)
             if deleted:
                 execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
         if deleted:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import attrs
 
@@ -24,13 +24,16 @@ from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
     BeforeImage,
     ChatRow,
+    ChatSettings,
     ChatSummary,
     StoredChat,
     StoredMessage,
     TurnUsage,
     UnreadableRow,
     decode_message,
+    decode_settings,
     encode_message,
+    encode_settings,
 )
 from eca_server.llm.history import TextPart
 
@@ -76,13 +79,15 @@ class Keeper:
         *,
         turn: str,
         usage: TurnUsage | None,
+        settings: ChatSettings | None = None,
     ) -> bool:
         """Add a turn to a chat; whether everything is on disk now."""
 
         def run(database: Database) -> None:
             rows = [(each.id, encode_message(each.message)) for each in messages]
             taken = None if usage is None else (usage.tokens, _text(usage.cost))
-            before, after = database.append(chat, rows, turn=turn, usage=taken)
+            kept = None if settings is None else encode_settings(settings)
+            before, after = database.append(chat, rows, turn=turn, usage=taken, settings=kept)
             self._compare(chat, before)
             self._last[chat.id] = after
 
@@ -94,12 +99,12 @@ class Keeper:
         found = self._read(lambda database: database.load(chat_id))
         if found is None:
             return None
-        row, bodies, usages, last = found
-        self._last[chat_id] = last
+        self._last[chat_id] = found.last
+        row = found.chat
         if row is None:
             return None
         messages: list[StoredMessage] = []
-        for message_id, body in bodies:
+        for message_id, body in found.messages:
             try:
                 messages.append(StoredMessage(id=message_id, message=decode_message(body)))
             except UnreadableRow as fault:
@@ -110,26 +115,41 @@ class Keeper:
             messages=tuple(messages),
             usages=tuple(
                 TurnUsage(tokens=tokens, cost=None if cost is None else Decimal(cost))
-                for tokens, cost in usages
+                for tokens, cost in found.usages
             ),
             created=row.created,
             updated=row.updated,
+            settings=decode_settings(found.settings),
         )
 
-    def latest(self, workspace: str, limit: int) -> tuple[ChatSummary, ...]:
+    def latest(
+        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+    ) -> tuple[ChatSummary, ...]:
         """The chats of a workspace, the latest first."""
         self._flush()
-        found = self._read(lambda database: database.latest(workspace, limit))
+        found = self._read(lambda database: database.latest(workspace, limit, by=by))
         return tuple(
             ChatSummary(
-                id=row.id,
-                title=row.title,
-                beginning=_beginning(body),
-                created=row.created,
-                updated=row.updated,
+                id=row.chat.id,
+                title=row.chat.title,
+                beginning=_beginning(row.first),
+                created=row.chat.created,
+                updated=row.chat.updated,
+                messages=row.messages,
+                model=decode_settings(row.settings).model,
             )
-            for row, body in found or ()
+            for row in found or ()
         )
+
+    def clear(self, chat_id: str) -> bool:
+        """Delete what was said in a chat, also what was not written yet."""
+
+        def run(database: Database) -> None:
+            database.clear(chat_id)
+            self._last.pop(chat_id, None)
+
+        self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)
+        return self._write(_Write(chat_id, run))
 
     def delete(self, chat_id: str) -> bool:
         """Delete everything of a chat, also what was not written yet."""

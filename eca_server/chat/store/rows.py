@@ -38,13 +38,16 @@ from eca_server.llm.history import (
 __all__ = [
     "BeforeImage",
     "ChatRow",
+    "ChatSettings",
     "ChatSummary",
     "StoredChat",
     "StoredMessage",
     "TurnUsage",
     "UnreadableRow",
     "decode_message",
+    "decode_settings",
     "encode_message",
+    "encode_settings",
 ]
 
 Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -67,6 +70,27 @@ class TurnUsage:
 
 
 @attrs.frozen(kw_only=True)
+class ChatSettings:
+    """What a chat is set to, beside its history.
+
+    Attributes:
+        model: whom its last prompt went to, as `provider/model`.
+        variant: the model's.
+        behavior: that of its last prompt.
+        trust: calls that would ask run.
+        is_named_by_user: its title is the user's, and no model's takes its place.
+        flags: the user's marks, by the id of the message each is on.
+    """
+
+    model: str | None = None
+    variant: str | None = None
+    behavior: str | None = None
+    trust: bool = False
+    is_named_by_user: bool = False
+    flags: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
 class StoredChat:
     """A chat as it is kept.
 
@@ -77,6 +101,7 @@ class StoredChat:
         usages: what each of its turns took, oldest first.
         created: when it was first kept, in seconds since the epoch.
         updated: when it was last added to.
+        settings: what it is set to.
     """
 
     id: str
@@ -85,6 +110,7 @@ class StoredChat:
     usages: tuple[TurnUsage, ...]
     created: float
     updated: float
+    settings: ChatSettings = ChatSettings()
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +122,8 @@ class ChatSummary:
     beginning: str
     created: float
     updated: float
+    messages: int = 0
+    model: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -158,6 +186,19 @@ def decode_message(body: bytes) -> Message:
         return Message(**_read(Message, json.loads(body)))
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
         raise UnreadableRow(f"expected a kept message, got {type(fault).__name__}") from fault
+
+
+def encode_settings(settings: ChatSettings) -> bytes:
+    """A chat's settings as the body of a row."""
+    return json.dumps(_write(settings))
+
+
+def decode_settings(body: bytes | None) -> ChatSettings:
+    """The settings that `encode_settings` was given; what cannot be read is as nobody set it."""
+    try:
+        return ChatSettings(**json.loads(body or b"{}"))
+    except (TypeError, ValueError):
+        return ChatSettings()
 
 
 def _write(value: Any) -> dict[str, Any]:

@@ -15,13 +15,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
 
 from eca_server.chat.store.rows import (
     BeforeImage,
     ChatRow,
+    ChatSettings,
     ChatSummary,
     StoredChat,
     StoredMessage,
@@ -88,6 +89,7 @@ class Store:
         *,
         title: str | None = None,
         usage: TurnUsage | None = None,
+        settings: ChatSettings | None = None,
     ) -> bool:
         """Add what a turn brought to a chat, which is made if there is none; all of it or nothing.
 
@@ -97,6 +99,7 @@ class Store:
             messages: the turn's, in order.
             title: the chat's name from now on; None: as it was.
             usage: what the turn took; None: it asked no model.
+            settings: the chat's from now on; None: as they were.
 
         Returns:
             Whether it is on disk. If not, it is tried again with the next call.
@@ -105,15 +108,23 @@ class Store:
         chat = ChatRow(chat_id, workspace, title, now, now)
         added = tuple(messages)
         turn = added[0].id if added else str(uuid.uuid4())
-        return await self._write(lambda keeper: keeper.append(chat, added, turn=turn, usage=usage))
+        return await self._write(
+            lambda keeper: keeper.append(chat, added, turn=turn, usage=usage, settings=settings)
+        )
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A chat with its whole history; None if it is not kept, or cannot be read in time."""
         return await self._read(lambda keeper: keeper.load(chat_id))
 
-    async def list(self, workspace: str, limit: int) -> Sequence[ChatSummary]:
+    async def list(
+        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+    ) -> Sequence[ChatSummary]:
         """At most `limit` chats of a workspace that have messages, the latest first."""
-        return await self._read(lambda keeper: keeper.latest(workspace, limit)) or ()
+        return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
+
+    async def clear(self, chat_id: str) -> bool:
+        """Forget what was said in a chat, as `delete` does; what it is called and took stays."""
+        return await self._write(lambda keeper: keeper.clear(chat_id))
 
     async def delete(self, chat_id: str) -> bool:
         """Forget a chat; whether nothing of it can be loaded any more.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.chat.store import StoredMessage, database, store
+from eca_server.chat.store import ChatSettings, StoredMessage, database, store
 from eca_server.chat.store.rows import ChatRow
 from eca_server.llm.history import BlockPart, Message
 from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of
@@ -199,7 +199,7 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_
     )
     for _ in range(2):
         opened_newer = database.Database(path, migrations=newer)
-        assert opened_newer.load("c")[0] is not None
+        assert opened_newer.load("c").chat is not None
         opened_newer.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(newer),)
@@ -215,7 +215,8 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(path: Path) ->
             images = (image("1", "/f", data=b"before"),)
             assert await ours.store.add_before_images("c", images)
             assert await ours.store.before_images("c") == images
-            assert await ours.store.list(WORKSPACE, 9)
+            assert await ours.store.append("c", WORKSPACE, settings=ChatSettings(model="p/m"))
+            assert [chat.model for chat in await ours.store.list(WORKSPACE, 9)] == ["p/m"]
             assert await ours.store.delete("c")
             assert await ours.store.before_images("c") == ()
             assert ours.problems == []

@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.chat.store import (
-    Store,
-    StoredMessage,
-    TurnUsage,
-)
+from eca_server.chat.store import ChatSettings, Store, StoredMessage, TurnUsage
 from eca_server.llm.history import ImagePart, Message, TextPart
 from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
 
@@ -105,9 +101,44 @@ async def test_a_chats_beginning_is_the_users_own_words_in_one_short_line(path: 
     assert beginnings == [("why not " + "x" * 500)[:100], ""]
 
 
+async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
+    some = ChatSettings(model="p/m", variant="high", behavior="plan", flags={"a-0": "here"})
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, turn("a"), settings=some)
+        await ours.store.append("c", WORKSPACE, turn("b"))
+    async with opened(path) as ours:
+        chat = await ours.store.load("c")
+        (listed,) = await ours.store.list(WORKSPACE, 9)
+        assert chat is not None
+        assert chat.settings == some
+        assert (listed.model, listed.messages) == ("p/m", 8)
+        await ours.store.append("c", WORKSPACE, settings=ChatSettings(is_named_by_user=True))
+        chat = await ours.store.load("c")
+        assert chat is not None
+        assert chat.settings == ChatSettings(is_named_by_user=True)
+
+
+async def test_of_a_cleared_chat_the_name_and_what_it_took_stay(path: Path) -> None:
+    async with opened(path) as ours:
+        taken = TurnUsage(tokens=7)
+        await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
+        await ours.store.append("d", WORKSPACE, said("d"))
+        await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
+        assert await ours.store.clear("c")
+        assert await ours.store.before_images("c") == ()
+        await ours.store.append("c", WORKSPACE, said("new"))
+        chat = await ours.store.load("c")
+        by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
+        assert ours.problems == []
+    assert chat is not None
+    assert (texts_of(chat), chat.title, chat.usages) == (["new"], "named", (taken,))
+    assert by_age == ["d", "c"]
+
+
 async def test_a_deleted_chat_begins_anew(path: Path) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"), title="old", usage=TurnUsage(tokens=7))
+        await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
         assert await ours.store.delete("c")
         assert await ours.store.load("c") is None
@@ -117,6 +148,7 @@ async def test_a_deleted_chat_begins_anew(path: Path) -> None:
         assert ours.problems == []
     assert chat is not None
     assert (texts_of(chat), chat.title, chat.usages) == (["new"], None, ())
+    assert chat.settings == ChatSettings()
 
 
 async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: Path) -> None:
