@@ -1,11 +1,13 @@
 """Node and packages for it, for tests and benchmarks that meet a peer nobody here wrote.
 
-The machine's own Node is used if it is new enough, else the one that the `dev` extra brings.
-Packages lie in `node_modules`, which git ignores, and are fetched once.
+The machine's own Node is used if it is new enough, else the one that the `dev` extra brings. The
+packages are those of `package-lock.json` beside this file. They are fetched once, into a
+`node_modules` that git ignores. To renew them: `npm update --omit-lockfile-registry-resolved` here.
 """
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import importlib.util
 import os
@@ -14,13 +16,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-OLDEST = 18
+FOLDER = Path(__file__).resolve().parent
+OLDEST = 22
 
 
 @functools.cache
 def node() -> str:
-    """The path of a Node of version 18 or later.
+    """The path of a Node of version 22 or later.
 
     Raises:
         FileNotFoundError: there is none; the text says how to get one.
@@ -38,23 +40,32 @@ def node() -> str:
     )
 
 
-def node_modules(package: str, version: str) -> Path:
-    """The folder to name in NODE_PATH, with that version of the package in it."""
-    folder = REPOSITORY / "node_modules"
-    manifest = folder / package / "package.json"
-    if not (manifest.exists() and f'"version": "{version}"' in manifest.read_text("utf-8")):
-        options = ["--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
-        done = subprocess.run(
-            [*_npm(), "install", *options, f"{package}@{version}"],
-            cwd=REPOSITORY,
-            env={**os.environ, "PATH": f"{Path(node()).parent}{os.pathsep}{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"npm could not install {package}@{version}: {done.stderr[-2000:]}")
+@functools.cache
+def node_modules() -> Path:
+    """The folder with the packages of the lock file; NODE_PATH may name it."""
+    folder = FOLDER / "node_modules"
+    stamp = folder / "installed-package-lock.json"
+    lock = FOLDER / "package-lock.json"
+    with lock.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # tests run in several processes
+        wanted = file.read()
+        if not (stamp.exists() and stamp.read_bytes() == wanted):
+            _install()
+            stamp.write_bytes(wanted)
     return folder
+
+
+def _install() -> None:
+    done = subprocess.run(
+        [*_npm(), "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+        cwd=FOLDER,
+        env={**os.environ, "PATH": f"{Path(node()).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"npm could not install the packages: {done.stderr[-2000:]}")
 
 
 def _npm() -> list[str]:

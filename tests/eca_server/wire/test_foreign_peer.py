@@ -23,7 +23,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("home")
     done = subprocess.run(
         [node(), str(Path(__file__).with_name("vscode_client.js")), *SERVE],
-        env=environment(home, NODE_PATH=str(node_modules("vscode-jsonrpc", "8.2.1"))),
+        env=environment(home, NODE_PATH=str(node_modules())),
         cwd=home,
         capture_output=True,
         timeout=30,
