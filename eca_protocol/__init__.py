@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RPCError,
         StartFailed,
     )
+    from eca_protocol.fold import Fold
     from eca_protocol.framing import (
         ContentLengthDecoder,
         FrameFault,
@@ -61,6 +62,7 @@ _ROOMS = {
         "RequestFailed",
         "StartFailed",
     ),
+    "fold": ("Fold",),
     "framing": (
         "ContentLengthDecoder",
         "FrameFault",
@@ -96,6 +98,7 @@ __all__ = [
     "ErrorCode",
     "ErrorResponse",
     "FdTransport",
+    "Fold",
     "FrameFault",
     "HTTPFault",
     "InvalidJSON",

@@ -1,0 +1,17 @@
+"""A stream of contents -> what a user interface shows. No I/O; `Fold` is the whole face."""
+
+from eca_protocol.fold.fold import Fold
+from eca_protocol.fold.rules import Rule, Violation
+from eca_protocol.fold.views import CallView, ChatView, Item, LinkView, TextView, ThoughtView
+
+__all__ = [
+    "CallView",
+    "ChatView",
+    "Fold",
+    "Item",
+    "LinkView",
+    "Rule",
+    "TextView",
+    "ThoughtView",
+    "Violation",
+]

@@ -1,0 +1,249 @@
+"""One chat, content by content: what it shows, and which rules its stream breaks.
+
+A content that breaks a rule is taken all the same, as far as something can be made of it: of a
+call that was never prepared nothing can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from eca_protocol import messages as m
+from eca_protocol.fold.rules import Rule
+from eca_protocol.fold.views import CallState, CallView, ChatView, LinkView, TextView, ThoughtView
+
+__all__ = ["ChatFold", "Tell"]
+
+Tell: TypeAlias = Callable[[Rule, str], None]
+"""Told of each rule that is broken, and of what came."""
+
+_ToolCall: TypeAlias = (
+    m.ChatToolCallPrepareContent
+    | m.ChatToolCallRunContent
+    | m.ChatToolCallRunningContent
+    | m.ChatToolCalledContent
+    | m.ChatToolCallRejectedContent
+)
+
+_FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
+    "preparing": frozenset({"preparing", "waiting", "ready", "rejected"}),
+    "waiting": frozenset({"running", "called", "rejected"}),
+    "ready": frozenset({"running", "called", "rejected"}),
+    "running": frozenset({"called"}),
+    "called": frozenset(),
+    "rejected": frozenset(),
+}
+
+_ROLES: Mapping[type, frozenset[str]] = {
+    m.ChatProgressContent: frozenset({"system"}),
+    m.ChatUsageContent: frozenset({"system"}),
+    m.ChatMetadataContent: frozenset({"system"}),
+    m.ChatTextContent: frozenset({"user", "system", "assistant"}),
+    **dict.fromkeys(
+        (
+            m.ChatURLContent,
+            m.ChatReasonStartedContent,
+            m.ChatReasonTextContent,
+            m.ChatReasonFinishedContent,
+            m.ChatToolCallPrepareContent,
+            m.ChatToolCallRunContent,
+            m.ChatToolCallRunningContent,
+            m.ChatToolCalledContent,
+            m.ChatToolCallRejectedContent,
+        ),
+        frozenset({"assistant"}),
+    ),
+}
+
+
+class ChatFold:
+    """Folds the contents of one chat into its view."""
+
+    def __init__(self, chat_id: str, tell: Tell) -> None:
+        self.view = ChatView(id=chat_id)
+        self._tell = tell
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was said; it may come again, outside of any turn."""
+        self.view.items.clear()
+        self._calls: dict[str, CallView] = {}
+        self._thoughts: dict[str, ThoughtView] = {}
+        self._prepared: str | None = None
+        self._turn_is_over = False
+
+    def replay(self) -> None:
+        """What was said before comes once more, outside of any turn."""
+        self._turn_is_over = False
+
+    def take(self, role: m.ChatRole, content: m.ChatContent) -> None:
+        """Take the next content."""
+        roles = _ROLES.get(type(content))
+        if roles is None:
+            self.view.items.append(content)
+            return
+        if role not in roles:
+            self._tell(Rule.ROLE, f"{_type(content)} in the role {role!r}")
+        match content:
+            case m.ChatProgressContent():
+                self._progress(content)
+            case m.ChatMetadataContent(title=title):
+                self.view.title = title
+            case _:
+                if role == "user":
+                    self._turn_is_over = False  # some servers tell it before their progress
+                elif self._turn_is_over:
+                    self._tell(Rule.AFTER_FINISHED, _type(content))
+                self._said(role, content)
+
+    def _progress(self, content: m.ChatProgressContent) -> None:
+        if content.state == "finished":
+            self._finished()
+        else:
+            if not content.text and content.state == "running":
+                self._tell(Rule.SILENT_PROGRESS, "none")
+            self.view.activity = content.text
+            self._turn_is_over = False
+
+    def _finished(self) -> None:
+        if self._turn_is_over:
+            self._tell(Rule.SECOND_FINISHED, "a second one")
+        for call in self._calls.values():
+            if call.is_open:
+                self._tell(Rule.CALL_OPEN, f"call {call.id!r} still {call.state}")
+        for thought in self._thoughts.values():
+            if thought.total_time_ms is None:
+                self._tell(Rule.THOUGHT_OPEN, f"none for {thought.id!r}")
+        self._calls = {id_: call for id_, call in self._calls.items() if not call.is_open}
+        self._thoughts.clear()
+        self.view.activity = ""
+        self._prepared = None
+        self._turn_is_over = True
+
+    def _said(self, role: m.ChatRole, content: m.ChatContent) -> None:
+        match content:
+            case m.ChatTextContent():
+                self._text(role, content)
+            case m.ChatUsageContent():
+                self.view.usage = content
+            case m.ChatURLContent(title=title, url=url):
+                self.view.items.append(LinkView(title=title, url=url))
+            case m.ChatReasonStartedContent(id=thought_id):
+                if thought_id in self._thoughts:
+                    self._tell(Rule.THOUGHT_ORDER, f"a second start of {thought_id!r}")
+                thought = ThoughtView(id=thought_id)
+                self._thoughts[thought_id] = thought
+                self.view.items.append(thought)
+            case m.ChatReasonTextContent() | m.ChatReasonFinishedContent():
+                self._thinks(content)
+            case m.ChatToolCallPrepareContent():
+                self._prepare(content)
+            case (
+                m.ChatToolCallRunContent()
+                | m.ChatToolCallRunningContent()
+                | m.ChatToolCalledContent()
+                | m.ChatToolCallRejectedContent()
+            ):
+                self._goes_on(content)
+
+    def _text(self, role: m.ChatRole, content: m.ChatTextContent) -> None:
+        last = self.view.items[-1] if self.view.items else None
+        if (
+            isinstance(last, TextView)
+            and last.role == role
+            and content.content_id in {None, last.content_id}
+        ):
+            last.pieces.add(content.text)
+            return
+        text = TextView(role=role, content_id=content.content_id)
+        text.pieces.add(content.text)
+        self.view.items.append(text)
+
+    def _thinks(self, content: m.ChatReasonTextContent | m.ChatReasonFinishedContent) -> None:
+        thought = self._thoughts.get(content.id)
+        if thought is None:
+            self._tell(Rule.UNKNOWN_THOUGHT, f"{_type(content)} of {content.id!r}")
+            return
+        if thought.total_time_ms is not None:
+            self._tell(Rule.THOUGHT_ORDER, f"{_type(content)} of {content.id!r}")
+        if isinstance(content, m.ChatReasonTextContent):
+            thought.pieces.add(content.text)
+        else:
+            thought.total_time_ms = content.total_time_ms
+
+    def _prepare(self, content: m.ChatToolCallPrepareContent) -> None:
+        missing = [name for name in ("id", "name", "server") if not getattr(content, name)]
+        if missing:
+            self._tell(Rule.PREPARE_INCOMPLETE, f"no {' and no '.join(missing)}")
+        call = self._calls.get(content.id)
+        if call is None:
+            call = CallView(
+                id=content.id, name=content.name, server=content.server, origin=content.origin
+            )
+            self._calls[content.id] = call
+            self.view.items.append(call)
+        elif content.id != self._prepared and call.state == "preparing":
+            got = f"{content.id!r} again, behind {self._prepared!r}"
+            self._tell(Rule.PREPARE_INTERLEAVED, got)
+        self._prepared = content.id
+        self._move(call, content, "preparing")
+        call.arguments_pieces.add(content.arguments_text)
+
+    def _goes_on(
+        self,
+        content: m.ChatToolCallRunContent
+        | m.ChatToolCallRunningContent
+        | m.ChatToolCalledContent
+        | m.ChatToolCallRejectedContent,
+    ) -> None:
+        call = self._calls.get(content.id)
+        if call is None:
+            self._tell(Rule.UNKNOWN_CALL, f"{_type(content)} of {content.id!r}")
+            return
+        state: CallState = "running"
+        match content:
+            case m.ChatToolCallRunContent(manual_approval=asks):
+                state = "waiting" if asks else "ready"
+            case m.ChatToolCalledContent():
+                if not content.error and call.state in {"waiting", "ready"}:
+                    self._tell(Rule.CALL_ORDER, f"toolCalled of {call.id!r}, which never ran")
+                state = "called"
+                call.outputs, call.error = content.outputs, content.error
+                call.total_time_ms = content.total_time_ms
+            case m.ChatToolCallRejectedContent():
+                state = "rejected"
+                call.reason = content.reason
+        self._move(call, content, state)
+        call.arguments = content.arguments
+
+    def _move(self, call: CallView, content: _ToolCall, state: CallState) -> None:
+        if state not in _FOLLOWING[call.state]:
+            got = f"{_type(content)} of {call.id!r}, which is {call.state}"
+            self._tell(Rule.CALL_ORDER, got)
+        if content.name and (content.name, content.server) != (call.name, call.server):
+            got = f"{content.server}/{content.name} for {call.server}/{call.name}"
+            self._tell(Rule.CALL_CHANGED, got)
+            call.name, call.server = content.name, content.server
+        fault = _fault_of_details(content)
+        if fault is not None:
+            self._tell(Rule.DETAILS, fault)
+        call.state = state
+        call.summary = content.summary or call.summary
+        call.details = content.details or call.details
+
+
+def _fault_of_details(content: _ToolCall) -> str | None:
+    details: Any = content.details
+    kind = getattr(details, "type", None)
+    if (content.server, content.name) == ("eca", "task") and kind != "task":
+        return f"{kind!r} of the tool eca/task"
+    if isinstance(details, m.UnknownToolCallDetails) and kind == "shellCommand":
+        commands = details.raw.get("commands")
+        if not isinstance(commands, list):
+            return f"shellCommand with {commands!r} as commands"
+    return None
+
+
+def _type(content: m.ChatContent) -> str:
+    return str(content.type)

@@ -1,0 +1,158 @@
+"""Everything a server says -> what an editor shows of it, and what no editor could show sanely.
+
+`Fold` is as strict as the strictest reducer in the field: what breaks one of `Rule` is told, by
+name. It is told of what the client does, too, as far as that bears on what may come: a deleted
+chat stays silent, and a chat that nobody prompted is a stranger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.fold.chat import ChatFold
+from eca_protocol.fold.rules import Rule, Violation
+from eca_protocol.fold.views import ChatView
+
+__all__ = ["Fold"]
+
+
+class Fold:
+    """What one connection shows.
+
+        fold = Fold()
+        for method, params in notifications:
+            for violation in fold.take(method, params):
+                print(violation.message)
+        print(fold.chats["chat-1"].text())
+
+    Attributes:
+        chats: by their ids, in the order in which they appeared; without the deleted ones.
+        config: what the server last told of each setting.
+        servers: the tool servers, by name.
+        tasks: titles of what the server is at, by their ids.
+        messages: what it told the user outside of any chat.
+        violations: every rule that was broken, in order.
+    """
+
+    def __init__(self) -> None:
+        self.chats: dict[str, ChatView] = {}
+        self.config = m.ChatConfig()
+        self.servers: dict[str, m.ToolServerUpdatedParams] = {}
+        self.tasks: dict[str, str] = {}
+        self.messages: list[m.ShowMessageParams] = []
+        self.violations: list[Violation] = []
+        self._folds: dict[str, ChatFold] = {}
+        self._deleted: set[str] = set()
+        self._prompted: set[str] | None = None
+        self._unnamed_prompts = 0
+
+    def prompted(self, chat_id: str | None) -> None:
+        """The client prompts a chat; None leaves its id to the server.
+
+        From the first time on only chats that were prompted, or opened, may appear.
+        """
+        self._prompted = self._prompted or set()
+        if chat_id is None:
+            self._unnamed_prompts += 1
+        else:
+            self._prompted.add(chat_id)
+            self._deleted.discard(chat_id)
+
+    def deleted(self, chat_id: str) -> None:
+        """The server has answered the client's `chat/delete`."""
+        self.chats.pop(chat_id, None)
+        self._folds.pop(chat_id, None)
+        self._deleted.add(chat_id)
+        if self._prompted is not None:
+            self._prompted.discard(chat_id)
+
+    def take(self, method: str, params: Any) -> tuple[Violation, ...]:
+        """Take a notification of the server's, as the codec reads it; the rules it breaks.
+
+        What shows nothing (and every method that is not known) is passed over.
+        """
+        before = len(self.violations)
+        takes = _TAKES.get(method)
+        if takes is not None:
+            takes(self, params)
+        return tuple(self.violations[before:])
+
+    def _content(self, params: m.ChatContentReceivedParams) -> None:
+        chat_id = params.chat_id
+        fold = self._folds.get(chat_id)
+        if fold is None:
+            if chat_id in self._deleted:
+                self._tell(Rule.AFTER_DELETE, chat_id, str(params.content.type))
+                return
+            fold = self._new_chat(chat_id)
+        fold.take(params.role, params.content)
+
+    def _new_chat(self, chat_id: str) -> ChatFold:
+        if self._prompted is not None and chat_id not in self._prompted:
+            if self._unnamed_prompts:
+                self._unnamed_prompts -= 1
+            else:
+                self._tell(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not")
+            self._prompted.add(chat_id)
+        fold = ChatFold(chat_id, lambda rule, got: self._tell(rule, chat_id, got))
+        self._folds[chat_id] = fold
+        self.chats[chat_id] = fold.view
+        return fold
+
+    def _opened(self, params: Any) -> None:
+        self._deleted.discard(params.chat_id)
+        if self._prompted is not None:
+            self._prompted.add(params.chat_id)
+        fold = self._folds.get(params.chat_id) or self._new_chat(params.chat_id)
+        fold.replay()
+        fold.view.title = params.title or fold.view.title
+
+    def _cleared(self, params: Any) -> None:
+        fold = self._folds.get(params.chat_id)
+        if fold is not None and params.messages:
+            fold.clear()
+
+    def _config(self, params: m.ConfigUpdatedParams) -> None:
+        if params.chat is None:
+            return
+        told = attrs.asdict(params.chat, recurse=False, filter=lambda _, value: value is not None)
+        self.config = attrs.evolve(self.config, **told)
+        for one, many in _LISTS.items():
+            chosen, known = getattr(self.config, one), getattr(self.config, many)
+            if (one in told or many in told) and chosen and chosen not in (known or ()):
+                self._tell(Rule.NOT_LISTED, "", f"{one} {chosen!r}")
+
+    def _server(self, params: m.ToolServerUpdatedParams) -> None:
+        if not isinstance(params, m.UnknownServerUpdatedParams):
+            self.servers[params.name] = params
+
+    def _server_removed(self, params: Any) -> None:
+        self.servers.pop(params.name, None)
+
+    def _task(self, params: m.ProgressParams) -> None:
+        if params.type == "finish":
+            self.tasks.pop(params.task_id, None)
+        else:
+            self.tasks[params.task_id] = params.title
+
+    def _tell(self, rule: Rule, chat_id: str, got: str) -> None:
+        self.violations.append(Violation(rule=rule, chat_id=chat_id, got=got))
+
+
+_LISTS = {"select_model": "models", "select_behavior": "behaviors", "select_agent": "agents"}
+
+_TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
+    "chat/contentReceived": Fold._content,
+    "config/updated": Fold._config,
+    "tool/serverUpdated": Fold._server,
+    "tool/serverRemoved": Fold._server_removed,
+    "$/progress": Fold._task,
+    "$/showMessage": lambda fold, params: fold.messages.append(params),
+    "chat/opened": Fold._opened,
+    "chat/cleared": Fold._cleared,
+    "chat/deleted": lambda fold, params: fold.deleted(params.chat_id),
+}

@@ -1,0 +1,46 @@
+"""What a user interface cannot show sanely, each thing as a rule that a stream may break."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+__all__ = ["Rule", "Violation"]
+
+
+class Rule(enum.Enum):
+    """A rule of the stream; its value is what was expected."""
+
+    UNKNOWN_CALL = "toolCallPrepare before any other content of a tool call (W-30)"
+    CALL_ORDER = "the contents of a tool call in their order (W-30)"
+    PREPARE_INCOMPLETE = "id, name and server in toolCallPrepare (W-30)"
+    PREPARE_INTERLEAVED = "the pieces of one call before those of the next (W-30)"
+    CALL_CHANGED = "a tool call that keeps its name and server (W-30)"
+    CALL_OPEN = "the end of every tool call before that of its turn (W-30)"
+    DETAILS = "details that an editor can draw (W-35)"
+    UNKNOWN_THOUGHT = "reasonStarted before the other contents of a reasoning (W-26)"
+    THOUGHT_ORDER = "nothing of a reasoning after its reasonFinished (W-26)"
+    THOUGHT_OPEN = "reasonFinished for every reasoning before the end of its turn (W-26)"
+    SILENT_PROGRESS = "a text in progress that is running: an editor shows it as busy (W-20)"
+    SECOND_FINISHED = "one finished progress a turn (W-22)"
+    AFTER_FINISHED = "nothing of a turn after its finished progress (W-23)"
+    AFTER_DELETE = "nothing for a chat that was deleted (W-24)"
+    STRANGE_CHAT = "contents for chats that the client has prompted (W-21)"
+    ROLE = "each content in the role of its type (W-26)"
+    NOT_LISTED = "a selection that is in its list (W-11)"
+
+
+@attrs.frozen(kw_only=True)
+class Violation:
+    """One rule that was broken; `chat_id` is empty outside of any chat."""
+
+    rule: Rule
+    chat_id: str
+    got: str
+
+    @property
+    def message(self) -> str:
+        """For a person: where, what was expected, and what came."""
+        where = f"chat {self.chat_id}: " if self.chat_id else ""
+        return f"{where}expected {self.rule.value}, got {self.got}"

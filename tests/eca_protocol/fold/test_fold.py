@@ -1,0 +1,259 @@
+"""What a chat shows after its contents; each rule a stream may break, broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import messages as m
+from eca_protocol.fold import CallView, Fold, LinkView, Rule, TextView, ThoughtView
+from eca_protocol.testing.strategies import messages
+
+Said = tuple[m.ChatRole, m.ChatContent]
+
+RUNNING: Said = ("system", m.ChatProgressContent(state="running", text="Waiting"))
+FINISHED: Said = ("system", m.ChatProgressContent(state="finished"))
+USAGE: Said = ("system", m.ChatUsageContent(session_tokens=7))
+TITLE: Said = ("system", m.ChatMetadataContent(title="T"))
+
+
+def text(words: str, role: m.ChatRole = "assistant") -> Said:
+    return role, m.ChatTextContent(text=words)
+
+
+def thinks(words: str | None = None, *, key: str = "r", ms: float | None = None) -> Said:
+    if ms is not None:
+        return "assistant", m.ChatReasonFinishedContent(id=key, total_time_ms=ms)
+    if words is not None:
+        return "assistant", m.ChatReasonTextContent(id=key, text=words)
+    return "assistant", m.ChatReasonStartedContent(id=key)
+
+
+def prepare(piece: str = "", *, key: str = "t", name: str = "n", server: str = "s") -> Said:
+    return "assistant", m.ChatToolCallPrepareContent(
+        id=key, name=name, server=server, arguments_text=piece
+    )
+
+
+def run(*, key: str = "t", asks: bool = False, **more: object) -> Said:
+    return "assistant", m.ChatToolCallRunContent(
+        id=key, name="n", server="s", manual_approval=asks, arguments={"a": 1}, **more
+    )  # type: ignore[arg-type]  # the rest of its fields
+
+
+def running(key: str = "t", name: str = "n") -> Said:
+    return "assistant", m.ChatToolCallRunningContent(
+        id=key, name=name, server="s", arguments={"a": 1}
+    )
+
+
+def called(key: str = "t", *, error: bool = False) -> Said:
+    return "assistant", m.ChatToolCalledContent(
+        id=key, name="n", server="s", arguments={"a": 1}, error=error, total_time_ms=5,
+        outputs=(m.ToolCallTextOutput(text="out"),),
+    )  # fmt: skip
+
+
+def rejected(key: str = "t") -> Said:
+    return "assistant", m.ChatToolCallRejectedContent(
+        id=key, name="n", server="s", arguments={"a": 1}, reason="user-choice"
+    )
+
+
+def folded(said: Sequence[Said], fold: Fold | None = None, chat: str = "c") -> Fold:
+    fold = fold or Fold()
+    for role, content in said:
+        params = m.ChatContentReceivedParams(chat_id=chat, role=role, content=content)
+        fold.take("chat/contentReceived", params)
+    return fold
+
+
+def test_a_turn_is_shown_in_the_order_in_which_its_parts_began() -> None:
+    link = m.ChatURLContent(title="L", url="u")
+    fold = folded(
+        [
+            RUNNING, text("hi", "user"), thinks(), thinks("hm "), thinks("so"), thinks(ms=3),
+            text("Let me "), text("look."), prepare('{"a"'), prepare(":1}"), run(asks=True),
+            running(), called(), ("assistant", link), text("Done."), USAGE, TITLE,
+        ]
+    )  # fmt: skip
+    assert fold.violations == []
+    chat = fold.chats["c"]
+    assert [type(item) for item in chat.items] == [
+        TextView, ThoughtView, TextView, CallView, LinkView, TextView
+    ]  # fmt: skip
+    assert (chat.text("user"), chat.text()) == ("hi", "Let me look.Done.")
+    assert (chat.title, chat.running, chat.usage) == ("T", True, USAGE[1])
+    thought, call = chat.items[1], chat.items[3]
+    assert isinstance(thought, ThoughtView)
+    assert (thought.text, thought.total_time_ms) == ("hm so", 3)
+    assert isinstance(call, CallView)
+    assert (call.arguments_text, call.arguments, call.state) == ('{"a":1}', {"a": 1}, "called")
+    assert not folded([FINISHED], fold).chats["c"].running
+
+
+def test_a_call_that_asks_waits_until_it_runs_or_is_rejected() -> None:
+    fold = folded([RUNNING, prepare(), run(asks=True)])
+    assert [call.id for call in fold.chats["c"].waiting] == ["t"]
+    folded([rejected()], fold)
+    assert (fold.chats["c"].waiting, fold.violations) == ([], [])
+    assert next(fold.chats["c"].calls()).reason == "user-choice"
+
+
+BROKEN: dict[Rule, list[Said]] = {
+    Rule.UNKNOWN_CALL: [RUNNING, run(), FINISHED],
+    Rule.CALL_ORDER: [RUNNING, prepare(), run(), prepare(), rejected(), FINISHED],
+    Rule.PREPARE_INCOMPLETE: [RUNNING, prepare(key=""), rejected(""), FINISHED],
+    Rule.PREPARE_INTERLEAVED: [
+        RUNNING, prepare(), prepare(key="u"), prepare(), rejected(), rejected("u"), FINISHED
+    ],
+    Rule.CALL_CHANGED: [RUNNING, prepare(), run(), running(name="o"), called(), FINISHED],
+    Rule.CALL_OPEN: [RUNNING, prepare(), FINISHED],
+    Rule.DETAILS: [
+        RUNNING, prepare(), run(details=m.UnknownToolCallDetails(
+            type="shellCommand", raw={"type": "shellCommand"})), rejected(), FINISHED,
+    ],
+    Rule.UNKNOWN_THOUGHT: [RUNNING, thinks("x"), FINISHED],
+    Rule.THOUGHT_ORDER: [RUNNING, thinks(), thinks(ms=1), thinks("x"), FINISHED],
+    Rule.THOUGHT_OPEN: [RUNNING, thinks(), FINISHED],
+    Rule.SILENT_PROGRESS: [("system", m.ChatProgressContent(state="running")), FINISHED],
+    Rule.SECOND_FINISHED: [RUNNING, FINISHED, FINISHED],
+    Rule.AFTER_FINISHED: [RUNNING, FINISHED, TITLE, USAGE],
+    Rule.ROLE: [RUNNING, ("assistant", USAGE[1]), FINISHED],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", BROKEN, ids=lambda rule: rule.name)
+def test_a_broken_rule_of_a_chat_is_told_by_its_name(rule: Rule) -> None:
+    violations = folded(BROKEN[rule]).violations
+    assert {violation.rule for violation in violations} == {rule}
+    assert violations[0].message.startswith("chat c: expected ")
+
+
+@pytest.mark.parametrize(
+    ("said", "broken"),
+    [
+        ([prepare(), run(), called()], True),
+        ([prepare(), run(), called(error=True)], False),
+        ([prepare(), rejected()], False),
+        ([prepare(), running(), called()], True),
+        ([prepare(), run(), running(), rejected()], True),
+        ([prepare(), run(), running(), called(), called()], True),
+        ([prepare(), run(asks=True), running(), called()], False),
+    ],
+)
+def test_a_call_goes_through_its_states_in_order(said: list[Said], broken: bool) -> None:
+    violations = folded([RUNNING, *said, FINISHED]).violations
+    assert {each.rule for each in violations} == ({Rule.CALL_ORDER} if broken else set())
+
+
+def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
+    fold = Fold()
+    fold.prompted("c")
+    folded([RUNNING, text("old"), FINISHED], fold)
+    fold.deleted("c")
+    folded([FINISHED], fold)
+    assert [each.rule for each in fold.violations] == [Rule.AFTER_DELETE]
+    assert fold.chats == {}
+    fold.prompted("c")
+    folded([RUNNING, text("new"), FINISHED], fold)
+    assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
+
+
+def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
+    fold = Fold()
+    fold.prompted(None)
+    folded([RUNNING], fold, "the server named it")
+    assert fold.violations == []
+    folded([RUNNING], fold, "another")
+    assert [(each.rule, each.chat_id) for each in fold.violations] == [
+        (Rule.STRANGE_CHAT, "another")
+    ]
+
+
+def test_what_is_told_outside_of_chats_is_merged() -> None:
+    fold = Fold()
+    first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
+    server = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())
+    message = m.ShowMessageParams(type="info", message="hi")
+    for method, params in {
+        "config/updated": m.ConfigUpdatedParams(chat=first),
+        "tool/serverUpdated": server,
+        "$/progress": m.ProgressParams(type="start", task_id="1", title="Starting"),
+        "$/showMessage": message,
+        "no/such": None,
+    }.items():
+        assert fold.take(method, params) == ()
+    assert (fold.servers, fold.tasks, fold.messages) == (
+        {"ECA": server}, {"1": "Starting"}, [message]
+    )  # fmt: skip
+    changed = m.ConfigUpdatedParams(chat=m.ChatConfig(select_behavior="plan"))
+    assert [each.rule for each in fold.take("config/updated", changed)] == [Rule.NOT_LISTED]
+    assert fold.config.models == ("a/b",)
+    fold.take("$/progress", m.ProgressParams(type="finish", task_id="1", title=""))
+    assert fold.tasks == {}
+
+
+def part(kind: str, number: int) -> list[Said]:
+    """A part of a turn: where it begins, and what follows at any later time."""
+    key = f"{kind}{number}"
+    return {
+        "call": [prepare("{}", key=key), run(key=key), running(key), called(key)],
+        "stopped": [prepare("{", key=key), rejected(key)],
+        "thought": [thinks(key=key), thinks("so", key=key), thinks(ms=1, key=key)],
+        "link": [("assistant", m.ChatURLContent(title="L", url=key))],
+        "text": [text(f"<{number}>")],
+    }[kind]
+
+
+KINDS = ("call", "stopped", "thought", "link", "text")
+
+
+def pieces(draw: st.DrawFn, said: Said) -> list[Said]:
+    """The same in two, where it has a text that may be cut."""
+    role, content = said
+    if isinstance(content, m.ChatTextContent):
+        at = draw(st.integers(0, len(content.text)))
+        return [text(content.text[:at]), text(content.text[at:])]
+    if isinstance(content, m.ChatToolCallPrepareContent):
+        written, key = content.arguments_text, content.id
+        at = draw(st.integers(0, len(written)))
+        return [prepare(written[:at], key=key), prepare(written[at:], key=key)]
+    return [(role, content)]
+
+
+@given(st.lists(st.sampled_from(KINDS), max_size=6), st.data())
+def test_any_order_that_is_allowed_folds_to_the_same_chat(
+    kinds: list[str], data: st.DataObject
+) -> None:
+    """Parts begin in their order, what follows in them comes whenever it comes."""
+    parts = [part(kind, number) for number, kind in enumerate(kinds)]
+    plain = [RUNNING, *(content for each in parts for content in each), TITLE, USAGE, FINISHED]
+
+    said = [RUNNING]
+    beginnings = [(each, piece) for each in parts for piece in pieces(data.draw, each[0])]
+    following = [[TITLE], [USAGE]]
+    while beginnings or any(following):
+        ways = [each for each in following if each]
+        way = data.draw(st.integers(0 if beginnings else 1, len(ways)))
+        if way:
+            said.append(ways[way - 1].pop(0))
+            continue
+        begun, piece = beginnings.pop(0)
+        said.append(piece)
+        if not beginnings or beginnings[0][0] is not begun:
+            following.append(begun[1:])
+    shuffled = folded([*said, FINISHED])
+    assert shuffled.violations == []
+    assert shuffled.chats == folded(plain).chats
+
+
+@given(st.lists(messages(direction="server_to_client"), max_size=4))
+def test_whatever_a_server_says_is_folded(told: list[tuple[str, object]]) -> None:
+    fold = Fold()
+    for method, params in told:
+        fold.take(method, params)
+    assert all(violation.message for violation in fold.violations)
