@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -29,12 +30,17 @@ from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
-from eca_server.secret import mask_url
+from eca_server.secret import mask, mask_url
 from eca_server.tools.approval import policy_of
+
+if TYPE_CHECKING:
+    from eca_server.mcp.manager import Manager
+    from eca_server.mcp.server import Server
 
 __all__ = ["DOCTOR", "report"]
 
 _MOST_MODELS = 10
+_LONGEST_REASON = 500  # characters
 
 
 def report(
@@ -50,6 +56,7 @@ def report(
     logins: Iterable[str] = (),
     behavior: str = "agent",
     approval: Iterable[str] = (),
+    servers: Iterable[str] = (),
 ) -> str:
     """The whole report, as lines that read well in a terminal and as Markdown.
 
@@ -65,6 +72,7 @@ def report(
         logins: the providers whose key `/login` stored.
         behavior: whose rules of approval are told.
         approval: what decides on tool calls.
+        servers: how the MCP servers are.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
     of_keys = (each.problem for each in credentials if each.problem is not None)
@@ -86,6 +94,10 @@ def report(
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         "",
         f"Selected model: {selected_model or 'none'}",
+        "",
+        "MCP servers:",
+        "",
+        *(f"- {line}" for line in tuple(servers) or ("none",)),
         "",
         f"Tool calls in the behaviour {behavior} (the most specific rule counts, deny before all):",
         "",
@@ -123,6 +135,27 @@ def _key(credential: Credential | None) -> str:
     return f"missing (looked for in {', '.join(credential.looked_for)})"
 
 
+async def _servers(manager: Manager | None) -> list[str]:
+    """How each MCP server is, after a moment for those that are starting."""
+    if manager is None:
+        return []
+    with trio.move_on_after(SERVER_SECONDS):
+        for server in manager:
+            await server.listed()
+    return [_server(server) for server in manager]
+
+
+def _server(server: Server) -> str:
+    offers = {"tools": server.tools, "prompts": server.prompts, "resources": server.resources}
+    counts = ", ".join(f"{len(each)} {kind}" for kind, each in offers.items() if each)
+    told = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
+    if server.fault is None:
+        return told
+    reason = " ".join(mask(str(server.fault), *server.settings.secrets).split())
+    link = f" Log in here: {server.fault.url}" if server.fault.url else ""
+    return f"{told}: {reason[:_LONGEST_REASON]}.{link}"
+
+
 async def _run(turn: Turn, situation: Situation) -> None:
     stored = await trio.to_thread.run_sync(situation.logins.read)
     problems = [*situation.loaded.problems, *([stored.problem] if stored.problem else [])]
@@ -138,6 +171,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         logins=stored.keys,
         behavior=situation.behavior,
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
+        servers=await _servers(situation.mcp),
     )
     text = f"{text}\n\n{await _trial(situation.models)}"
     if arguments_of(turn.prompt.text).lower() != ONLINE:
@@ -174,6 +208,7 @@ async def _trial(models: Models) -> str:
     return f"Embedded model: {said}"
 
 
+SERVER_SECONDS = 2.0
 EMBEDDED = "simulator/echo"
 TRIAL_SECONDS = 5.0
 ONLINE = "online"

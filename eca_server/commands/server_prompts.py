@@ -4,16 +4,15 @@ Arguments are told in the prompt's order, cut at blanks but not inside quotes; t
 all that is left, and `""` passes an optional one over.
 
 The rules they keep: a name is one word and stands for one prompt, however servers name theirs;
-whatever a server does, the turn ends with a readable text; what a server embeds stands in the
-frame of contexts, and no `@path` in its words is followed, for they are not the user's.
+whatever a server does, the turn ends with a readable text; only in what the user typed is an
+`@path` followed, for the prompt's own words are not the user's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Final, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import attrs
 import trio
@@ -22,26 +21,19 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Situation, arguments_of
 from eca_server.commands.custom import words_of
-from eca_server.context.block import render
-from eca_server.context.limits import Limits
-from eca_server.context.resources import give_resource
-from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
+from eca_server.commands.given_prompt import messages_of
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.manager import PATIENCE, Manager
-from eca_server.mcp.messages import Content, EmbeddedResource, Prompt, PromptMessage, PromptResult
+from eca_server.mcp.messages import Prompt
 from eca_server.mcp.server import Server
 from eca_server.mcp.states import State
-from eca_server.mcp.tools import LARGEST_PICTURE, MOST_PICTURES, part_of
 from eca_server.secret import mask
 from eca_server.tools.files import printable
-from eca_server.tools.output import Cap, cut_end
-from eca_server.workspace import FileFault
 
 __all__ = [
     "MissingArguments",
     "ServerPrompt",
     "find_server_prompt",
-    "messages_of",
     "run_server_prompt",
     "server_prompts",
 ]
@@ -50,9 +42,6 @@ _NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
 _LONGEST_NAME: Final = 128
 _LONGEST_DESCRIPTION: Final = 500
 _LONGEST_FAULT: Final = 2000
-_CONTINUE = TextPart("Continue.")
-
-_Given = TextPart | ImagePart | FilePart
 
 
 class MissingArguments(Exception):
@@ -154,8 +143,8 @@ async def find_server_prompt(
     for found in server_prompts(manager.running, taken):
         if found.name.lower() == name:
             return found
-    absent = [f"{each.name} is {each.state.value}" for each in meant if not _tells(each)]
-    return f"The MCP server {', '.join(absent)}." if absent else None
+    silent = [f"{each.name} ({each.state.value})" for each in meant if not _tells(each)]
+    return f"MCP servers that do not tell their prompts: {', '.join(silent)}." if silent else None
 
 
 def _prefix(server: Server) -> str:
@@ -190,90 +179,3 @@ async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situatio
     agent = await situation.make_agent(turn, given)
     if agent is not None:
         await attrs.evolve(agent, asked=messages).run(turn)
-
-
-def messages_of(
-    result: PromptResult, *, server: str, typed: str, more: str = ""
-) -> tuple[Message, ...]:
-    """What a server gave as messages of a history; the last is the user's.
-
-    Args:
-        result: the prompt, filled in.
-        server: who gave it.
-        typed: what the user wrote; it goes first where the server begins with an answer.
-        more: words of the user's that the prompt has no place for.
-    """
-    giving = _Giving(server=server)
-    messages: list[Message] = []
-    for role, group in groupby(result.messages, lambda each: each.role):
-        parts = giving.parts(role, group)
-        if parts:
-            messages.append(Message(role=role, parts=parts))
-    if not messages:
-        return ()
-    if messages[0].role == "assistant":
-        messages.insert(0, Message(role="user", parts=(TextPart(typed),)))
-    said = (TextPart(more),) if more else ()
-    if messages[-1].role == "assistant":
-        messages.append(Message(role="user", parts=said or (_CONTINUE,)))
-    elif said:
-        messages[-1] = attrs.evolve(messages[-1], parts=messages[-1].parts + said)
-    return tuple(messages)
-
-
-@attrs.define(kw_only=True, eq=False)
-class _Giving:
-    """What of a prompt may still be given to a model."""
-
-    server: str
-    limits: Limits = attrs.field(factory=Limits)
-    room: int = attrs.field(init=False)
-    attachments: int = attrs.field(init=False, default=0)
-
-    def __attrs_post_init__(self) -> None:
-        self.room = self.limits.total
-
-    def parts(
-        self, role: Literal["user", "assistant"], messages: Iterable[PromptMessage]
-    ) -> tuple[_Given, ...]:
-        """Neighbouring messages of one role; an answer holds no pictures, for no API takes them."""
-        found: list[_Given] = []
-        for message in messages:
-            for part in self._of(message.content):
-                if isinstance(part, TextPart):
-                    found += self._within_room(part)
-                elif role == "assistant":
-                    found.append(TextPart("(a picture or document that is left out)"))
-                else:
-                    found.append(self._attached(part))
-        return tuple(found)
-
-    def _of(self, content: Content) -> Iterator[_Given]:
-        if not isinstance(content, EmbeddedResource):
-            yield part_of(content)
-            return
-        try:
-            given = give_resource(
-                self.server, content.contents, room=max(self.room, 1), limits=self.limits
-            )
-        except FileFault as fault:
-            yield TextPart(f"({content.contents.uri} is left out: {fault})")
-        else:
-            yield TextPart(render([given.section]))
-            if given.attachment is not None:
-                yield given.attachment
-
-    def _within_room(self, part: TextPart) -> Sequence[TextPart]:
-        if not part.text.strip():
-            return ()
-        if self.room <= 0:
-            return ()
-        text = cut_end(part.text, Cap(lines=self.room, size=self.room))
-        self.room -= len(part.text.encode())
-        return (TextPart(text),)
-
-    def _attached(self, part: ImagePart | FilePart) -> _Given:
-        self.attachments += 1
-        if self.attachments > MOST_PICTURES or len(part.data) > LARGEST_PICTURE:
-            return TextPart(f"(a picture or document of {len(part.data)} bytes is left out)")
-        return part
