@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, Reply, reply
+from eca_protocol.testing.provider import reply
 from eca_server.features import mcp
 from eca_server.features.configuration import put_in_force
 from eca_server.mcp.faults import MCPFault
@@ -20,75 +17,22 @@ from eca_server.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.mcp.names import tool_names
 from eca_server.mcp.settings import ServerSettings
 from tests.eca_server.chat.agent_session import ALLOW, calls, decide, of_calls, order, results
-from tests.eca_server.chat.agent_session import session as tool_session
 from tests.eca_server.chat.editor import ECHO as ECHO_MODEL
-from tests.eca_server.chat.editor import SCRIPT, Editor, editor, finishes, text, types
+from tests.eca_server.chat.editor import SCRIPT, finishes, text, types
+from tests.eca_server.chat.mcp_session import (
+    GIT,
+    URL,
+    Places,
+    session,
+    shown,
+    status,
+    statuses,
+    updates,
+    with_servers,
+)
 from tests.eca_server.mcp.fake import ECHO, Place
 
 pytestmark = pytest.mark.trio
-
-GIT: dict[str, Any] = {"git": {"command": "git-server", "args": ["-v"]}}
-URL: dict[str, Any] = {"web": {"url": "https://mcp.example/mcp"}}
-
-Places = Mapping[str, Place]
-
-
-@pytest.fixture
-def places(monkeypatch: pytest.MonkeyPatch) -> Places:
-    """Where the sessions with each server come from."""
-    found: dict[str, Place] = defaultdict(Place)
-
-    def connect(settings: ServerSettings, **_: Any) -> Any:
-        return found[settings.name].connect()
-
-    monkeypatch.setattr(mcp, "connect", connect)
-    return found
-
-
-@contextlib.asynccontextmanager
-async def session(
-    folder: Path, *script: Reply, servers: Mapping[str, Any] = GIT, **config: Any
-) -> AsyncIterator[tuple[Editor, Provider]]:
-    """A session in which the first server runs, with a scripted model."""
-    async with tool_session(folder, *script, mcpServers=servers, **config) as (ours, provider):
-        await status(ours, next(iter(servers)), "running")
-        yield ours, provider
-
-
-def with_servers(
-    servers: Mapping[str, Any] = GIT, **config: Any
-) -> contextlib.AbstractAsyncContextManager[Editor]:
-    """An editor whose server has these MCP servers, for tests whose clock jumps."""
-    return editor({"mcpServers": servers, **config})
-
-
-def updates(ours: Editor, name: str) -> list[dict[str, Any]]:
-    return [
-        message["params"]
-        for message in ours.seen
-        if message.get("method") == "tool/serverUpdated" and message["params"]["name"] == name
-    ]
-
-
-def statuses(ours: Editor, name: str) -> list[str]:
-    return [params["status"] for params in updates(ours, name)]
-
-
-def shown(ours: Editor) -> list[tuple[str, str]]:
-    return [
-        (message["params"]["type"], message["params"]["message"])
-        for message in ours.seen
-        if message.get("method") == "$/showMessage"
-    ]
-
-
-async def status(ours: Editor, name: str, wanted: str) -> None:
-    """Read until the server is told to be so."""
-    await ours.until(
-        lambda message: (
-            message.get("params", {}).get("name") == name and message["params"]["status"] == wanted
-        )
-    )
 
 
 @pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
