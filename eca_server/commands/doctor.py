@@ -146,8 +146,10 @@ async def _servers(manager: Manager | None) -> list[str]:
 
 
 def _server(server: Server) -> str:
-    offers = {"tools": server.tools, "prompts": server.prompts, "resources": server.resources}
-    counts = ", ".join(f"{len(each)} {kind}" for kind, each in offers.items() if each)
+    offers = {"tool": server.tools, "prompt": server.prompts, "resource": server.resources}
+    counts = ", ".join(
+        f"{len(each)} {kind}{'s' * (len(each) != 1)}" for kind, each in offers.items() if each
+    )
     told = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
     if server.fault is None:
         return told

@@ -54,7 +54,7 @@ ROWS = (
     _commands("CHAT-28", "server", "A query narrows the list, a blank one does not."),
     _commands("CHAT-29", "server", "`chatId` comes back if it was given.", ruling="W-40"),
     _commands("CHAT-30", "server", "A prompt `/name` runs the command of that name."),
-    _commands("CHAT-31", "server", "Prompts of MCP servers are commands, too.", later="mcp"),
+    _commands("CHAT-31", "server", "Prompts of MCP servers are commands, too."),
     _stop("CHAT-32", "server", "A stop ends the model's work for the chat.", ruling="W-23"),
     _stop("CHAT-33", "server", "What the model still says after a stop is dropped."),
     _stop("CHAT-34", "server", "A stopped chat takes the next prompt."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
@@ -34,6 +34,9 @@ class FakeSession:
         cancelled: names of the tools whose call was cancelled.
         listed: which lists were asked for.
         answers: awaited in place of each call's answer, if set.
+        prompts: it offers; so are `resources` and `templates`.
+        gives: makes the answer to a prompt, from its name and arguments; it may raise.
+        contents: what resources hold, by URI; those it has not are refused.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
@@ -48,6 +51,11 @@ class FakeSession:
         self.answers: Callable[[str], Any] | None = None
         self.hangs: set[str] = set()
         self.progress: tuple[Progress, ...] = ()
+        self.prompts: tuple[Prompt, ...] = (Prompt(name="greet"),)
+        self.resources: tuple[Resource, ...] = (Resource(uri="file:///a", name="a"),)
+        self.templates: tuple[ResourceTemplate, ...] = ()
+        self.gives: Callable[[str, Mapping[str, str]], Awaitable[PromptResult]] = _gives_nothing
+        self.contents: dict[str, tuple[ResourceContents, ...]] = {}
 
     def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
         self.fault = MCPFault(text, kind=kind)
@@ -65,20 +73,23 @@ class FakeSession:
 
     async def list_prompts(self) -> tuple[Prompt, ...]:
         await self._list("prompts")
-        return (Prompt(name="greet"),)
+        return self.prompts
 
     async def list_resources(self) -> tuple[Resource, ...]:
         await self._list("resources")
-        return (Resource(uri="file:///a", name="a"),)
+        return self.resources
 
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        return ()
+        return self.templates
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
-        return PromptResult(messages=())
+        return await self.gives(name, arguments)
 
     async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
-        return ()
+        await trio.lowlevel.checkpoint()
+        if uri not in self.contents:
+            raise MCPFault("resources/read: not found", kind="refused")
+        return self.contents[uri]
 
     async def call_tool(
         self,
@@ -103,6 +114,10 @@ class FakeSession:
         return ToolResult(content=(TextContent(text=f"{name} was called"),))
 
 
+async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    return PromptResult(messages=())
+
+
 class Place:
     """Where fake sessions come from.
 
@@ -112,6 +127,7 @@ class Place:
         gate: if set, awaited before a session is there, or refused.
         closing: seconds it takes when one is left, cancelled or not.
         refuses: raised in place of a session.
+        prepare: told of each session before anybody else.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
@@ -122,6 +138,7 @@ class Place:
         self.gate: trio.Event | None = None
         self.closing = 0.0
         self.refuses: Exception | None = None
+        self.prepare: Callable[[FakeSession], None] = lambda _: None
         self.attempts = 0
         self.open = 0
 
@@ -138,6 +155,7 @@ class Place:
         if self.refuses is not None:
             raise self.refuses
         session = FakeSession(self.tools, self.instructions)
+        self.prepare(session)
         self.sessions.append(session)
         self.open += 1
         try:
