@@ -205,9 +205,12 @@ class Policy:
             return _ONLY_READS
         return None
 
-    def decide(self, call: Call, remembered: Collection[Memo] = ()) -> Decision:
+    def decide(
+        self, call: Call, remembered: Collection[Memo] = (), *, is_trusted: bool = False
+    ) -> Decision:
         """What becomes of a call, given what the user approved for the session.
 
+        In a trusted chat nothing asks but what lies outside the workspace, or decides what runs.
         The patterns of `argsMatchers` get a quarter of a second together; one that needs longer
         counts as a match for `ask` and `deny`, and as none for `allow`.
         """
@@ -220,6 +223,8 @@ class Policy:
             return Decision(verdict="allow", rule=name)
         if call.outside or call.guarded:
             return Decision(verdict="ask", rule=name)
+        if is_trusted:
+            return Decision(verdict="allow", rule="this chat is trusted")
         memo = Memo(
             server=call.server,
             tool=call.tool,

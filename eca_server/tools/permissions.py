@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
@@ -23,6 +23,7 @@ class Permissions:
         workspace: what lies outside of it always asks, and so does a change of its settings.
         memos: what was approved for the session; shared by all chats of the connection.
         variables: the environment that commands will see.
+        trusts: whether the user trusts the chat now.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class Permissions:
         workspace: Workspace,
         memos: set[Memo],
         variables: Mapping[str, str],
+        trusts: Callable[[], bool] = lambda: False,
     ) -> None:
         self._policy = policy
         self._workspace = workspace
         self._memos = memos
         self._variables = variables
+        self._trusts = trusts
 
     async def decide(
         self,
@@ -69,4 +72,4 @@ class Permissions:
             guarded=() if tool.effect == "read" else found.guarded,
             warning=prepared.warning,
         )
-        return self._policy.decide(call, self._memos)
+        return self._policy.decide(call, self._memos, is_trusted=self._trusts())

@@ -121,3 +121,14 @@ def test_what_is_remembered_only_answers_questions(
     if before.verdict != after.verdict:
         assert (before.verdict, after.verdict) == ("ask", "allow")
     assert (before.memo is None) == (before.verdict != "ask" or bool(call.outside))
+
+
+@given(approvals, approvals, behaviors, calls, st.sampled_from([(), (".eca/config.json",)]))
+def test_trust_answers_every_question_but_those_about_what_must_be_asked(
+    own: Approval, common: Approval, behavior: str, call: Call, guarded: tuple[str, ...]
+) -> None:
+    policy = Policy(own=own, common=common, behavior=behavior)
+    call = attrs.evolve(call, guarded=guarded)
+    before, after = policy.decide(call), policy.decide(call, is_trusted=True)
+    promoted = before.verdict == "ask" and not (call.outside or guarded)
+    assert after.verdict == ("allow" if promoted else before.verdict)
