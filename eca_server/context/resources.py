@@ -44,7 +44,7 @@ ReadResource: TypeAlias = "Callable[[str, str], Awaitable[tuple[ResourceContents
 Resources: TypeAlias = "Mapping[Key, tuple[ResourceContents, ...] | str]"
 """What each resource holds, or why that is not known."""
 
-_MOST: Final = 50  # resources that are offered for one query
+_MOST: Final = 100  # resources that are offered for one query
 _LONGEST: Final = 500  # characters of what is shown of one
 _HOLE = re.compile(r"\{[^{}]*\}")
 

@@ -39,7 +39,6 @@ ROWS = (
         "CTX-7",
         "server",
         "A resource context is read from the MCP server that it names.",
-        later="mcp",
     ),
     _context("CTX-8", "both", "Contexts of one prompt may be of different types."),
 )
