@@ -1,5 +1,9 @@
-"""A stream of contents -> what a user interface shows. No I/O; `Fold` is the whole face."""
+"""A stream of contents -> what a user interface shows. No I/O.
 
+`Fold` takes typed notifications, `Conversation` raw messages of both sides.
+"""
+
+from eca_protocol.fold.conversation import Conversation
 from eca_protocol.fold.fold import Fold
 from eca_protocol.fold.rules import Rule, Violation
 from eca_protocol.fold.views import CallView, ChatView, Item, LinkView, TextView, ThoughtView
@@ -7,6 +11,7 @@ from eca_protocol.fold.views import CallView, ChatView, Item, LinkView, TextView
 __all__ = [
     "CallView",
     "ChatView",
+    "Conversation",
     "Fold",
     "Item",
     "LinkView",

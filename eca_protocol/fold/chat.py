@@ -63,6 +63,7 @@ class ChatFold:
     def __init__(self, chat_id: str, tell: Tell) -> None:
         self.view = ChatView(id=chat_id)
         self._tell = tell
+        self._is_abandoned = False
         self.clear()
 
     def clear(self) -> None:
@@ -76,6 +77,10 @@ class ChatFold:
     def replay(self) -> None:
         """What was said before comes once more, outside of any turn."""
         self._turn_is_over = False
+
+    def abandon(self) -> None:
+        """Nobody waits for the end of what is open."""
+        self._is_abandoned = True
 
     def take(self, role: m.ChatRole, content: m.ChatContent) -> None:
         """Take the next content."""
@@ -109,17 +114,21 @@ class ChatFold:
     def _finished(self) -> None:
         if self._turn_is_over:
             self._tell(Rule.SECOND_FINISHED, "a second one")
+        if not self._is_abandoned:
+            self._tell_what_is_open()
+        self._calls = {id_: call for id_, call in self._calls.items() if not call.is_open}
+        self._thoughts.clear()
+        self.view.activity = ""
+        self._prepared = None
+        self._turn_is_over = True
+
+    def _tell_what_is_open(self) -> None:
         for call in self._calls.values():
             if call.is_open:
                 self._tell(Rule.CALL_OPEN, f"call {call.id!r} still {call.state}")
         for thought in self._thoughts.values():
             if thought.total_time_ms is None:
                 self._tell(Rule.THOUGHT_OPEN, f"none for {thought.id!r}")
-        self._calls = {id_: call for id_, call in self._calls.items() if not call.is_open}
-        self._thoughts.clear()
-        self.view.activity = ""
-        self._prepared = None
-        self._turn_is_over = True
 
     def _said(self, role: m.ChatRole, content: m.ChatContent) -> None:
         match content:

@@ -62,6 +62,11 @@ class Fold:
             self._prompted.add(chat_id)
             self._deleted.discard(chat_id)
 
+    def deleting(self, chat_id: str) -> None:
+        """The client deletes a chat; what is open in it need not be closed any more (W-24)."""
+        if chat_id in self._folds:
+            self._folds[chat_id].abandon()
+
     def deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""
         self.chats.pop(chat_id, None)

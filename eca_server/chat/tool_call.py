@@ -108,6 +108,7 @@ class ToolCall:
         self.decided = trio.Event()
         self.memo: Memo | None = None
         self._emit = emit
+        self._is_told = False
         self._names = attrs.asdict(naming)
         self._summary: str | None = None
         self._details: ToolCallDetails | None = None
@@ -121,6 +122,7 @@ class ToolCall:
     def prepare(self, arguments_text: str, *, summary: str | None = None) -> None:
         """A piece of the arguments; the first one begins the call on the wire."""
         self._summary = summary or self._summary
+        self._is_told = True
         self._emit(
             ChatToolCallPrepareContent(
                 **self._names, arguments_text=arguments_text, summary=self._summary
@@ -137,6 +139,7 @@ class ToolCall:
     ) -> None:
         """The call is whole; whether the user will be asked."""
         self._move(CallInput.ANNOUNCE)
+        self._is_told = True
         self.arguments = arguments
         self._summary = summary or self._summary
         self._details = details
@@ -187,7 +190,10 @@ class ToolCall:
         self._end_called(output)
 
     def stop(self) -> None:
-        """The turn ends: an open call is rejected, or called with an error if it ran."""
+        """The turn ends: an open call is rejected, or called with an error if it ran.
+
+        Of one that waited behind another the client has never heard, and hears nothing now.
+        """
         ran = self.state is CallState.RUNNING
         was_open = self.is_open
         self._move(CallInput.STOP)
@@ -232,7 +238,8 @@ class ToolCall:
 
     def _end_rejected(self, reason: Reason, told: str) -> None:
         self.result = ToolOutput(parts=(TextPart(told),), is_error=True)
-        self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
+        if self._is_told:
+            self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
         self.decided.set()
 
     def _shown(self) -> dict[str, Any]:

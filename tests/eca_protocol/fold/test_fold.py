@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_protocol.fold import CallView, Fold, LinkView, Rule, TextView, ThoughtView
+from eca_protocol.fold import CallView, Conversation, Fold, LinkView, Rule, TextView, ThoughtView
 from eca_protocol.testing.strategies import messages
 
 Said = tuple[m.ChatRole, m.ChatContent]
@@ -172,6 +172,26 @@ def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
     assert [(each.rule, each.chat_id) for each in fold.violations] == [
         (Rule.STRANGE_CHAT, "another")
     ]
+
+
+def test_raw_messages_of_both_sides_are_folded_together() -> None:
+    running = {"type": "progress", "state": "running", "text": "Waiting"}
+    said = {"method": "chat/contentReceived",
+            "params": {"chatId": "c", "role": "system", "content": running}}  # fmt: skip
+    answer = {"id": 1, "result": {}}
+    prompt = {"id": 2, "method": "chat/prompt", "params": {"chatId": "c", "message": "hi"}}
+    delete = {"id": 1, "method": "chat/delete", "params": {"chatId": "c"}}
+    strange = {"method": "my/own", "params": []}
+
+    def told(*passed: dict[str, object]) -> list[Rule]:
+        conversation = Conversation()
+        for message in passed:
+            conversation.passed("client" if message in (prompt, delete) else "server", message)
+        return [each.rule for each in conversation.fold.violations]
+
+    assert told(prompt, said, strange, delete, answer) == []
+    assert told(prompt, delete, said, answer, said) == [Rule.AFTER_DELETE]
+    assert told(prompt, delete, prompt, said, answer, said) == []
 
 
 def test_what_is_told_outside_of_chats_is_merged() -> None:

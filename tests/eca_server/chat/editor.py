@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from eca_protocol import json
+from eca_protocol.fold import Conversation
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.features import Connection, Options
 from eca_server.server import serve
@@ -22,10 +23,11 @@ Content = Mapping[str, Any]
 
 
 class Editor:
-    """A client that writes raw messages and keeps all that comes, in order.
+    """A client that writes raw messages, keeps all that comes, and shows it, strictly.
 
     Attributes:
         seen: every message that came.
+        shown: what a user interface makes of it; the rules it breaks fail the test.
         connection: the server's side, for what the wire does not tell.
     """
 
@@ -35,6 +37,8 @@ class Editor:
         self._wire = Wire(transport)
         self._ids = itertools.count(1)
         self.seen = self._wire.seen
+        self._conversation = Conversation()
+        self.shown = self._conversation.fold
 
     async def start(self, **params: Any) -> dict[str, Any]:
         """The whole greeting; what the server introduces itself with is read, too."""
@@ -45,6 +49,8 @@ class Editor:
 
     async def send(self, *messages: Mapping[str, Any]) -> None:
         """Several messages in one write, so that the server finds them in one read."""
+        for message in messages:
+            self._conversation.passed("client", message)
         await self._wire.send(*messages)
 
     async def tell(self, method: str, params: Any = None) -> None:
@@ -91,6 +97,8 @@ class Editor:
         while True:
             message = await self._wire.receive()
             assert message is not None, "the server has closed the connection"
+            broken = self._conversation.passed("server", message)
+            assert not broken, broken[0].message
             if holds(message):
                 found: dict[str, Any] = message
                 return found

@@ -137,6 +137,16 @@ async def test_a_decision_that_comes_early_is_not_kept_for_later() -> None:
     assert [type(each) for each in said] == [ChatToolCallRunContent, ChatToolCallRejectedContent]
 
 
+@pytest.mark.requirement("W-30a")
+@pytest.mark.trio
+async def test_of_a_call_that_was_never_begun_on_the_wire_nothing_is_said_by_a_stop() -> None:
+    said: list[ChatContent] = []
+    call = ToolCall(said.append, NAMING)
+    call.stop()
+    assert said == []
+    assert call.told().is_error
+
+
 @pytest.mark.requirement("TOOL-7", "W-30g")
 @pytest.mark.trio
 async def test_a_result_tells_how_long_it_took(autojump_clock: object) -> None:
