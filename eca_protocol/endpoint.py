@@ -9,6 +9,7 @@ a `Dialect` what differs between protocols. Framing, decoding and time live else
 from __future__ import annotations
 
 import enum
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -20,6 +21,7 @@ from eca_protocol.errors import (
     RequestFailed,
     RPCError,
 )
+from eca_protocol.json import DuplicateKeys
 from eca_protocol.jsonrpc import (
     ErrorCode,
     ErrorResponse,
@@ -34,6 +36,7 @@ from eca_protocol.revisions import EVER, Window
 __all__ = [
     "LSP_DIALECT",
     "CallAnswered",
+    "Deferred",
     "Dialect",
     "Direction",
     "Endpoint",
@@ -53,20 +56,40 @@ Side: TypeAlias = Literal["client", "server"]
 Direction: TypeAlias = Literal["client_to_server", "server_to_client", "both"]
 
 
+@attrs.frozen
+class Deferred:
+    """A type by name: its module is imported when the type is first asked for."""
+
+    module: str
+    name: str
+
+
 @attrs.frozen(kw_only=True)
 class Method:
-    """A row of a protocol's method table.
-
-    `params` and `result` are model classes (or unions of them); None means that there are no
-    params, or that the result is null.
-    """
+    """A row of a protocol's method table."""
 
     name: str
     kind: Literal["request", "notification"]
     direction: Direction
-    params: Any = None
-    result: Any = None
+    _params: Any = None
+    _result: Any = None
     window: Window = EVER
+
+    @property
+    def params(self) -> Any:
+        """A model class, or a union of them; None: there are no params."""
+        return _type(self._params)
+
+    @property
+    def result(self) -> Any:
+        """A model class, or a union of them; None: the result is null."""
+        return _type(self._result)
+
+
+def _type(named: Any) -> Any:
+    if isinstance(named, Deferred):
+        return getattr(importlib.import_module(named.module), named.name)
+    return named
 
 
 class Table:
@@ -111,6 +134,7 @@ class Dialect:
         answers_cancelled: whether a cancelled request is still answered, with -32800.
         answers_faults: whether a message that is none is answered (MCP tolerates noise).
         not_cancelled: requests that may be given up, but never by a notification.
+        duplicate_keys: whether an object may name a key twice (ruling W-5): then the last counts.
     """
 
     cancel_method: str | None = None
@@ -118,6 +142,7 @@ class Dialect:
     answers_cancelled: bool = True
     answers_faults: bool = True
     not_cancelled: frozenset[str] = frozenset()
+    duplicate_keys: DuplicateKeys = "last"
 
 
 class Verdict(enum.Enum):

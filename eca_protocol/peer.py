@@ -121,6 +121,7 @@ class Peer:
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
         self._decoder = framing.decoder()
         self._frame = framing.encode
+        self._duplicate_keys = dialect.duplicate_keys
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup
@@ -244,7 +245,7 @@ class Peer:
 
     def _take_in(self, frame: bytes) -> None:
         try:
-            value = json.loads(frame)
+            value = json.loads(frame, duplicate_keys=self._duplicate_keys)
         except InvalidJSON as fault:
             self._reply_to(fault)
             return

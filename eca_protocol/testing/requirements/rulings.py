@@ -29,7 +29,7 @@ ROWS = (
     _base("W-5c", "both", "Integers of up to 4,300 digits are exact, longer ones are -32700."),
     _base("W-5d", "both", "NaN and Infinity are -32700 when read, a local error when written."),
     _base("W-5e", "both", "Of equal keys the last one counts."),
-    _base("W-5f", "both", "ECP's strict reading refuses equal keys.", later="ecp"),
+    _base("W-5f", "both", "ECP's strict reading refuses equal keys."),
     _base("W-5g", "both", "Values nest up to 128 deep, when read and when written."),
     _base("W-5h", "both", "Both JSON engines accept and refuse the same."),
     _base("W-6a", "server", "A text content holds 4 KiB at most."),

@@ -1,0 +1,118 @@
+"""An ECA chat as an agent that can be evaluated: one prompt is one step.
+
+Each conversation is a chat of its own. What the assistant wrote is the public output, what it
+thought and which tools it used the evaluation context; calls that were refused and the server's
+own words are its logs. Nobody is there to be asked: a call that waits for approval is rejected,
+unless the agent was made with `approve=True`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.client import Chat, Client
+from eca_protocol.ecp.authoring import Agent, Hooks
+from eca_protocol.ecp.messages import Result, ToolCall, Usage
+
+__all__ = ["chat_agent"]
+
+
+def chat_agent(
+    client: Client,
+    *,
+    name: str = "eca",
+    model: str | None = None,
+    behavior: m.ChatBehavior | None = None,
+    approve: bool = False,
+) -> Agent:
+    """An agent that prompts chats of `client`.
+
+    Args:
+        client: a connected client; it stays the caller's.
+        name: the agent's name in reports.
+        model: for every prompt; the server's selection by default.
+        behavior: likewise.
+        approve: whether calls that wait for an approval get it.
+    """
+
+    def begin() -> Hooks:
+        chat = client.chat(model=model, behavior=behavior)
+        return Hooks(step=_Steps(chat, approve=approve))
+
+    return Agent(
+        name=name,
+        begin=begin,
+        capabilities={key: {} for key in ("tool_calls", "evaluation_context", "usage", "reset")},
+    )
+
+
+class _Steps:
+    """The steps of one conversation."""
+
+    def __init__(self, chat: Chat, *, approve: bool) -> None:
+        self._chat = chat
+        self._approve = approve
+        self._tokens = 0
+
+    async def __call__(self, text: str) -> Result:
+        report = _Report()
+        async with self._chat.prompt(text) as turn:
+            async for received in turn.received():
+                if received.role == "user":
+                    continue
+                content = received.content
+                if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+                    self._decide(content)
+                if isinstance(content, m.ChatUsageContent):
+                    before, self._tokens = self._tokens, content.session_tokens
+                    report.usage = Usage(total_tokens=max(0, self._tokens - before))
+                report.take(received.role, content)
+        return report.result()
+
+    def _decide(self, call: m.ChatToolCallRunContent) -> None:
+        if self._approve:
+            self._chat.approve(call.id)
+        else:
+            self._chat.reject(call.id)
+
+
+@attrs.define
+class _Report:
+    """What one turn said, sorted by who may see it."""
+
+    said: list[str] = attrs.field(factory=list)
+    context: list[str] = attrs.field(factory=list)
+    logs: list[str] = attrs.field(factory=list)
+    calls: list[ToolCall] = attrs.field(factory=list)
+    usage: Usage | None = None
+
+    def take(self, role: str, content: m.ChatContent) -> None:
+        """Take in one content."""
+        if isinstance(content, m.ChatTextContent):
+            (self.said if role == "assistant" else self.logs).append(content.text)
+        elif isinstance(content, m.ChatReasonTextContent):
+            self.context.append(content.text)
+        elif isinstance(content, m.ChatReasonFinishedContent):
+            self.context.append("\n")
+        elif isinstance(content, m.ChatToolCalledContent):
+            ending = "failed" if content.error else "done"
+            self.context.append(f"tool {content.name}: {ending}\n")
+            self.calls.append(_call(content))
+        elif isinstance(content, m.ChatToolCallRejectedContent):
+            self.logs.append(f"the call of {content.name} was rejected ({content.reason})\n")
+
+    def result(self) -> Result:
+        """What the step gives."""
+        return Result(
+            public_output="".join(self.said),
+            evaluation_context="".join(self.context).strip() or None,
+            tool_calls=tuple(self.calls),
+            logs="".join(self.logs).strip() or None,
+            usage=self.usage,
+        )
+
+
+def _call(content: m.ChatToolCalledContent) -> ToolCall:
+    extra = {"server": content.server, "error": content.error}
+    return ToolCall(name=content.name or "unknown", arguments=content.arguments, extra=extra)

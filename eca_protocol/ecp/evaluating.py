@@ -1,0 +1,89 @@
+"""The evaluator's side: an agent that can be initialized, stepped and reset, however it is reached.
+
+`connect_agent` takes a command or a URL. Each request has one deadline from its first byte to the
+end of its answer, whatever the agent does meanwhile; a request that fails raises `AgentFault`, and
+what the agent said of it on its error output is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from os import PathLike
+from typing import Any, Protocol
+
+import attrs
+
+from eca_protocol.ecp.lines import MAX_MESSAGE
+from eca_protocol.ecp.messages import InitializeResult, Result
+
+__all__ = ["AgentConnection", "AgentLimits", "connect_agent"]
+
+
+@attrs.frozen(kw_only=True)
+class AgentLimits:
+    """What an agent may take: sizes in bytes, times in seconds."""
+
+    max_message: int = MAX_MESSAGE
+    log_tail: int = 64 * 1024
+    """How much of its error output is kept."""
+    start: float = 5.0
+    """For a process to be started, or a connection to be made."""
+
+
+class AgentConnection(Protocol):
+    """A conversation with one agent; every method raises `AgentFault`."""
+
+    warnings: list[str]
+    """What was odd and allowed, in the order it was seen."""
+
+    async def initialize(
+        self, config: Mapping[str, Any] | None = None, *, deadline: float
+    ) -> InitializeResult:
+        """Begin a conversation.
+
+        Args:
+            config: what the agent is told of its task.
+            deadline: seconds until the answer is whole.
+        """
+        ...
+
+    async def step(self, text: str, *, deadline: float) -> Result:
+        """Say something; what the agent made of it."""
+        ...
+
+    async def reset(self, *, deadline: float) -> None:
+        """Let the agent forget the conversation."""
+        ...
+
+    def log(self) -> str:
+        """The end of what it wrote to its error output, as far as it is known."""
+        ...
+
+
+def connect_agent(
+    target: Sequence[str] | str,
+    *,
+    cwd: str | PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    limits: AgentLimits | None = None,
+) -> AbstractAsyncContextManager[AgentConnection]:
+    """A connection to an agent, while the block runs; leaving it ends the agent's whole group.
+
+    Args:
+        target: the command with its arguments, or an `http` or `https` URL.
+        cwd: where the command runs; here by default.
+        env: the command's whole environment; ours by default.
+        limits: what the agent may take.
+
+    Raises:
+        AgentFault: on entering, the command cannot be started or the URL cannot be asked.
+    """
+    limits = limits or AgentLimits()
+    if isinstance(target, str):
+        from eca_protocol.ecp.http_agent import connect_http  # noqa: PLC0415 - HTTP only if asked
+
+        return connect_http(target, limits=limits)
+    from eca_protocol.ecp.stdio_agent import connect_stdio  # noqa: PLC0415 - as above
+
+    return connect_stdio(target, cwd=cwd, env=env, limits=limits)

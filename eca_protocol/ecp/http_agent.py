@@ -1,0 +1,231 @@
+"""An agent behind a URL: each request is one POST, answered by JSON or by events.
+
+No redirect is followed and no proxy used for loopback. An answer is complete when its event is,
+whether or not the stream goes on. Each request has one deadline for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+
+from eca_protocol import json
+from eca_protocol.ecp.evaluating import AgentLimits
+from eca_protocol.ecp.faults import AgentFault
+from eca_protocol.ecp.lines import envelope_fault
+from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
+from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION
+from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
+from eca_protocol.sse import SSEDecoder
+
+__all__ = ["connect_http"]
+
+_SESSION: Final = "ecp-session-id"
+_HEADERS: Final = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
+
+
+@asynccontextmanager
+async def connect_http(url: str, *, limits: AgentLimits) -> AsyncIterator[HTTPAgent]:
+    """Talk to an agent behind `url`; see `connect_agent`."""
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise AgentFault(
+            "transport_error", "a URL with a user or a password in it is not asked: leave them out"
+        )
+    if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
+        raise AgentFault("transport_error", f"expected an http or https URL, got {url!r:.200}")
+    async with HTTPClient() as client:
+        yield HTTPAgent(client, url, limits)
+
+
+class HTTPAgent:
+    """An agent behind a URL; `connect_http` makes it."""
+
+    def __init__(self, client: HTTPClient, url: str, limits: AgentLimits) -> None:
+        self.warnings: list[str] = []
+        self._client = client
+        self._url = url
+        self._limits = limits
+        self._session: str | None = None
+        self._last_id = 0
+
+    async def initialize(
+        self, config: Mapping[str, Any] | None = None, *, deadline: float
+    ) -> InitializeResult:
+        """See `AgentConnection.initialize`."""
+        self._session = None
+        params = InitializeParams(protocol_version=PROTOCOL_VERSION, config=config or {})
+        answer = await self._call("agent/initialize", params, deadline)
+        assert isinstance(answer, InitializeResult)
+        return answer
+
+    async def step(self, text: str, *, deadline: float) -> Result:
+        """See `AgentConnection.step`."""
+        answer = await self._call("agent/step", StepParams(input=text), deadline)
+        assert isinstance(answer, Result)
+        return answer
+
+    async def reset(self, *, deadline: float) -> None:
+        """See `AgentConnection.reset`."""
+        await self._call("agent/reset", None, deadline)
+
+    def log(self) -> str:
+        """Nothing: what such an agent logs stays with it."""
+        return ""
+
+    async def _call(self, method: str, params: Any, deadline: float) -> Any:
+        self._last_id += 1
+        asked = self._last_id
+        request = {
+            "jsonrpc": "2.0",
+            "id": asked,
+            "method": method,
+            "params": ECP_CODEC.encode_params(method, params),
+        }
+        body = json.dumps(request)
+        value: dict[str, Any] | None = None
+        with anyio.move_on_after(deadline) as scope:
+            value = await self._post(method, asked, body, deadline)
+        if value is None:
+            assert scope.cancelled_caught
+            raise AgentFault("timeout", f"{method}: no whole answer in {deadline:g} s")
+        if "error" in value:
+            error = value["error"]
+            raise AgentFault(
+                "agent_error",
+                f"{method}: {error['message']} ({error['code']})",
+                code=error["code"],
+                data=error.get("data"),
+            )
+        try:
+            return ECP_CODEC.decode_result(method, value["result"])
+        except RemoteProtocolError as fault:
+            raise AgentFault("protocol_error", f"{method}: {fault}") from fault
+
+    async def _post(self, method: str, asked: int, body: bytes, deadline: float) -> dict[str, Any]:
+        headers = dict(_HEADERS)
+        if self._session is not None:
+            headers[_SESSION] = self._session
+        waits = Deadlines(
+            connect=min(self._limits.start, deadline),
+            write=deadline,
+            first_byte=deadline,
+            idle=deadline,
+        )
+        try:
+            async with self._client.stream(
+                "POST", self._url, headers=headers, content=body, deadlines=waits
+            ) as response:
+                return await self._answer(method, asked, response)
+        except HTTPFault as fault:
+            kind = "timeout" if fault.kind == "timeout" else "transport_error"
+            raise AgentFault(kind, f"{method}: {fault}") from fault  # type: ignore[arg-type]  # both are kinds
+
+    async def _answer(self, method: str, asked: int, response: HTTPResponse) -> dict[str, Any]:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status == 404 and self._session is not None:
+            raise AgentFault("transport_error", f"{method}: the agent has lost the session")
+        if 300 <= response.status < 400:
+            where = response.headers.get("location", "nowhere")
+            raise AgentFault(
+                "transport_error",
+                f"{method}: status {response.status} to {where:.200}; redirects are not followed",
+            )
+        if not 200 <= response.status < 300:
+            await self._refused(method, asked, kind, response)
+        self._session = response.headers.get(_SESSION, self._session)
+        if kind == "text/event-stream":
+            return await self._from_events(method, asked, response)
+        body = await self._whole(method, response)
+        if not body:
+            raise AgentFault(
+                "protocol_error", f"{method}: status {response.status} without an answer"
+            )
+        if kind != "application/json":
+            came = f"{kind or 'no content type'}: {body[:80]!r}"
+            raise AgentFault("protocol_error", f"{method}: expected JSON or events, got {came}")
+        return self._checked(method, asked, body)
+
+    async def _refused(self, method: str, asked: int, kind: str, response: HTTPResponse) -> None:
+        """A status that is no success: an error of the agent's, if it says so in JSON-RPC."""
+        body = await response.read(8192)
+        if kind == "application/json":
+            try:
+                value = json.loads(body, duplicate_keys="refuse")
+            except InvalidJSON:
+                value = None
+            if (
+                isinstance(value, dict)
+                and value.get("id") == asked
+                and "error" in value
+                and envelope_fault(value) is None
+            ):
+                error = value["error"]
+                raise AgentFault(
+                    "agent_error",
+                    f"{method}: {error['message']} ({error['code']})",
+                    code=error["code"],
+                    data=error.get("data"),
+                )
+        said = body[:200].decode("utf-8", "replace").strip()
+        text = f"{method}: status {response.status}{f': {said}' if said else ''}"
+        raise AgentFault("transport_error", text)
+
+    async def _whole(self, method: str, response: HTTPResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.chunks():
+            body += chunk
+            if len(body) > self._limits.max_message:
+                raise self._too_long(method)
+        return bytes(body)
+
+    async def _from_events(self, method: str, asked: int, response: HTTPResponse) -> dict[str, Any]:
+        decoder = SSEDecoder(max_event=self._limits.max_message)
+        async for chunk in response.chunks():
+            try:
+                events = decoder.feed(chunk)
+            except RemoteProtocolError as fault:
+                raise self._too_long(method) from fault
+            for event in events:
+                if event.data:
+                    value = self._checked(method, asked, event.data.encode(), is_event=True)
+                    if value:
+                        return value
+        raise AgentFault("protocol_error", f"{method}: the events ended before the answer")
+
+    def _checked(
+        self, method: str, asked: int, body: bytes, *, is_event: bool = False
+    ) -> dict[str, Any]:
+        """The answer; an empty mapping for an event that is none and may pass."""
+        try:
+            value = json.loads(body, duplicate_keys="refuse")
+        except InvalidJSON as fault:
+            raise AgentFault(
+                "protocol_error", f"{method}: the answer is not strict JSON: {fault}"
+            ) from fault
+        if not isinstance(value, dict):
+            raise AgentFault("protocol_error", f"{method}: expected one answer, got {body[:80]!r}")
+        if is_event and "method" in value:
+            return {}
+        if type(value.get("id")) is not int or value["id"] != asked:
+            raise AgentFault(
+                "protocol_error",
+                f"{method}: an answer with the id {value.get('id')!r:.60}, expected {asked}",
+            )
+        fault_text = envelope_fault(value)
+        if fault_text is not None:
+            raise AgentFault("protocol_error", f"{method}: {fault_text}")
+        return value
+
+    def _too_long(self, method: str) -> AgentFault:
+        return AgentFault(
+            "protocol_error", f"{method}: an answer of more than {self._limits.max_message} bytes"
+        )

@@ -1,0 +1,217 @@
+"""The one HTTP endpoint of a served agent: its checks, its conversations, one answer to each POST.
+
+A step that takes its time is answered by events, with a comment now and then so that nothing in
+between hangs up, if the caller takes them. A caller who keeps the session header has a conversation
+of its own; whoever ignores it shares the one that was begun last.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from eca_protocol import json
+from eca_protocol.ecp.authoring import Agent
+from eca_protocol.ecp.conversation import Conversation
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
+from eca_protocol.endpoint import Endpoint, NotificationReceived, Reply, RequestReceived
+from eca_protocol.errors import InvalidJSON, RemoteProtocolError, RPCError
+from eca_protocol.http_server import HTTPRequest, Responder
+from eca_protocol.sse import encode_comment, encode_event
+
+__all__ = ["SESSION_HEADER", "AgentEndpoint"]
+
+SESSION_HEADER: Final = "ecp-session-id"
+
+_MAX_SESSIONS: Final = 64
+_MAX_BATCH: Final = 256
+_JSON: Final = frozenset({"application/json", "application/*", "*/*"})
+_EVENTS: Final = frozenset({"text/event-stream", "text/*", "*/*"})
+
+
+@attrs.define
+class AgentEndpoint:
+    """Serves one agent at one path; `port` is known once the server listens."""
+
+    agent: Agent
+    path: str = attrs.field(kw_only=True)
+    origins: Collection[str] | None = attrs.field(kw_only=True)
+    keep_alive: float = attrs.field(kw_only=True)
+    port: int = 0
+    _default: Conversation | None = None
+    _sessions: OrderedDict[str, Conversation] = attrs.field(factory=OrderedDict)
+
+    async def handle(self, request: HTTPRequest, responder: Responder) -> None:
+        """Answer one HTTP request."""
+        status, headers = self._refusal(request)
+        if status:
+            await responder.respond(status, headers=headers)
+            return
+        try:
+            value = json.loads(request.body, duplicate_keys="refuse")
+        except InvalidJSON as fault:
+            await _respond_json(responder, 400, _error(None, fault))
+            return
+        session = request.headers.get(SESSION_HEADER)
+        if session is not None and session not in self._sessions:
+            await responder.respond(404, b"this session is not known\n")
+            return
+        await self._answer(value, session, request, responder)
+
+    def _refusal(self, request: HTTPRequest) -> tuple[int, dict[str, str]]:
+        origin = request.headers.get("origin")
+        if request.path != self.path:
+            return 404, {}
+        if origin is not None and origin not in self._own_origins():
+            return 403, {}
+        if request.method != "POST":
+            return 405, {"allow": "POST"}
+        if _media_types(request.headers.get("accept", "*/*")).isdisjoint(_JSON | _EVENTS):
+            return 406, {}
+        sent = _media_types(request.headers.get("content-type", "application/json"))
+        return (0, {}) if "application/json" in sent else (415, {})
+
+    def _own_origins(self) -> Collection[str]:
+        if self.origins is not None:
+            return self.origins
+        return {f"http://{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+
+    async def _answer(
+        self, value: Any, session: str | None, request: HTTPRequest, responder: Responder
+    ) -> None:
+        messages = value if isinstance(value, list) and value else [value]
+        if len(messages) > _MAX_BATCH:
+            await responder.respond(413, b"too many messages at once\n")
+            return
+        headers: dict[str, str] = {}
+        if session is None and _begins(messages):
+            session = self._open()
+            headers[SESSION_HEADER] = session
+        exchange = _Exchange(self._conversation(session))
+        accepted = _media_types(request.headers.get("accept", "*/*"))
+        patience = None if accepted.isdisjoint(_EVENTS) else self.keep_alive
+        done = anyio.Event()
+
+        async def work() -> None:
+            await exchange.run(messages)
+            done.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+            if not accepted.isdisjoint(_JSON):
+                with anyio.move_on_after(patience):
+                    await done.wait()
+                if done.is_set():
+                    await _respond(responder, exchange, headers, whole=isinstance(value, list))
+                    return
+            await _stream(responder, exchange, done, headers, self.keep_alive)
+
+    def _open(self) -> str:
+        """A new session; the oldest is forgotten above a bound."""
+        session = secrets.token_urlsafe(18)
+        if self._default is None or self.agent.renews:
+            self._default = Conversation(self.agent)
+        self._sessions[session] = self._default
+        while len(self._sessions) > _MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
+
+    def _conversation(self, session: str | None) -> Conversation:
+        """The session's; without one, that of whoever initialized last."""
+        if session is not None:
+            self._sessions.move_to_end(session)
+            return self._sessions[session]
+        if self._default is None:
+            self._default = Conversation(self.agent)
+        return self._default
+
+
+class _Exchange:
+    """The messages of one POST, and the answers they get, in their order."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._handlers = conversation.handlers
+        self._endpoint = Endpoint("server", ECP, dialect=ECP_DIALECT)
+        self.answers: list[dict[str, Any]] = []
+
+    async def run(self, messages: list[Any]) -> None:
+        """Run what was sent, one after the other."""
+        for value in messages:
+            event = self._endpoint.receive(value)
+            if isinstance(event, Reply):
+                self.answers.append(event.message.to_json())
+            elif isinstance(event, RequestReceived | NotificationReceived):
+                await self._handle(event)
+
+    async def _handle(self, event: RequestReceived | NotificationReceived) -> None:
+        name = event.method.name
+        try:
+            params = ECP_CODEC.decode_params(name, event.params)
+            result = await self._handlers[name](params)
+            raw = ECP_CODEC.encode_result(name, result)
+        except (RPCError, RemoteProtocolError) as fault:
+            if event.id is not None:
+                data = fault.data if isinstance(fault, RPCError) else None
+                refusal = self._endpoint.refuse(event.id, fault.code, fault.message, data)
+                self.answers.append(refusal.to_json())
+        else:
+            if event.id is not None:
+                self.answers.append(self._endpoint.respond(event.id, raw).to_json())
+
+
+def _begins(messages: list[Any]) -> bool:
+    return any(
+        isinstance(value, dict) and value.get("method") == "agent/initialize" for value in messages
+    )
+
+
+def _media_types(header: str) -> set[str]:
+    return {part.partition(";")[0].strip().lower() for part in header.split(",")}
+
+
+def _error(request_id: Any, fault: RemoteProtocolError) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": fault.code, "message": fault.message},
+    }
+
+
+async def _respond_json(
+    responder: Responder, status: int, value: Any, headers: dict[str, str] | None = None
+) -> None:
+    kind = {"content-type": "application/json; charset=utf-8"}
+    await responder.respond(status, json.dumps(value), kind | (headers or {}))
+
+
+async def _respond(
+    responder: Responder, exchange: _Exchange, headers: dict[str, str], *, whole: bool
+) -> None:
+    if not exchange.answers:
+        await responder.respond(202, headers=headers)
+        return
+    await _respond_json(responder, 200, exchange.answers if whole else exchange.answers[0], headers)
+
+
+async def _stream(
+    responder: Responder,
+    exchange: _Exchange,
+    done: anyio.Event,
+    headers: dict[str, str],
+    keep_alive: float,
+) -> None:
+    """Answer by events, with a comment now and then so that nothing in between hangs up."""
+    kind = {"content-type": "text/event-stream", "cache-control": "no-store"}
+    await responder.start(200, kind | headers)
+    while not done.is_set():
+        await responder.send(encode_comment("working"))
+        with anyio.move_on_after(keep_alive):
+            await done.wait()
+    for answer in exchange.answers:
+        await responder.send(encode_event(json.dumps(answer).decode(), event="message"))
+    await responder.end()

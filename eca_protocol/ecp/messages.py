@@ -1,0 +1,366 @@
+"""What an agent and its evaluator say to each other: the models of ECP, checked as they are made.
+
+Authors make them by hand and get a TypeError or ValueError that names the field; what comes over
+the wire is read into the same models, and the same words become a `DecodeError`. Nothing is
+converted. `private_thought`, the deprecated name of `evaluation_context`, is known here and nowhere
+else: either is read, both are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import attrs
+
+from eca_protocol.errors import DecodeError
+
+__all__ = [
+    "InitializeParams",
+    "InitializeResult",
+    "Result",
+    "StepParams",
+    "StepStatus",
+    "ToolCall",
+    "Usage",
+    "is_version",
+    "read_initialize_params",
+    "read_initialize_result",
+    "read_reset_result",
+    "read_step_params",
+    "read_step_result",
+    "write_initialize_params",
+    "write_initialize_result",
+    "write_step_params",
+    "write_step_result",
+]
+
+StepStatus: TypeAlias = Literal["done", "paused"]
+
+_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+_ModelT = TypeVar("_ModelT")
+
+
+def is_version(text: str) -> bool:
+    """Whether `text` is a protocol version: two canonical integers joined by a dot."""
+    return _VERSION.fullmatch(text) is not None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "an array"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _wrong(path: str, expected: str, value: Any, *, kind: type[Exception] = TypeError) -> Exception:
+    return kind(f"{path}: expected {expected}, got {_shown(value)}")
+
+
+def _text_or_none(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise _wrong(attribute.name, "a string or null", value)
+
+
+def _non_empty(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise _wrong(attribute.name, "a string that is not empty", value)
+
+
+def _text(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str):
+        raise _wrong(attribute.name, "a string", value)
+
+
+def _object(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _wrong(attribute.name, "an object", value)
+
+
+def _count(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(attribute.name, "an integer or null", value)
+    if value < 0:
+        raise _wrong(attribute.name, "an integer not below zero", value, kind=ValueError)
+
+
+def _version(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not (isinstance(value, str) and is_version(value)):
+        raise _wrong(attribute.name, 'a version like "1.0"', value, kind=ValueError)
+
+
+def _status(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or value not in {"done", "paused"}:
+        raise _wrong(attribute.name, '"done" or "paused"', value, kind=ValueError)
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """A tool that the agent used, and with which arguments.
+
+    `extra` holds whatever else the agent said of the call; it is kept and written untouched.
+    """
+
+    name: str = attrs.field(validator=_non_empty)
+    arguments: Mapping[str, Any] = attrs.field(factory=dict, validator=_object)
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Tokens a step took. What the agent cannot count is None, which is not zero."""
+
+    input_tokens: int | None = attrs.field(default=None, validator=_count)
+    output_tokens: int | None = attrs.field(default=None, validator=_count)
+    total_tokens: int | None = attrs.field(default=None, validator=_count)
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+def _parts(value: Any, path: str, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A mapping's known fields, and the rest of it."""
+    if not isinstance(value, Mapping):
+        raise _wrong(path, "an object", value)
+    known = {name: value[name] for name in names if name in value}
+    return known, {key: item for key, item in value.items() if key not in known}
+
+
+def _under(path: str, make: Callable[[], _ModelT]) -> _ModelT:
+    """Make a model that stands at `path`; its fault says so."""
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path}.{error}") from None
+
+
+def _tool_call(value: Any, path: str) -> ToolCall:
+    if isinstance(value, ToolCall):
+        return value
+    known, extra = _parts(value, path, ("name", "arguments"))
+    if "name" not in known:
+        raise TypeError(f"{path}.name: expected a string that is not empty, got nothing")
+    return _under(path, lambda: ToolCall(**known, extra=extra))
+
+
+def _tool_calls(value: Any) -> tuple[ToolCall, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise _wrong("tool_calls", "an array or null", value)
+    return tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(value))
+
+
+def _usage(value: Any) -> Usage | None:
+    if value is None or isinstance(value, Usage):
+        return value
+    known, extra = _parts(value, "usage", ("input_tokens", "output_tokens", "total_tokens"))
+    return _under("usage", lambda: Usage(**known, extra=extra))
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """What a step of an agent gives (`agent/step`).
+
+    Attributes:
+        status: `paused` has no meaning of its own in the protocol; it is graded like `done`.
+        public_output: what a user would see.
+        evaluation_context: what an evaluator may see beside it: reasons, decisions, never secrets.
+        tool_calls: the tools used, in order; mappings become `ToolCall`s. None says nothing of
+            them, an empty list that there were none.
+        logs: what happened, for whoever reads the report.
+        usage: the tokens taken; a mapping becomes a `Usage`.
+
+    Raises:
+        TypeError, ValueError: a field is of the wrong type; the text names it.
+    """
+
+    status: StepStatus = attrs.field(default="done", validator=_status)
+    public_output: str | None = attrs.field(default=None, validator=_text_or_none)
+    evaluation_context: str | None = attrs.field(default=None, validator=_text_or_none)
+    tool_calls: tuple[ToolCall, ...] | None = attrs.field(default=None, converter=_tool_calls)
+    logs: str | None = attrs.field(default=None, validator=_text_or_none)
+    usage: Usage | None = attrs.field(default=None, converter=_usage)
+
+
+@attrs.frozen(kw_only=True)
+class InitializeParams:
+    """How an evaluator begins a conversation (`agent/initialize`)."""
+
+    protocol_version: str | None = attrs.field(default=None, validator=_version)
+    config: Mapping[str, Any] = attrs.field(factory=dict, validator=_object)
+
+
+@attrs.frozen(kw_only=True)
+class InitializeResult:
+    """What an agent says of itself. No version means a protocol older than versions."""
+
+    name: str = attrs.field(validator=_non_empty)
+    capabilities: Mapping[str, Any] = attrs.field(validator=_object)
+    protocol_version: str | None = attrs.field(default=None, validator=_version)
+
+
+@attrs.frozen(kw_only=True)
+class StepParams:
+    """What the evaluator says to the agent."""
+
+    input: str = attrs.field(validator=_text)
+
+
+def _read(path: str, make: Callable[[], _ModelT]) -> _ModelT:
+    """A model made of what came; its fault is the other side's."""
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        where, _, rest = str(error).partition(": expected ")
+        expected, _, got = rest.rpartition(", got ")
+        raise DecodeError(path=f"{path}.{where}", expected=expected, got=got) from None
+
+
+def _mapping(path: str, raw: Any) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise DecodeError(path=path, expected="an object", got=_shown(raw))
+    return raw
+
+
+def _required(path: str, raw: Mapping[str, Any], key: str, expected: str) -> Any:
+    if key not in raw:
+        raise DecodeError(path=f"{path}.{key}", expected=expected, got="nothing")
+    return raw[key]
+
+
+def read_initialize_params(raw: Any) -> InitializeParams:
+    """The params of `agent/initialize`; absent and null say nothing.
+
+    Raises:
+        DecodeError: a member is of the wrong type.
+    """
+    given = _mapping("params", {} if raw is None else raw)
+    version, config = given.get("protocol_version"), given.get("config")
+    return _read(
+        "params",
+        lambda: InitializeParams(protocol_version=version, config={} if config is None else config),
+    )
+
+
+def read_initialize_result(raw: Any) -> InitializeResult:
+    """The result of `agent/initialize`.
+
+    Raises:
+        DecodeError: a member is absent or of the wrong type.
+    """
+    given = _mapping("result", raw)
+    name = _required("result", given, "name", "a string that is not empty")
+    capabilities = _required("result", given, "capabilities", "an object")
+    if "protocol_version" in given and given["protocol_version"] is None:
+        raise DecodeError(
+            path="result.protocol_version", expected='a version like "1.0"', got="null"
+        )
+    version = given.get("protocol_version")
+    return _read(
+        "result",
+        lambda: InitializeResult(name=name, capabilities=capabilities, protocol_version=version),
+    )
+
+
+def read_step_params(raw: Any) -> StepParams:
+    """The params of `agent/step`.
+
+    Raises:
+        DecodeError: the input is absent or no string.
+    """
+    given = _mapping("params", {} if raw is None else raw)
+    text = _required("params", given, "input", "a string")
+    return _read("params", lambda: StepParams(input=text))
+
+
+def read_step_result(raw: Any) -> Result:
+    """The result of `agent/step`.
+
+    Raises:
+        DecodeError: a member is of the wrong type; the path names it.
+    """
+    given = _mapping("result", raw)
+    status = _required("result", given, "status", '"done" or "paused"')
+    alias = given.get("private_thought")
+    if alias is not None and not isinstance(alias, str):
+        raise DecodeError(
+            path="result.private_thought", expected="a string or null", got=_shown(alias)
+        )
+    context = given.get("evaluation_context")
+    calls = given.get("tool_calls")
+    if calls is not None and not isinstance(calls, list):
+        raise DecodeError(path="result.tool_calls", expected="an array or null", got=_shown(calls))
+    return _read(
+        "result",
+        lambda: Result(
+            status=status,
+            public_output=given.get("public_output"),
+            evaluation_context=alias if context is None else context,
+            tool_calls=calls,
+            logs=given.get("logs"),
+            usage=given.get("usage"),
+        ),
+    )
+
+
+def read_reset_result(raw: Any) -> None:
+    """The result of `agent/reset`, which is `true`.
+
+    Raises:
+        DecodeError: it is anything else.
+    """
+    if raw is not True:
+        raise DecodeError(path="result", expected="true", got=_shown(raw))
+
+
+def write_initialize_params(params: InitializeParams) -> dict[str, Any]:
+    """As JSON; an unknown version is left out."""
+    version = params.protocol_version
+    written: dict[str, Any] = {} if version is None else {"protocol_version": version}
+    return written | {"config": dict(params.config)}
+
+
+def write_initialize_result(result: InitializeResult) -> dict[str, Any]:
+    """As JSON; an unknown version is left out."""
+    written: dict[str, Any] = {"name": result.name, "capabilities": dict(result.capabilities)}
+    if result.protocol_version is not None:
+        written["protocol_version"] = result.protocol_version
+    return written
+
+
+def write_step_params(params: StepParams) -> dict[str, Any]:
+    """As JSON."""
+    return {"input": params.input}
+
+
+def write_step_result(result: Result) -> dict[str, Any]:
+    """As JSON: the four fields that every edition has, the alias, and what else is known."""
+    calls = result.tool_calls
+    written: dict[str, Any] = {
+        "status": result.status,
+        "public_output": result.public_output,
+        "evaluation_context": result.evaluation_context,
+        "private_thought": result.evaluation_context,
+        "tool_calls": None if calls is None else [write_tool_call(call) for call in calls],
+    }
+    if result.logs is not None:
+        written["logs"] = result.logs
+    if result.usage is not None:
+        counted = attrs.asdict(result.usage, recurse=False)
+        extra = counted.pop("extra")
+        known = {name: count for name, count in counted.items() if count is not None}
+        written["usage"] = known | dict(extra)
+    return written
+
+
+def write_tool_call(call: ToolCall) -> dict[str, Any]:
+    """As JSON, with whatever else was said of the call."""
+    return {"name": call.name, "arguments": dict(call.arguments), **call.extra}

@@ -1,0 +1,136 @@
+"""ECP's method table for a `Peer`, its dialect and its codec, and how versions are agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from eca_protocol.ecp.messages import (
+    InitializeParams,
+    InitializeResult,
+    Result,
+    StepParams,
+    read_initialize_params,
+    read_initialize_result,
+    read_reset_result,
+    read_step_params,
+    read_step_result,
+    write_initialize_params,
+    write_initialize_result,
+    write_step_params,
+    write_step_result,
+)
+from eca_protocol.endpoint import Dialect, Method, Table
+from eca_protocol.errors import DecodeError, LocalProtocolError, RPCError
+
+__all__ = [
+    "AGENT_FAILED",
+    "ECP",
+    "ECP_CODEC",
+    "ECP_DIALECT",
+    "LEGACY_VERSION",
+    "PROTOCOL_VERSION",
+    "VERSION_UNSUPPORTED",
+    "agree",
+    "major",
+]
+
+PROTOCOL_VERSION: Final = "1.0"
+"""The newest version of the protocol we speak."""
+
+LEGACY_VERSION: Final = "0.1"
+"""What an agent speaks that names no version."""
+
+AGENT_FAILED: Final = -32000
+"""The agent's own code failed."""
+
+VERSION_UNSUPPORTED: Final = -32001
+"""No major version in common."""
+
+
+def _asked(name: str, params: Any, result: Any) -> Method:
+    return Method(
+        name=name, kind="request", direction="client_to_server", params=params, result=result
+    )
+
+
+ECP: Final = Table(
+    [
+        _asked("agent/initialize", InitializeParams, InitializeResult),
+        _asked("agent/step", StepParams, Result),
+        _asked("agent/reset", None, bool),
+    ]
+)
+
+ECP_DIALECT: Final = Dialect(duplicate_keys="refuse")
+"""Nothing is cancelled by a message, and no key may come twice."""
+
+
+def major(version: str) -> int:
+    """The first number of a version."""
+    return int(version.partition(".")[0])
+
+
+def agree(asked: str | None) -> str:
+    """The version an agent answers with, when an evaluator offers `asked`.
+
+    Raises:
+        RPCError: -32001, the major version is another one.
+    """
+    if asked is None:
+        return PROTOCOL_VERSION
+    if major(asked) != major(PROTOCOL_VERSION):
+        raise RPCError(
+            VERSION_UNSUPPORTED,
+            f"protocol version {asked} is not supported: this agent speaks {PROTOCOL_VERSION}",
+            {"supported": [PROTOCOL_VERSION]},
+        )
+    return min(asked, PROTOCOL_VERSION, key=lambda version: int(version.partition(".")[2]))
+
+
+def _read_nothing(raw: Any) -> None:
+    if raw is not None and not isinstance(raw, Mapping | list):
+        raise DecodeError(path="params", expected="no params", got=type(raw).__name__)
+
+
+_Read = Callable[[Any], Any]
+
+_PARAMS: Final[Mapping[str, tuple[_Read, _Read]]] = {
+    "agent/initialize": (read_initialize_params, write_initialize_params),
+    "agent/step": (read_step_params, write_step_params),
+    "agent/reset": (_read_nothing, lambda _: {}),
+}
+_RESULTS: Final[Mapping[str, tuple[_Read, _Read]]] = {
+    "agent/initialize": (read_initialize_result, write_initialize_result),
+    "agent/step": (read_step_result, write_step_result),
+    "agent/reset": (read_reset_result, lambda _: True),
+}
+
+
+class _ECPCodec:
+    """Raw JSON to ECP's models and back; the face of `eca_protocol.codec.MessageCodec`."""
+
+    def decode_params(self, method: str, raw: Any) -> Any:
+        if isinstance(raw, list) and raw:
+            raise DecodeError(path="params", expected="an object", got="an array")
+        return _PARAMS[method][0](raw or None)
+
+    def encode_params(self, method: str, params: Any) -> Any:
+        if method not in _PARAMS:
+            raise LocalProtocolError(f"the table has no method {method}")
+        return _PARAMS[method][1](params)
+
+    def decode_result(self, method: str, raw: Any) -> Any:
+        return _RESULTS[method][0](raw)
+
+    def encode_result(self, method: str, result: Any) -> Any:
+        return _RESULTS[method][1](result)
+
+    def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
+        return ((method, self.decode_params(method, raw)),)
+
+    def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
+        return ((method, self.encode_params(method, params)),)
+
+
+ECP_CODEC: Final = _ECPCodec()

@@ -1,0 +1,140 @@
+"""Serving an agent over standard input and output, or over HTTP.
+
+`serve_stdio` and `serve_http` block, for a script's last line; `run_stdio` and `serving_http` are
+the same for programs that have an event loop already (trio or asyncio).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Literal
+
+import anyio
+
+from eca_protocol import http_server
+from eca_protocol.ecp.authoring import as_agent, computing
+from eca_protocol.ecp.conversation import Conversation
+from eca_protocol.ecp.http_endpoint import AgentEndpoint
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
+from eca_protocol.framing import LINES
+from eca_protocol.http_server import HTTPServer, ServerLimits
+from eca_protocol.peer import Peer
+from eca_protocol.streams import FdTransport, Transport, owned_stdio
+
+__all__ = ["run_conversation", "run_stdio", "serve_http", "serve_stdio", "serving_http"]
+
+KEEP_ALIVE: Final = 15.0
+"""Seconds between two comments while a step takes its time."""
+
+Backend = Literal["asyncio", "trio"]
+
+
+async def run_conversation(agent: Any, transport: Transport) -> None:
+    """Serve one conversation over a byte stream of lines, until its end."""
+    conversation = Conversation(as_agent(agent))
+    async with Peer(
+        transport,
+        side="server",
+        table=ECP,
+        codec=ECP_CODEC,
+        handlers=conversation.handlers,
+        dialect=ECP_DIALECT,
+        framing=LINES,
+    ) as peer:
+        await peer.serve()
+
+
+async def run_stdio(agent: Any) -> None:
+    """Serve an agent (see `as_agent`) on the standard streams until standard input ends.
+
+    The streams are owned meanwhile: what is printed goes to standard error.
+
+    Raises:
+        TypeError: it is nothing that could be an agent.
+        StartFailed: a standard stream is closed.
+    """
+    served = as_agent(agent)
+    with owned_stdio() as (read_fd, write_fd):
+        await run_conversation(served, FdTransport(read_fd, write_fd))
+
+
+def serve_stdio(agent: Any, *, backend: Backend = "asyncio") -> None:
+    """`run_stdio`, as the last line of a script; returns when standard input ends.
+
+    A hook that is not async and still computes then cannot be ended: the process is left at once.
+    """
+    anyio.run(functools.partial(run_stdio, agent), backend=backend)
+    if computing:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+@asynccontextmanager
+async def serving_http(
+    agent: Any,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    path: str = "/ecp",
+    allowed_origins: Collection[str] | None = None,
+    allowed_hosts: Collection[str] | None = None,
+    limits: ServerLimits | None = None,
+    keep_alive: float = KEEP_ALIVE,
+) -> AsyncIterator[HTTPServer]:
+    """Serve an agent (see `as_agent`) over HTTP while the block runs.
+
+    Args:
+        agent: what is served.
+        host: the address to listen on; loopback unless told otherwise.
+        port: 0 takes a free one; the server's `url` tells it.
+        path: the one endpoint.
+        allowed_origins: pages of a browser that may call; none but its own by default.
+        allowed_hosts: names accepted in the `Host` header; by default those of loopback and
+            `host` itself.
+        limits: sizes, times, connections.
+        keep_alive: seconds between two comments while a step takes its time.
+
+    Raises:
+        TypeError: it is nothing that could be an agent.
+        OSError: the address cannot be listened on.
+    """
+    hosts = http_server.LOOPBACK_NAMES | {host} if allowed_hosts is None else allowed_hosts
+    endpoint = AgentEndpoint(
+        as_agent(agent), path=path, origins=allowed_origins, keep_alive=keep_alive
+    )
+    async with http_server.serve(
+        endpoint.handle,
+        host=host,
+        port=port,
+        limits=limits or ServerLimits(max_body=16 * 2**20, max_connections=128),
+        allowed_hosts=hosts,
+    ) as server:
+        endpoint.port = server.port
+        yield server
+
+
+def serve_http(
+    agent: Any,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    path: str = "/ecp",
+    allowed_origins: Collection[str] | None = None,
+    backend: Backend = "asyncio",
+) -> None:
+    """`serving_http`, as the last line of a script; tells the URL on stderr, ends by Ctrl-C."""
+
+    async def run() -> None:
+        async with serving_http(
+            agent, host=host, port=port, path=path, allowed_origins=allowed_origins
+        ) as server:
+            sys.stderr.write(f"{server.url}{path}\n")
+            sys.stderr.flush()
+            await anyio.sleep_forever()
+
+    with suppress(KeyboardInterrupt):
+        anyio.run(run, backend=backend)

@@ -1,0 +1,140 @@
+"""What can be made into an agent: functions, classes and objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from eca_protocol.ecp import (
+    Result,
+    agent,
+    as_agent,
+    connect_agent,
+    on_reset,
+    on_step,
+    serving_http,
+)
+from eca_protocol.ecp.evaluating import AgentConnection
+
+pytestmark = pytest.mark.anyio
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+async def whisper(text: str) -> Result:
+    return Result(public_output=text.lower())
+
+
+class Plain:
+    def step(self, text: str) -> dict[str, Any]:
+        return {"public_output": f"plain {text}"}
+
+
+@agent(name="first", capabilities={"multi_turn": {}})
+class First:
+    @on_step
+    def answer(self, text: str) -> str:
+        return f"first {text}"
+
+
+class Second(First):
+    @on_step
+    def answer(self, text: str) -> str:
+        return f"second {text}"
+
+
+class Remembering:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def __call__(self, text: str) -> str:
+        self.heard.append(text)
+        return " ".join(self.heard)
+
+
+class Clearing:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @on_step
+    def hear(self, text: str) -> str:
+        self.heard.append(text)
+        return " ".join(self.heard)
+
+    @on_reset
+    async def forget(self) -> None:
+        self.heard.clear()
+
+
+@asynccontextmanager
+async def evaluated(target: Any) -> AsyncIterator[AgentConnection]:
+    async with serving_http(target) as server, connect_agent(f"{server.url}/ecp") as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "said"),
+    [
+        (shout, "shout", "HELLO"),
+        (whisper, "whisper", "hello"),
+        (Plain, "Plain", "plain Hello"),
+        (Plain(), "Plain", "plain Hello"),
+        (First, "first", "first Hello"),
+        (Second, "first", "second Hello"),
+        (Remembering(), "Remembering", "Hello"),
+    ],
+)
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_functions_classes_and_objects_answer(target: Any, name: str, said: str) -> None:
+    async with evaluated(target) as connection:
+        assert (await connection.initialize(deadline=20)).name == name
+        assert (await connection.step("Hello", deadline=20)).public_output == said
+
+
+async def test_an_object_keeps_its_state_until_its_reset_hook_clears_it() -> None:
+    async with evaluated(Clearing()) as connection:
+        told = await connection.initialize(deadline=20)
+        assert "reset" in told.capabilities
+        await connection.step("a", deadline=20)
+        assert (await connection.step("b", deadline=20)).public_output == "a b"
+        await connection.initialize(deadline=20)
+        assert (await connection.step("c", deadline=20)).public_output == "c"
+
+
+async def test_steps_of_one_conversation_take_place_one_after_the_other() -> None:
+    running = most = 0
+
+    async def count(text: str) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.01)
+        running -= 1
+        return text
+
+    async with (
+        serving_http(count) as server,
+        connect_agent(f"{server.url}/ecp") as one,
+        connect_agent(f"{server.url}/ecp") as two,
+        anyio.create_task_group() as tasks,
+    ):
+        for connection in (one, two):
+            for text in "ab":
+                tasks.start_soon(lambda c=connection, t=text: c.step(t, deadline=20))
+    assert most == 1
+
+
+def test_what_cannot_answer_a_step_is_refused() -> None:
+    class Silent:
+        pass
+
+    with pytest.raises(TypeError, match=r"Silent: expected a method"):
+        as_agent(Silent)
+    with pytest.raises(TypeError, match=r"capabilities[.]usage: expected a mapping"):
+        agent(capabilities={"usage": True})  # type: ignore[dict-item]  # on purpose

@@ -1,0 +1,214 @@
+"""Agents over HTTP: ours, served and asked; and what other servers may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from eca_protocol import http_server, json
+from eca_protocol.ecp import AgentFault, AgentLimits, Result, connect_agent, on_step, serving_http
+from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import HTTPRequest, Responder
+
+pytestmark = pytest.mark.anyio
+
+
+class Counter:
+    """An agent that counts what it was told in its conversation."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    @on_step
+    async def count(self, text: str) -> Result:
+        self.seen += 1
+        if text == "slow":
+            await anyio.sleep(0.15)
+        return Result(public_output=f"{self.seen} {text}")
+
+
+def ask(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+async def test_two_evaluators_have_a_conversation_each_and_a_reset_forgets_it() -> None:
+    async with serving_http(Counter) as server:
+        url = f"{server.url}/ecp"
+        async with connect_agent(url) as one, connect_agent(url) as two:
+            assert (await one.initialize(deadline=20)).name == "Counter"
+            await two.initialize(deadline=20)
+            assert (await one.step("é\u2028", deadline=20)).public_output == "1 é\u2028"
+            assert (await one.step("b", deadline=20)).public_output == "2 b"
+            assert (await two.step("c", deadline=20)).public_output == "1 c"
+            await one.reset(deadline=20)
+            assert (await one.step("d", deadline=20)).public_output == "1 d"
+
+
+async def test_a_long_step_is_answered_by_events_and_kept_alive() -> None:
+    async with (
+        serving_http(Counter, keep_alive=0.02) as server,
+        HTTPClient() as client,
+        client.stream(
+            "POST",
+            f"{server.url}/ecp",
+            headers={"accept": "application/json, text/event-stream"},
+            content=json.dumps(ask("agent/step", input="slow")),
+        ) as response,
+    ):
+        assert response.headers["content-type"] == "text/event-stream"
+        body = await response.read()
+    assert body.count(b": working") > 1
+    assert b'"public_output":"1 slow"' in body.replace(b'": "', b'":"')
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_the_endpoint_answers_each_kind_of_request_as_the_protocol_says() -> None:
+    step = json.dumps(ask("agent/step", input="x"))
+    told = json.dumps({"jsonrpc": "2.0", "method": "agent/reset"})
+    json_only = {"accept": "application/json"}
+    rows: list[tuple[str, str, dict[str, str], bytes, int, bytes]] = [
+        ("POST", "/ecp", json_only, step, 200, b'"public_output"'),
+        ("POST", "/ecp?a=b", {}, step, 200, b'"public_output"'),
+        ("POST", "/ecp", {}, told, 202, b""),
+        ("POST", "/ecp", {}, json.dumps([ask("agent/step", input="y")]), 200, b"["),
+        ("POST", "/ecp", {}, b"{", 400, b"-32700"),
+        ("POST", "/ecp", {}, b'{"a": 1, "a": 2}', 400, b"-32700"),
+        ("POST", "/ecp", {}, b'"\xff"', 400, b"-32700"),
+        ("POST", "/ecp", {}, b"[]", 200, b"-32600"),
+        ("POST", "/ecp", {}, json.dumps(ask("agent/think")), 200, b"-32601"),
+        ("POST", "/ecp", {}, json.dumps(ask("agent/step", input=3)), 200, b"-32602"),
+        (
+            "POST",
+            "/ecp",
+            {},
+            json.dumps(ask("agent/initialize", protocol_version="2.0")),
+            200,
+            b"-32001",
+        ),
+        ("POST", "/ecp", {"accept": "text/html"}, step, 406, b""),
+        ("POST", "/ecp", {"accept": "text/event-stream"}, step, 200, b"event: message"),
+        ("POST", "/ecp", {"content-type": "text/plain"}, step, 415, b""),
+        ("POST", "/ecp", {"origin": "http://evil.example"}, step, 403, b""),
+        ("POST", "/ecp", {"host": "evil.example"}, step, 403, b""),
+        ("POST", "/ecp", {"ecp-session-id": "unknown"}, step, 404, b""),
+        ("POST", "/other", {}, step, 404, b""),
+        ("GET", "/ecp", {}, b"", 405, b""),
+        ("DELETE", "/ecp", {}, b"", 405, b""),
+        ("POST", "/ecp", {}, b" " * 2_000_000, 413, b""),
+    ]
+    limits = http_server.ServerLimits(max_body=1_000_000)
+    async with serving_http(Counter, limits=limits) as server, HTTPClient() as client:
+        for method, path, headers, content, status, said in rows:
+            async with client.stream(
+                method, server.url + path, headers=headers, content=content
+            ) as response:
+                body = await response.read()
+            where = (method, path, headers, content[:60])
+            assert response.status == status, where
+            assert said in body, where
+            assert status != 405 or response.headers["allow"] == "POST"
+
+
+Answer = Callable[[Responder, int], Awaitable[None]]
+
+
+def whole(status: int, body: bytes, **headers: str) -> Answer:
+    async def answer(responder: Responder, asked: int) -> None:
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        await responder.respond(status, body.replace(b"$ID", str(asked).encode()), told)
+
+    return answer
+
+
+def events(*pieces: bytes) -> Answer:
+    """An answer that goes on for ever after its pieces."""
+
+    async def answer(responder: Responder, asked: int) -> None:
+        await responder.start(200, {"content-type": "Text/Event-Stream; charset=utf-8"})
+        for piece in pieces:
+            await responder.send(piece.replace(b"$ID", str(asked).encode()))
+        await anyio.sleep_forever()
+
+    return answer
+
+
+OK = b'{"jsonrpc": "2.0", "id": $ID, "result": {"status": "done", "public_output": "ok"}}'
+ERROR = b'{"jsonrpc": "2.0", "id": $ID, "error": {"code": 7, "message": "busy"}}'
+KIND = "application/json"
+
+GOOD: dict[str, Answer] = {
+    "json": whole(200, OK, content_type="Application/JSON"),
+    "an event, and no end": events(b"data: " + OK + b"\n\n"),
+    "carriage returns": events(b"\xef\xbb\xbf: hi\r\n\r\ndata: " + OK + b"\r\n\r\n"),
+    "two lines of data": events(b"data: " + OK.replace(b'2.0",', b'2.0",\ndata: ') + b"\n\n"),
+    "a notification before it": events(
+        b'data: {"jsonrpc": "2.0", "method": "log"}\n\ndata: ' + OK + b"\n\n"
+    ),
+    "byte by byte": events(*(bytes([byte]) for byte in b"data: [ID]\n\n")),
+}
+GOOD["byte by byte"] = events(b"data: ", OK[:20], OK[20:40], OK[40:], b"\n", b"\n")
+
+BAD: dict[str, tuple[Answer, str, str]] = {
+    "a redirect": (
+        whole(302, b"", location="http://elsewhere.example/"),
+        "transport_error",
+        "status 302 to http://elsewhere.example/; redirects are not followed",
+    ),
+    "an error of its own": (whole(503, ERROR, content_type=KIND), "agent_error", "busy (7)"),
+    "an error in a success": (whole(200, ERROR, content_type=KIND), "agent_error", "busy (7)"),
+    "a status": (whole(500, b"oops"), "transport_error", "status 500: oops"),
+    "nothing": (whole(202, b""), "protocol_error", "status 202 without an answer"),
+    "a page": (whole(200, b"<html>", content_type="text/html"), "protocol_error", "got text/html"),
+    "no json": (whole(200, b"{", content_type=KIND), "protocol_error", "not strict JSON"),
+    "another id": (
+        whole(200, OK.replace(b"$ID", b"77"), content_type=KIND),
+        "protocol_error",
+        "an answer with the id 77",
+    ),
+    "too long": (
+        whole(200, b" " * 70_000, content_type=KIND),
+        "protocol_error",
+        "more than 65536 bytes",
+    ),
+    "a long event": (events(b"data: " + b"x" * 70_000), "protocol_error", "more than 65536"),
+    "comments for ever": (events(b": a\n", b": b\n"), "timeout", "no whole answer in 0.2 s"),
+    "another id in an event": (
+        events(b'data: {"jsonrpc": "2.0", "id": 9, "result": 1}\n\n'),
+        "protocol_error",
+        "an answer with the id 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -> None:
+    current: list[Answer] = []
+
+    async def handle(request: HTTPRequest, responder: Responder) -> None:
+        await current[0](responder, json.loads(request.body)["id"])
+
+    limits = AgentLimits(max_message=65536)
+    async with http_server.serve(handle) as server:
+        async with connect_agent(server.url, limits=limits) as agent:
+            for name, answer in GOOD.items():
+                current[:] = [answer]
+                assert (await agent.step("x", deadline=20)).public_output == "ok", name
+            for name, (answer, kind, why) in BAD.items():
+                current[:] = [answer]
+                with pytest.raises(AgentFault) as caught:
+                    await agent.step("x", deadline=0.2 if kind == "timeout" else 20)
+                assert (caught.value.kind, why in caught.value.message) == (kind, True), name
+        gone = server.url
+    for url, why in [
+        (gone, "agent/step"),
+        ("http://user:word@127.0.0.1/ecp", "a user or a password"),
+        ("ftp://127.0.0.1/ecp", "expected an http or https URL"),
+    ]:
+        with pytest.raises(AgentFault, match=why) as caught:
+            async with connect_agent(url) as agent:
+                await agent.step("x", deadline=20)
+        assert caught.value.kind == "transport_error"
+        assert "word" not in str(caught.value).replace("password", "")
