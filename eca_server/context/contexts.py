@@ -37,7 +37,7 @@ from eca_server.workspace import FileFault, Place, TooLarge, Workspace
 
 if TYPE_CHECKING:
     from eca_server.context.html_text import Page
-    from eca_server.context.resources import ReadResource, Resources
+    from eca_server.context.resources import ResourceReader, Resources
     from eca_server.mcp.messages import ResourceContents
 
 __all__ = ["Built", "build"]
@@ -78,7 +78,7 @@ async def build(
     *,
     workspace: Workspace,
     http: HTTPClient,
-    read_resource: ReadResource | None = None,
+    resources: ResourceReader | None = None,
     limits: Limits | None = None,
     gitignore: bool = True,
     allow_private: bool = False,
@@ -90,18 +90,21 @@ async def build(
         message: the user's text; its `@path` mentions are followed, it is not part of the result.
         workspace: where relative paths start, and where mentions may lead.
         http: asks for web pages.
-        read_resource: asks MCP servers; None: there is none.
+        resources: asks MCP servers; None: there is none. What has changed since this chat was
+            given it is given anew.
         limits: how much of everything.
         gitignore: what Git ignores is left out of directories and trees.
         allow_private: web pages of this machine and of private networks are fetched, too.
     """
     limits = limits or Limits()
+    changed = [] if resources is None else list(resources.changed())
+    contexts = (*contexts, *(McpResourceContext(server=name, uri=uri) for name, uri in changed))
     wanted = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.contexts]
     if not wanted and "@" not in message:
         return Built()
     urls = dict.fromkeys(each.url for each in wanted if isinstance(each, WebContext))
     pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
-    resources = await _resources(wanted, read_resource, limits)
+    found = await _resources(wanted, resources, limits)
     reader = Reader(
         workspace=workspace,
         limits=limits,
@@ -110,7 +113,9 @@ async def build(
     )
 
     def work() -> Built:
-        gathering = _Gathering(reader=reader, pages=pages, resources=resources)
+        gathering = _Gathering(reader=reader, pages=pages, resources=found)
+        for _, uri in changed:
+            gathering.note(f"{_short(uri)} has changed since it was given, and is given anew")
         for mention in find_mentions(message, most=limits.contexts):
             gathering.add_mention(mention)
         for context in wanted:
@@ -141,16 +146,16 @@ async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> 
 
 
 async def _resources(
-    contexts: Sequence[ChatContext], read: ReadResource | None, limits: Limits
+    contexts: Sequence[ChatContext], reader: ResourceReader | None, limits: Limits
 ) -> Resources:
     found = dict.fromkeys(
         (each.server, each.uri) for each in contexts if isinstance(each, McpResourceContext)
     )
-    if not found or read is None:
+    if not found or reader is None:
         return {key: f"no MCP server {key[0]!r} is running" for key in found}
     from eca_server.context.resources import read_resources  # noqa: PLC0415 - few prompts need it
 
-    return await read_resources(list(found)[: limits.resources], read)
+    return await read_resources(list(found)[: limits.resources], reader)
 
 
 @attrs.define(kw_only=True, eq=False)

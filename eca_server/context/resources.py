@@ -8,8 +8,8 @@ where the user has typed a URI that fills it, since only the user knows what to 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GivenResource",
-    "ReadResource",
+    "ResourceReader",
     "Resources",
     "give_resource",
     "matching_resources",
@@ -38,15 +38,24 @@ __all__ = [
 Key: TypeAlias = tuple[str, str]
 """The server's name and the resource's URI."""
 
-ReadResource: TypeAlias = "Callable[[str, str], Awaitable[tuple[ResourceContents, ...]]]"
-"""Asks a server by its name for a URI; raises MCPFault with what the user may read."""
-
 Resources: TypeAlias = "Mapping[Key, tuple[ResourceContents, ...] | str]"
 """What each resource holds, or why that is not known."""
 
 _MOST: Final = 100  # resources that are offered for one query
 _LONGEST: Final = 500  # characters of what is shown of one
 _HOLE = re.compile(r"\{[^{}]*\}")
+
+
+class ResourceReader(Protocol):
+    """The way to the servers' resources, for one chat."""
+
+    async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
+        """Ask a server, by its name; raises MCPFault with what the user may read."""
+        ...
+
+    def changed(self) -> Sequence[Key]:
+        """Those that were read for the chat and have changed since."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -120,13 +129,13 @@ def _fills(uri: str, template: str) -> bool:
     return uri.endswith(between[-1]) and len(uri) - len(between[-1]) > end
 
 
-async def read_resources(wanted: Iterable[Key], read: ReadResource) -> Resources:
+async def read_resources(wanted: Iterable[Key], reader: ResourceReader) -> Resources:
     """Ask for each resource, all of them at once."""
     found: dict[Key, tuple[ResourceContents, ...] | str] = {}
 
     async def ask(server: str, uri: str) -> None:
         try:
-            found[server, uri] = await read(server, uri)
+            found[server, uri] = await reader.read(server, uri)
         except MCPFault as fault:
             found[server, uri] = str(fault)
 

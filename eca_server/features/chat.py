@@ -39,7 +39,7 @@ from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool
 
 if TYPE_CHECKING:
-    from eca_server.context.resources import ReadResource
+    from eca_server.context.resources import ResourceReader
     from eca_server.mcp.manager import Manager
 
 __all__ = ["handlers_of"]
@@ -216,7 +216,7 @@ async def _make_agent(
             text,
             workspace=connection.workspace,
             http=connection.http,
-            read_resource=_resource_reader(connection),
+            resources=_resource_reader(connection, turn),
             gitignore=gitignore,
         )
 
@@ -258,13 +258,13 @@ async def _of_servers(
     return served, mcp.instructions(connection)
 
 
-def _resource_reader(connection: Connection) -> ReadResource | None:
+def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | None:
     """What asks MCP servers for resources, if any are configured."""
     if not connection.uses_mcp:
         return None
     from eca_server.features import mcp  # noqa: PLC0415 - as above
 
-    return mcp.resource_reader(connection)
+    return mcp.ResourceReader(servers=connection.mcp, chat=turn.chat)
 
 
 def _compact_at(config: Config, behavior: str) -> float:

@@ -6,18 +6,19 @@ takes what runs when it begins, and waits for the rest no longer than a moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
+
 from eca_protocol import json
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.chat import Turn
+from eca_server.chat import Chat, Turn
 from eca_server.config import MCPServer
-from eca_server.context.resources import ReadResource
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
@@ -38,11 +39,11 @@ from eca_server.tools.output import Cap
 from eca_server.tools.toolbox import ServedTool, ToolBox
 
 __all__ = [
+    "ResourceReader",
     "announce_servers",
     "handlers_of",
     "instructions",
     "make_manager",
-    "resource_reader",
     "served_tools",
     "wait_for_servers",
 ]
@@ -291,20 +292,31 @@ async def _call(
     )
 
 
-def resource_reader(connection: Connection) -> ReadResource:
-    """What asks the servers for resources; a fault says why, without a secret."""
+@attrs.frozen(kw_only=True)
+class ResourceReader:
+    """Asks the servers for resources; a fault says why, without a secret."""
 
-    async def read(name: str, uri: str) -> tuple[ResourceContents, ...]:
-        server = connection.mcp.get(name)
-        if server is None:
-            raise MCPFault(f"there is no MCP server {name!r}")
+    servers: Manager
+    chat: Chat
+
+    async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
+        """What a resource holds now."""
+        asked = self.servers.get(server)
+        if asked is None:
+            raise MCPFault(f"there is no MCP server {server!r}")
         try:
-            return await server.session.read_resource(uri)
+            return await asked.give_resource(self.chat, uri)
         except MCPFault as fault:
-            reason = mask(str(fault), *server.settings.secrets)
-            raise MCPFault(f"the MCP server {name} does not give it: {reason}") from None
+            reason = mask(str(fault), *asked.settings.secrets)
+            raise MCPFault(f"the MCP server {server} does not give it: {reason}") from None
 
-    return read
+    def changed(self) -> Sequence[tuple[str, str]]:
+        """Server and URI of what the chat was given and what is another by now."""
+        return [
+            (server.name, uri)
+            for server in self.servers.running
+            for uri in server.watching.changed_for(self.chat)
+        ]
 
 
 def _why(policy: Policy, server: Server, tool: MCPTool) -> str | None:

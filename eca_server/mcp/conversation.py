@@ -63,6 +63,7 @@ class Conversation:
         capabilities: what it declared, as it came.
         instructions: what it wants the model to know; untrusted, already cut.
         on_change: told that a list has changed; must not wait.
+        on_update: told the URI of a resource that has changed; likewise.
         ended: set once the server is gone; `fault` says why.
     """
 
@@ -81,6 +82,7 @@ class Conversation:
         self.capabilities: Mapping[str, Any] = {}
         self.instructions = ""
         self.on_change: Callable[[Changed], None] = _nobody_listens
+        self.on_update: Callable[[str], None] = _nobody_listens
         self.ended = trio.Event()
         self.fault: MCPFault | None = None
         self._transport = transport
@@ -88,6 +90,8 @@ class Conversation:
         self._log = log
         self._open: dict[int | str, PendingCall] = {}
         self._progress: dict[int | str, Callable[[Progress], None]] = {}
+        self._watched: frozenset[str] = frozenset()
+        self._listening = trio.CancelScope()
         self._noise = 0
         self._heard_a_message = False
         self.peer = Peer(
@@ -110,7 +114,7 @@ class Conversation:
             "notifications/tools/list_changed": lambda _: self.on_change("tools"),
             "notifications/prompts/list_changed": lambda _: self.on_change("prompts"),
             "notifications/resources/list_changed": lambda _: self.on_change("resources"),
-            "notifications/resources/updated": lambda _: self.on_change("resources"),
+            "notifications/resources/updated": self._take_update,
         }
 
     def _intake(self) -> FrameDecoder:
@@ -145,6 +149,9 @@ class Conversation:
         listener = None if progress is None else self._progress.get(progress.token)
         if progress is not None and listener is not None:
             listener(progress)
+
+    def _take_update(self, uri: str) -> None:
+        self.on_update(uri)
 
     def _take_log_message(self, message: LogMessage) -> None:
         loud = {"error", "critical", "alert", "emergency"}
@@ -203,13 +210,22 @@ class Conversation:
         return found
 
     async def _listen(self) -> None:
-        """Hear of changes as long as the session lasts, if the server tells of any."""
-        wanted = {"toolsListChanged": True, "promptsListChanged": True}
-        wanted["resourcesListChanged"] = True
-        try:
-            await self._request("subscriptions/listen", {"notifications": wanted})
-        except (RequestFailed, MCPFault) as fault:
-            self._log.note(f"it tells of no changes: {fault}")
+        """Hear of changes as long as the session lasts, if the server tells of any.
+
+        Who is to hear of other resources than before cancels the request; it is then made anew.
+        """
+        while True:
+            wanted: dict[str, Any] = {"toolsListChanged": True, "promptsListChanged": True}
+            wanted["resourcesListChanged"] = True
+            if self._watched:
+                wanted["resourceSubscriptions"] = sorted(self._watched)
+            with trio.CancelScope() as self._listening:
+                try:
+                    await self._request("subscriptions/listen", {"notifications": wanted})
+                except (RequestFailed, MCPFault) as fault:
+                    self._log.note(f"it tells of no changes: {fault}")
+            if not self._listening.cancelled_caught:
+                return
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> Any:
         """The typed answer to a request, after what a stateless server asks before it.
@@ -281,5 +297,5 @@ class Conversation:
         await self.ended.wait()
 
 
-def _nobody_listens(_: Changed) -> None:
+def _nobody_listens(_: str) -> None:
     return

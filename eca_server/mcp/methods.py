@@ -25,6 +25,7 @@ from eca_server.mcp.reading import (
     read_template,
     read_tool,
     read_tool_result,
+    read_updated,
 )
 
 __all__ = ["CAPABILITIES", "CLIENT", "TABLE", "MCPCodec"]
@@ -72,6 +73,7 @@ TABLE: Final = Table(
         _asked("resources/list", read_page("resources", read_resource)),
         _asked("resources/templates/list", read_page("resourceTemplates", read_template)),
         _asked("resources/read", read_contents),
+        _asked("resources/subscribe"),
         _asked("subscriptions/listen"),
         _row("notifications/initialized", "client_to_server", kind="notification"),
         _row("notifications/roots/list_changed", "client_to_server", kind="notification"),
@@ -82,7 +84,7 @@ TABLE: Final = Table(
         _told("tools/list_changed"),
         _told("prompts/list_changed"),
         _told("resources/list_changed"),
-        _told("resources/updated"),
+        _told("resources/updated", read_updated),
     ]
 )
 

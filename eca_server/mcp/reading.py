@@ -55,6 +55,7 @@ __all__ = [
     "read_template",
     "read_tool",
     "read_tool_result",
+    "read_updated",
 ]
 
 MAX_INSTRUCTIONS: Final = 8192
@@ -335,6 +336,11 @@ def read_template(raw: Any) -> ResourceTemplate:
         description=_prose(raw, "description"),
         mime_type=_text(raw, "mimeType"),
     )
+
+
+def read_updated(raw: Any) -> str:
+    """The URI of a resource that has changed; empty where the server does not say which."""
+    return _text(_object(raw), "uri")
 
 
 def read_progress(raw: Any) -> Progress | None:

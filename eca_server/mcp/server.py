@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -27,6 +28,7 @@ from eca_server.mcp.messages import (
     ToolResult,
 )
 from eca_server.mcp.states import TRANSITIONS, Input, State
+from eca_server.mcp.watching import Watching
 
 __all__ = ["RESTART_SECONDS", "Connect", "Server", "ServerSession"]
 
@@ -56,6 +58,7 @@ class ServerSession(Protocol):
     fault: MCPFault | None
     instructions: str
     on_change: Callable[[Any], None]
+    on_update: Callable[[str], None]
 
     async def list_tools(self) -> tuple[MCPTool, ...]: ...  # noqa: D102
     async def list_prompts(self) -> tuple[Prompt, ...]: ...  # noqa: D102
@@ -65,6 +68,7 @@ class ServerSession(Protocol):
         self, name: str, arguments: Mapping[str, str]
     ) -> PromptResult: ...
     async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]: ...  # noqa: D102
+    async def watch(self, uris: AbstractSet[str]) -> None: ...  # noqa: D102
     async def call_tool(  # noqa: D102
         self,
         name: str,
@@ -90,6 +94,7 @@ class Server:
         tools: what it offers, while it runs; so are `prompts`, `resources`, `templates`.
         instructions: what it wants models to know, while it runs.
         was_waited_for: a prompt has waited for its start already.
+        watching: which of its resources were given to whom.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class Server:
         self.state = State.DISABLED if settings.disabled else State.STOPPED
         self.fault: MCPFault | None = None
         self.was_waited_for = False
+        self.watching = Watching()
         self._connect = connect
         self._nursery = nursery
         self._on_change = on_change
@@ -185,6 +191,27 @@ class Server:
                 name, arguments, deadline=seconds, on_progress=_paced(on_progress)
             )
 
+    async def give_resource(self, reader: object, uri: str) -> tuple[ResourceContents, ...]:
+        """What a resource holds; `watching` knows when it is another than the reader was given.
+
+        Raises:
+            MCPFault: it is not given.
+        """
+        session = self.session
+        self.watching.give(reader, uri)
+        self._nursery.start_soon(self._watch, session)
+        try:
+            return await session.read_resource(uri)
+        except MCPFault:
+            self.watching.forget(reader, uri)
+            raise
+
+    async def _watch(self, session: ServerSession) -> None:
+        try:
+            await session.watch(self.watching.uris)
+        except MCPFault as fault:
+            _log.info("MCP server %s: it tells of no changes: %s", self.name, fault)
+
     @property
     def session(self) -> ServerSession:
         """The conversation with it.
@@ -246,6 +273,7 @@ class Server:
         try:
             async with self._connect() as session:
                 session.on_change = changes = _Changes()
+                session.on_update = self.watching.update
                 self.tools = await self._list_tools(session)
                 await trio.lowlevel.checkpoint_if_cancelled()
                 self.instructions = session.instructions
@@ -267,6 +295,7 @@ class Server:
         """Ask for the lists that only some need, then for each whose change is told."""
         await self._list(("prompts", "resources"), session)
         self._listed.set()
+        await self._watch(session)
         while True:
             await self._list(await changes.next(), session)
             await trio.sleep(BETWEEN_LISTS)

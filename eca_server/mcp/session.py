@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
 import trio
@@ -202,6 +203,23 @@ class Session(Conversation):
         """What a resource holds; a folder may hold several. Raises MCPFault: it is not given."""
         contents: tuple[ResourceContents, ...] = await self._ask("resources/read", {"uri": uri})
         return contents
+
+    async def watch(self, uris: AbstractSet[str]) -> None:
+        """Have the server tell when these resources change (`on_update`), if it can.
+
+        Raises:
+            MCPFault: it does not want to.
+        """
+        offers = self.capabilities.get("resources")
+        new = uris - self._watched
+        if not new or not isinstance(offers, dict) or offers.get("subscribe") is not True:
+            return
+        self._watched |= new
+        if self.era.stateless:
+            self._listening.cancel()
+            return
+        for uri in sorted(new):
+            await self._ask("resources/subscribe", {"uri": uri})
 
 
 class _Listener:

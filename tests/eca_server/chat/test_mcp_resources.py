@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from eca_server.mcp.messages import Resource, ResourceContents, ResourceTemplate
 from tests.eca_server.chat.editor import text
@@ -124,3 +125,37 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(
             text(received)
         )
         assert received[-1]["state"] == "finished"
+
+
+@pytest.mark.requirement("CTX-7")
+async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
+    places: Places, autojump_clock: Any
+) -> None:
+    def prepare(made: FakeSession) -> None:
+        made.contents = {f"repo://{name}": (piece(name, "old"),) for name in ("a", "b", "c")}
+
+    def piece(name: str, words: str) -> ResourceContents:
+        return ResourceContents(uri=f"repo://{name}", text=words)
+
+    places["git"].prepare = prepare
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.turn("one", contexts=[context("repo://a"), context("repo://b")])
+        live = places["git"].session
+        assert live.watched == {"repo://a", "repo://b"}
+        live.contents["repo://a"] = (piece("a", "new"),)
+        for uri in ("repo://a/inside", "repo://c", "repo://bb", ""):
+            live.on_update(uri)
+        assert "repo://a has changed since it was given" in text(await ours.turn("two"))
+        await ours.turn("three")
+        await ours.turn("other", chat="d")
+        chats = ours.connection.chats
+        asked = [str(each.parts) for each in chats.open("c").history if each.role == "user"]
+        assert ["repo://a" in each for each in asked] == [True, True, False]
+        assert "new" in asked[1]
+        assert "repo://b" not in asked[1]
+        assert "repo://" not in str(chats.open("d").history)
+        live.end()  # the next session is told what is watched, too
+        await status(ours, "git", "running")
+        await trio.sleep(1)
+        assert places["git"].session.watched == {"repo://a", "repo://b"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import trio
@@ -37,6 +38,7 @@ class FakeSession:
         prompts: it offers; so are `resources` and `templates`.
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
         contents: what resources hold, by URI; those it has not are refused.
+        watched: the resources of which changes are to be told.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
@@ -56,6 +58,8 @@ class FakeSession:
         self.templates: tuple[ResourceTemplate, ...] = ()
         self.gives: Callable[[str, Mapping[str, str]], Awaitable[PromptResult]] = _gives_nothing
         self.contents: dict[str, tuple[ResourceContents, ...]] = {}
+        self.on_update: Callable[[str], None] = lambda _: None
+        self.watched: set[str] = set()
 
     def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
         self.fault = MCPFault(text, kind=kind)
@@ -90,6 +94,9 @@ class FakeSession:
         if uri not in self.contents:
             raise MCPFault("resources/read: not found", kind="refused")
         return self.contents[uri]
+
+    async def watch(self, uris: AbstractSet[str]) -> None:
+        self.watched |= uris
 
     async def call_tool(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.messages.lifecycle import WorkspaceFolder
@@ -418,3 +419,53 @@ async def test_a_stateless_server_tells_of_changes_where_it_can():
         assert heard == ["tools"]
     wanted = json.loads(log.last_words())["params"]["notifications"]
     assert wanted["toolsListChanged"] is True
+
+
+async def test_changes_of_resources_are_told_where_the_server_can():
+    updated = {
+        "jsonrpc": "2.0",
+        "method": "notifications/resources/updated",
+        "params": {"uri": "memo://1"},
+    }
+    declared = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+    }
+    script = {
+        "on": {
+            "initialize": [["result", declared]],
+            "resources/subscribe": [["echo_message"], ["result", {}], ["say", updated]],
+        }
+    }
+    log = ServerLog("bad")
+    async with session_with(script, log) as session:
+        heard = []
+        session.on_update = heard.append
+        await session.watch({"memo://1"})
+        await session.watch({"memo://1"})
+        await call(session)
+        assert heard == ["memo://1"]
+    assert log.last_words().count("resources/subscribe") == 1
+    async with session_with() as session:
+        await session.watch({"memo://1"})  # it would be refused if it were asked for
+
+
+async def test_a_stateless_server_is_asked_anew_for_changes_of_other_resources():
+    discovered = {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+    }
+    script = {
+        "on": {
+            "server/discover": [["result", discovered]],
+            "subscriptions/listen": [["echo_message"]],
+        }
+    }
+    log = ServerLog("bad")
+    async with session_with(script, log, revision="2026-07-28") as session:
+        await call(session)
+        await session.watch({"memo://1"})
+        await trio.testing.wait_all_tasks_blocked()
+        await call(session)
+    last = json.loads(log.last_words().splitlines()[-1])
+    assert last["params"]["notifications"]["resourceSubscriptions"] == ["memo://1"]
