@@ -59,6 +59,8 @@ class Agent:
         wants_title: whether the chat is to be given a title.
         compact_at: how much of the model's context a request may take, in percent.
         gather: reads what the prompt refers to; it stands before the user's words.
+        title_prompt: how a title is asked for; None: in our words.
+        compact_prompt: how a summary is asked for; empty: in our words.
     """
 
     model: Model
@@ -69,6 +71,8 @@ class Agent:
     wants_title: bool
     compact_at: float
     gather: Callable[[], Awaitable[Built]]
+    title_prompt: str | None = None
+    compact_prompt: str = ""
 
     async def run(self, turn: Turn) -> None:
         """The turn's body."""
@@ -85,7 +89,7 @@ class Agent:
         *before, last = self.asked
         opening = attrs.evolve(last, parts=(*built.parts, *last.parts))
         turn.messages += [*before, opening]
-        room = RoomKeeper(turn, self.model, opening, self.compact_at)
+        room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):
             wants_title = self.wants_title and step == 0
@@ -121,7 +125,12 @@ class Agent:
 
     async def _reply(self, turn: Turn, request: Request, *, wants_title: bool) -> Answer | None:
         answer = await reply(
-            turn, self.model, request, naming=self._naming, wants_title=wants_title
+            turn,
+            self.model,
+            request,
+            naming=self._naming,
+            wants_title=wants_title,
+            title_prompt=self.title_prompt,
         )
         if answer is not None and answer.usage is not None:
             turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))

@@ -71,13 +71,22 @@ class RoomKeeper:
         model: who is asked.
         opening: the message that the turn answers; it is told again behind a summary.
         percentage: how much of the model's context a request may take.
+        instruction: how a summary is asked for; empty: in our words.
     """
 
-    def __init__(self, turn: Turn, model: Model, opening: Message, percentage: float) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        model: Model,
+        opening: Message,
+        percentage: float,
+        instruction: str = "",
+    ) -> None:
         self._turn = turn
         self._model = model
         self._opening = opening
         self._percentage = percentage
+        self._instruction = instruction
         self._has_failed = False
 
     async def make_room(self, request: Request) -> bool:
@@ -96,7 +105,9 @@ class RoomKeeper:
         """Compact the chat; whether that was done."""
         if not has_past(self._turn, self._opening):
             return False
-        summary = await compact(self._turn, self._model, opening=self._opening)
+        summary = await compact(
+            self._turn, self._model, opening=self._opening, instruction=self._instruction
+        )
         done = summary is not None
         if done:
             self._turn.chat.window.had_room = False
@@ -111,7 +122,12 @@ def has_past(turn: Turn, opening: Message | None = None) -> bool:
 
 
 async def compact(
-    turn: Turn, model: Model, *, opening: Message | None = None, wish: str = ""
+    turn: Turn,
+    model: Model,
+    *,
+    opening: Message | None = None,
+    wish: str = "",
+    instruction: str = "",
 ) -> str | None:
     """Put a summary in the place of what was said so far; None: that failed, which was told.
 
@@ -120,6 +136,7 @@ async def compact(
         model: who writes the summary.
         opening: the message that the turn is answering; it is told again behind the summary.
         wish: what the user says about the summary.
+        instruction: how it is asked for; empty: in our words.
     """
     past = _past(turn, opening)
     if not past:
@@ -127,7 +144,7 @@ async def compact(
     turn.progress("Compacting the chat")
     try:
         with trio.fail_after(SECONDS):
-            summary = await _summary(turn, model, past, wish)
+            summary = await _summary(turn, model, past, wish, instruction or _INSTRUCTION)
     except BackendError as error:
         trouble = model.explain(error)
     except _NoSummary as fault:
@@ -166,7 +183,9 @@ def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
     return in_force(everything)
 
 
-async def _summary(turn: Turn, model: Model, past: Sequence[Message], wish: str) -> str:
+async def _summary(
+    turn: Turn, model: Model, past: Sequence[Message], wish: str, instruction: str
+) -> str:
     context = model.capabilities.context
     size = min(_LARGEST, context * _CAUTION if context else _UNKNOWN)
     for number, shrinking in enumerate(_SHRINKINGS, 1):
@@ -175,7 +194,7 @@ async def _summary(turn: Turn, model: Model, past: Sequence[Message], wish: str)
             text += f"The user says about the summary: {wish}\n\n"
         text += "Write the summary."
         message = Message(role="user", parts=(TextPart(text),))
-        request = Request(system=_INSTRUCTION, messages=[message])
+        request = Request(system=instruction, messages=[message])
         try:
             return await _answer(turn, model, request)
         except BackendError as error:

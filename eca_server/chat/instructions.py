@@ -12,10 +12,10 @@ from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable, read_text
 from eca_server.workspace import Root
 
-__all__ = ["UnreadablePrompt", "instructions", "own_prompt"]
+__all__ = ["UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 
 LARGEST_PROMPT = 256 * 1024
-"""Bytes of a `systemPromptFile`."""
+"""Bytes of a file with a prompt."""
 
 _COMMON = (
     "You are ECA, a coding assistant inside the user's editor. Answer in Markdown. Be concise and "
@@ -46,7 +46,7 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
 
 
 class UnreadablePrompt(Exception):
-    """A `systemPromptFile` that cannot be read; the message is for the user."""
+    """A file with a prompt that cannot be read; the message is for the user."""
 
 
 async def own_prompt(config: Config, behavior: str) -> str:
@@ -57,13 +57,27 @@ async def own_prompt(config: Config, behavior: str) -> str:
     """
     own = config.behaviors.get(behavior, Behavior())
     if own.system_prompt or own.system_prompt_file is None:
-        return own.system_prompt or config.system_prompt or ""
-    path = Path(own.system_prompt_file)
+        return own.system_prompt or config.prompts.chat or ""
+    key = f"behavior.{behavior}.systemPromptFile"
+    return await _text_of(own.system_prompt_file, key, "this chat has ECA's own instructions")
+
+
+async def compact_prompt(config: Config) -> str:
+    """How the user wants a summary to be asked for; empty if in our words.
+
+    Raises:
+        UnreadablePrompt: as in `own_prompt`.
+    """
+    if config.prompts.compact or config.compact_prompt_file is None:
+        return config.prompts.compact or ""
+    return await _text_of(
+        config.compact_prompt_file, "compactPromptFile", "summaries are asked for in ECA's words"
+    )
+
+
+async def _text_of(file: str, key: str, instead: str) -> str:
     try:
-        read = partial(read_text, path, most=LARGEST_PROMPT)
+        read = partial(read_text, Path(file), most=LARGEST_PROMPT)
         return (await trio.to_thread.run_sync(read, abandon_on_cancel=True)).strip()
     except Unreadable as fault:
-        raise UnreadablePrompt(
-            f"behavior.{behavior}.systemPromptFile: {path}: {fault.message}; "
-            "this chat has ECA's own instructions."
-        ) from None
+        raise UnreadablePrompt(f"{key}: {file}: {fault.message}; {instead}.") from None

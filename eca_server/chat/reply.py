@@ -61,6 +61,7 @@ async def reply(
     *,
     naming: Callable[[str, str], Naming],
     wants_title: bool = False,
+    title_prompt: str | None = None,
 ) -> Answer | None:
     """Ask the model and show what comes; None if there is no whole answer, which was told.
 
@@ -70,6 +71,7 @@ async def reply(
         request: with the whole history.
         naming: how a call is named on the wire, from its id and the tool's name.
         wants_title: ask for the chat's title once the first piece is here.
+        title_prompt: how it is asked for; None: in our words.
 
     Raises:
         BackendError: the request is too long (`context_overflow`); nothing was shown.
@@ -87,7 +89,9 @@ async def reply(
                     shown = True
                     turn.progress("Generating")
                     if wants_title:
-                        turn.chat.name_with(lambda: make_title(model, turn.prompt.text))
+                        turn.chat.name_with(
+                            lambda: make_title(model, turn.prompt.text, title_prompt)
+                        )
                 if not calls.drops(event):
                     answer.feed(event)
                     if isinstance(event, _OF_CALLS):

@@ -16,16 +16,28 @@ _INSTRUCTION = (
 )
 
 
-async def make_title(model: Model, prompt: str) -> str | None:
+async def make_title(model: Model, prompt: str, instruction: str | None = None) -> str | None:
     """A short plain title for a chat that begins with `prompt`; None if the model has none.
+
+    Args:
+        model: who is asked.
+        prompt: the user's.
+        instruction: how it is asked; None: in our words.
 
     Raises:
         BackendError: the model could not be asked.
     """
     message = Message(role="user", parts=(TextPart(prompt[:_READ]),))
-    text = await model.text(Request(system=_INSTRUCTION, messages=[message]))
+    text = await model.text(Request(system=_system(instruction), messages=[message]))
     lines = text.strip().splitlines()
     title = lines[0].strip().strip("\"'`*#").strip() if lines else ""
     if len(title) > LONGEST:
         title = title[: LONGEST - 1].rstrip() + "…"
     return title or None
+
+
+def _system(instruction: str | None) -> str:
+    """How it is asked; whatever words are the user's, the word title is among them (W-25)."""
+    if not instruction or "title" in instruction.lower():
+        return instruction or _INSTRUCTION
+    return f"{instruction}\n\nAnswer with the title alone."

@@ -31,7 +31,8 @@ async def _run(turn: Turn, situation: Situation) -> None:
     if not roots:
         turn.fail("No folder is open, so there is no place for an AGENTS.md.")
         return
-    text = _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
+    own = situation.loaded.config.prompts.init
+    text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(turn.prompt.text)
     await let_answer(turn, situation, f"{text}\n\n{wishes}" if wishes else text)
 

@@ -9,10 +9,27 @@ from eca_server.config.folders import cache_folder, data_folder, make_data_folde
 from eca_server.config.loading import Loaded, load
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
-from eca_server.config.settings import CatalogSettings, Config, Cost, Limit, Model, Provider, Retry
-from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, CustomTool, ToolCall
+from eca_server.config.settings import (
+    CatalogSettings,
+    Config,
+    Cost,
+    Limit,
+    Model,
+    Prompts,
+    Provider,
+    Retry,
+)
+from eca_server.config.tool_settings import (
+    OTHER_NAMES,
+    Approval,
+    ApprovalRule,
+    Behavior,
+    CustomTool,
+    ToolCall,
+)
 
 __all__ = [
+    "OTHER_NAMES",
     "Approval",
     "ApprovalRule",
     "Behavior",
@@ -25,6 +42,7 @@ __all__ = [
     "MCPServer",
     "Model",
     "Problem",
+    "Prompts",
     "Provider",
     "Retry",
     "Source",

@@ -23,10 +23,10 @@ def user_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:
     return folder / "eca"
 
 
-def data_folder(environ: Mapping[str, str]) -> Path:
-    """What we write for the user: chats and logins."""
+def data_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """What we write for the user: chats, logins, what was decided in the editor."""
     configured = Path(environ.get("XDG_DATA_HOME", ""))
-    default = home_folder(environ) / ".local" / "share"
+    default = (home or home_folder(environ)) / ".local" / "share"
     return (configured if configured.is_absolute() else default) / "eca-python"
 
 

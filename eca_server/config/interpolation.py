@@ -1,5 +1,6 @@
 """`${env:NAME}`, `${env:NAME:default}` and `${file:PATH}` inside configured texts.
 
+What this server writes itself may hold `${kept:NAME}`, too: a secret that is kept with the logins.
 What is put in is not searched again, so a variable's content is never taken as a reference.
 """
 
@@ -16,7 +17,7 @@ from eca_server.config.files import Unreadable, expand_home, read_text
 __all__ = ["Surroundings", "Unresolved"]
 
 # The kinds upstream knows; any other `${...}` is the user's own text.
-_REFERENCE = re.compile(r"\$\{(env|file|cmd|netrc|classpath|plugin):([^{}]*)\}")
+_REFERENCE = re.compile(r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):([^{}]*)\}")
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 
 
@@ -33,12 +34,14 @@ class Surroundings:
         home: what a leading `~/` stands for.
         folder: where the source's file lies; None for a source that is no file.
         on_file: told of each file before it is read.
+        kept: what a name stands for that is kept with the logins; None: this source has none.
     """
 
     environ: Mapping[str, str]
     home: Path
     folder: Path | None
     on_file: Callable[[Path], None] = lambda _: None
+    kept: Callable[[str], str | None] | None = None
 
     def path(self, text: str) -> Path:
         """The file that `text` names: absolute, `~/..`, or relative to the source's folder.
@@ -77,6 +80,8 @@ class Surroundings:
             return self._variable(what)
         if kind == "file":
             return self._file(what)
+        if kind == "kept" and self.kept is not None:
+            return self._kept(self.kept(what))
         raise Unresolved(f"expected ${{env:..}} or ${{file:..}}, got ${{{kind}:..}}")
 
     def _variable(self, what: str) -> str:
@@ -85,6 +90,11 @@ class Surroundings:
         if value is None and not colon:
             raise Unresolved(f"expected the environment variable {name}, it is not set")
         return value or default
+
+    def _kept(self, found: str | None) -> str:
+        if found is None:
+            raise Unresolved("expected a secret that is kept with the logins, there is none")
+        return found
 
     def _file(self, what: str) -> str:
         path = self.path(what)

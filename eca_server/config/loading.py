@@ -2,14 +2,15 @@
 
 The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
 file, the file of each workspace root in order; `--config-file` stands in place of these files.
-Last come the files that all of these name in `extraConfigs`; what those name there is not read.
+Then come the files that all of these name in `extraConfigs` (what those name there is not read),
+and last what the user decided in the editor, which this server keeps (`own_layer`).
 Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts. A file that
 is broken now and was whole before counts as it was then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.folders import home_folder, user_folder
 from eca_server.config.interpolation import Surroundings
 from eca_server.config.jsonc import BadText, Places, Spot, parse
+from eca_server.config.own_layer import LayerFault, layer_path, parse_layer
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
 from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
+from eca_server.config.upstream import without_effect
 
 __all__ = ["Loaded", "load"]
 
@@ -63,6 +66,7 @@ def load(
     config_file: Path | None = None,
     home: Path | None = None,
     before: Loaded | None = None,
+    kept: Callable[[str], str | None] = lambda _: None,
 ) -> Loaded:
     """Read, check and merge the whole configuration; reads files, raises nothing of its own.
 
@@ -74,8 +78,10 @@ def load(
         config_file: read in place of the user's and the workspace's files.
         home: the user's home; by default what `environ` says.
         before: what was loaded before, from the same places.
+        kept: what a `${kept:NAME}` of our own layer stands for.
     """
     home = home or home_folder(environ)
+    roots = tuple(roots)
     loading = _Loading(environ=environ, home=home, before=before.values if before else {})
     if not loading.add_options(initialization_options):
         loading.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
@@ -87,6 +93,7 @@ def load(
                 loading.add_file(root / ".eca" / "config.json")
         for path in loading.config().extra_configs:
             loading.add_file(Path(path), required=True)
+        loading.add_own_layer(roots, kept)
     config = loading.config()
     return Loaded(
         config=config,
@@ -122,7 +129,8 @@ class _Loading:
         if not options:
             self.sources.append(Source(name=name, state="absent"))
             return False
-        place = self._add(name, options, folder=None)
+        place = self._place()
+        self._add(name, options, place)
         pure: dict[str, Any] = {}
         if isinstance(options, Mapping):
             FLAG.attempt(options.get("pureConfig"), place.at("pureConfig"), pure, "pureConfig")
@@ -140,7 +148,7 @@ class _Loading:
                 self.sources.append(Source(name=str(path), state="absent"))
             else:
                 spot = Spot(fault.line, 1) if fault.line else None
-                self._broken(str(path), fault.message, spot, folder=folder)
+                self._broken(str(path), fault.message, spot, self._place(folder))
             return
         self.add_text(str(path), text, folder=folder)
 
@@ -149,43 +157,63 @@ class _Loading:
         if folder is None and not text.strip():
             self.sources.append(Source(name=name, state="absent"))
             return
+        place = self._place(folder)
         try:
             value = parse(text)
         except BadText as fault:
-            self._broken(name, fault.message, fault.spot, folder=folder)
+            self._broken(name, fault.message, fault.spot, place)
             return
-        place = self._add(name, value, folder=folder)
+        self._add(name, value, place)
         places = Places(text)
         self._report(name, place.faults, places)
         self._warn(name, [*unknown_keys(value, config_schema())], places)
+        self._tell_what_has_no_effect(name, value)
 
-    def _add(self, name: str, value: object, *, folder: Path | None) -> Place:
+    def add_own_layer(self, roots: Iterable[Path], kept: Callable[[str], str | None]) -> None:
+        """Add what the user decided in the editor."""
+        path = layer_path(self.environ, self.home)
+        self._note_file(path)
+        place = self._place(kept=kept)
+        try:
+            value = parse_layer(read_text(path), roots)
+        except (Unreadable, LayerFault) as fault:
+            if not (isinstance(fault, Unreadable) and fault.absent):
+                self._broken(str(path), str(fault), None, place)
+        else:
+            self._add(str(path), value, place)
+            self._report(str(path), place.faults)
+
+    def _add(self, name: str, value: object, place: Place) -> None:
         if isinstance(value, Mapping):
             self.sources.append(Source(name=name, state="used"))
-            return self._merge(name, value, folder=folder)
-        self._broken(name, f"expected an object, got {kind_of(value)}", None, folder=folder)
-        return self._place(folder)
+            self._merge(name, value, place)
+        else:
+            self._broken(name, f"expected an object, got {kind_of(value)}", None, place)
 
-    def _merge(self, name: str, value: object, *, folder: Path | None) -> Place:
-        place = self._place(folder)
+    def _merge(self, name: str, value: object, place: Place) -> None:
         self.merged = deep_merge(self.merged, _CONFIG.read(value, place))
         self.values[name] = value
-        return place
 
-    def _place(self, folder: Path | None) -> Place:
+    def _place(
+        self, folder: Path | None = None, *, kept: Callable[[str], str | None] | None = None
+    ) -> Place:
         return Place(
             Surroundings(
-                environ=self.environ, home=self.home, folder=folder, on_file=self._note_file
+                environ=self.environ,
+                home=self.home,
+                folder=folder,
+                on_file=self._note_file,
+                kept=kept,
             )
         )
 
     def _note_file(self, path: Path) -> None:
         self.files.setdefault(path, stamp_of(path))
 
-    def _broken(self, name: str, message: str, spot: Spot | None, *, folder: Path | None) -> None:
+    def _broken(self, name: str, message: str, spot: Spot | None, place: Place) -> None:
         self.sources.append(Source(name=name, state="broken"))
         if name in self.before:
-            self._merge(name, self.before[name], folder=folder)
+            self._merge(name, self.before[name], place)
             message += " (until this is mended, what stood there before counts)"
         self.problems.append(_problem(name, message, spot))
 
@@ -211,6 +239,16 @@ class _Loading:
             rest = len(unknown) - _MOST_PROBLEMS
             problem = _problem(name, f"and {rest} more keys like these", None)
             self.problems.append(attrs.evolve(problem, level="warning"))
+
+    def _tell_what_has_no_effect(self, name: str, value: object) -> None:
+        """Say in one sentence which keys only the upstream server acts upon."""
+        found = list(without_effect(value))
+        if found:
+            more = (
+                f", and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
+            )
+            message = f"without effect here: {', '.join(found[:_MOST_PROBLEMS])}{more}"
+            self.problems.append(attrs.evolve(_problem(name, message, None), level="warning"))
 
 
 def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = None) -> Problem:

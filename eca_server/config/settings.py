@@ -32,6 +32,7 @@ from eca_server.config.reading import (
     setting,
 )
 from eca_server.config.tool_settings import (
+    BEHAVIORS,
     NAMES,
     Behavior,
     CustomTool,
@@ -41,7 +42,16 @@ from eca_server.config.tool_settings import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["CatalogSettings", "Config", "Cost", "Limit", "Model", "Provider", "Retry"]
+__all__ = [
+    "CatalogSettings",
+    "Config",
+    "Cost",
+    "Limit",
+    "Model",
+    "Prompts",
+    "Provider",
+    "Retry",
+]
 
 _BEHAVIORS = ("agent", "plan")
 
@@ -180,6 +190,25 @@ class Retry:
 
 
 @attrs.frozen(kw_only=True)
+class Prompts:
+    """`prompts`: the user's words in place of ours.
+
+    Attributes:
+        chat: the instructions of every behaviour without its own.
+        chat_title: how a title is asked for.
+        compact: how a summary is asked for.
+        init: what `/init` asks for.
+        tools: what the model is told of a native tool, by the tool's name.
+    """
+
+    chat: str | None = attrs.field(default=None, metadata=setting(TEXT, "chat"))
+    chat_title: str | None = attrs.field(default=None, metadata=setting(TEXT, "chatTitle"))
+    compact: str | None = attrs.field(default=None, metadata=setting(TEXT, "compact"))
+    init: str | None = attrs.field(default=None, metadata=setting(TEXT, "init"))
+    tools: Mapping[str, str] = attrs.field(factory=dict, metadata=setting(each(TEXT), "tools"))
+
+
+@attrs.frozen(kw_only=True)
 class Config:
     """The whole configuration. Times are in seconds, each None: the HTTP room's own default.
 
@@ -188,7 +217,8 @@ class Config:
         default_model: `provider/model`, or None: the first that can be used.
         default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
         welcome_message: Markdown, shown by the editor in an empty chat.
-        system_prompt: stands in place of our instructions, in every behaviour without its own.
+        prompts: the user's words in place of ours.
+        compact_prompt_file: its text counts, if `prompts.compact` is not set.
         chat_title: whether a title is asked from the model (ruling W-25).
         auto_compact_percentage: how full of its chat a model's context may be, in percent, before
             a summary takes the chat's place.
@@ -234,7 +264,10 @@ class Config:
         default="Welcome to ECA! Type `/` for commands.\n\n",
         metadata=setting(TEXT, "welcomeMessage", "chat.welcomeMessage"),
     )
-    system_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.chat"))
+    prompts: Prompts = attrs.field(default=Prompts(), metadata=setting(record(Prompts), "prompts"))
+    compact_prompt_file: str | None = attrs.field(
+        default=None, metadata=setting(PATH, "compactPromptFile")
+    )
     chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
     auto_compact_percentage: float = attrs.field(
         default=75, metadata=setting(PERCENT, "autoCompactPercentage")
@@ -263,7 +296,7 @@ class Config:
         default=CatalogSettings(), metadata=setting(record(CatalogSettings), "catalog")
     )
     behaviors: Mapping[str, Behavior] = attrs.field(
-        factory=dict, metadata=setting(each(record(Behavior)), "agent", "behavior")
+        factory=dict, metadata=setting(BEHAVIORS, "agent", "behavior")
     )
     disabled_tools: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(NAMES, "disabledTools")
@@ -299,5 +332,5 @@ class Config:
     @property
     def selectable_behaviors(self) -> tuple[str, ...]:
         """The behaviours a user can select: ours, then the configured ones but for subagents."""
-        own = (name for name, each in self.behaviors.items() if name and each.mode != "subagent")
+        own = (name for name, each in self.behaviors.items() if name and each.mode != ("subagent",))
         return tuple(dict.fromkeys((*_BEHAVIORS, *own)))

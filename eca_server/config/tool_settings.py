@@ -21,6 +21,7 @@ from eca_server.config.reading import (
     Reader,
     Refused,
     choice,
+    deep_merge,
     each,
     listing,
     record,
@@ -28,6 +29,8 @@ from eca_server.config.reading import (
 )
 
 __all__ = [
+    "BEHAVIORS",
+    "OTHER_NAMES",
     "Approval",
     "ApprovalRule",
     "Behavior",
@@ -244,12 +247,23 @@ class CustomTool:
     parameters: Mapping[str, Any] = attrs.field(factory=dict, metadata=setting(OBJECT, "schema"))
 
 
+def _read_modes(value: object, place: Place) -> object:
+    return NAMES.read([value] if isinstance(value, str) else value, place)
+
+
+_MODES = Reader(
+    read=_read_modes,
+    build=tuple,
+    schema={"type": ["string", "array"], "items": {"type": "string"}},
+)
+
+
 @attrs.frozen(kw_only=True)
 class Behavior:
     """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
 
     Attributes:
-        mode: `subagent`: it is for other agents, and not offered to the user.
+        mode: `subagent` alone: it is for other agents, and not offered to the user.
         default_model: `provider/model`; None: as everywhere.
         system_prompt: stands in place of our instructions.
         system_prompt_file: its text does, if `systemPrompt` is not set.
@@ -258,7 +272,7 @@ class Behavior:
         auto_compact_percentage: as for all behaviours; None: as everywhere.
     """
 
-    mode: str | None = attrs.field(default=None, metadata=setting(NAME, "mode"))
+    mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_MODES, "mode"))
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
     system_prompt: str | None = attrs.field(
         default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
@@ -275,6 +289,24 @@ class Behavior:
     auto_compact_percentage: float | None = attrs.field(
         default=None, metadata=setting(PERCENT, "autoCompactPercentage")
     )
+
+
+_NAMED_BEHAVIORS = each(record(Behavior))
+
+
+def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
+    behaviors: dict[str, Any] = _NAMED_BEHAVIORS.read(value, place)
+    for alias in OTHER_NAMES.keys() & behaviors.keys():
+        layer = {OTHER_NAMES[alias]: behaviors.pop(alias)}
+        behaviors = deep_merge(behaviors, layer)
+    return behaviors
+
+
+OTHER_NAMES: Mapping[str, str] = {"code": "agent", "build": "agent"}
+"""What the upstream server calls our behaviours, or has called them."""
+
+BEHAVIORS = attrs.evolve(_NAMED_BEHAVIORS, read=_read_behaviors)
+"""`agent` and `behavior`, by the user's name or ours for each behaviour."""
 
 
 @attrs.frozen(kw_only=True)

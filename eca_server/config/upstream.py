@@ -1,67 +1,99 @@
-"""Keys the upstream server reads and this one does not: no slips of the pen, so no warning."""
+"""Keys the upstream server reads and this one does not: no slips of the pen.
+
+Whoever moves over is told once what of his file has no effect here, and what follows from it. Where
+nothing follows (the thing is done anyway, or there is nothing to be done), he is told nothing.
+"""
 
 from __future__ import annotations
 
-__all__ = ["UPSTREAM_KEYS"]
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-# A `*` stands for a name of the user's own choice.
-UPSTREAM_KEYS = (
-    "$schema",
-    "agent.*.description",
-    "agent.*.inherit",
-    "agent.*.prompts.chatTitle",
-    "agent.*.prompts.compact",
-    "agent.*.prompts.completion",
-    "agent.*.prompts.init",
-    "agent.*.prompts.rewrite",
-    "agent.*.prompts.skillCreate",
-    "agent.*.prompts.tools",
-    "agent.*.spawnableBy",
-    "agent.*.variant",
-    "behavior.*.description",
-    "behavior.*.inherit",
-    "behavior.*.prompts.chatTitle",
-    "behavior.*.prompts.compact",
-    "behavior.*.prompts.completion",
-    "behavior.*.prompts.init",
-    "behavior.*.prompts.rewrite",
-    "behavior.*.prompts.skillCreate",
-    "behavior.*.prompts.tools",
-    "behavior.*.spawnableBy",
-    "behavior.*.variant",
-    "chat.autoSyncSystemPrompt",
-    "chat.defaultTrust",
-    "chatRetentionDays",
-    "compactPromptFile",
-    "completion.model",
-    "hooks",
-    "index.repoMap",
-    "mcpKeepAliveSeconds",
-    "network.clientCert",
-    "network.clientKey",
-    "network.clientKeyPassphrase",
-    "otlp",
-    "plugins",
-    "prompts.chatTitle",
-    "prompts.compact",
-    "prompts.completion",
-    "prompts.init",
-    "prompts.rewrite",
-    "prompts.skillCreate",
-    "prompts.tools",
-    "providers.*.cacheRetention",
-    "providers.*.httpClient",
-    "providers.*.retryRules",
-    "providers.*.thinkTagEnd",
-    "providers.*.thinkTagStart",
-    "pureConfig",
-    "remote",
-    "retry.maxAutoContinues",
-    "retry.prematureStopMaxRetries",
-    "rewrite.model",
-    "skills",
-    "toolCall.editorNav",
-    "toolCall.shellCommand.args",
-    "toolCall.shellCommand.path",
-    "variantsByModel",
-)
+from eca_server.config.problems import dotted
+
+__all__ = ["UPSTREAM_KEYS", "without_effect"]
+
+_OF_PROMPTS: Final[Mapping[str, str | None]] = {
+    "prompts.completion": "there is no inline completion yet",
+    "prompts.rewrite": "there is no rewriting yet",
+    "prompts.skillCreate": "there are no skills yet",
+}
+
+_OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
+    "description": None,
+    "inherit": "each behaviour stands for itself",
+    "maxSteps": "a turn has no limit of steps",
+    "prompts.chatTitle": "the common prompt for titles counts",
+    "prompts.compact": "the common prompt for summaries counts",
+    "prompts.init": "the common prompt of /init counts",
+    "prompts.tools": "the common descriptions of tools count",
+    "spawnableBy": "there are no subagents yet",
+    "toolCall.editorNav": "the editor is not asked for definitions yet",
+    "toolCall.outputTruncation": "the common limits of outputs count",
+    "toolCall.readFile": "the common limits of files count",
+    "toolCall.shellCommand": "the common settings of the shell count",
+    "variant": "the model's name selects its variant (`provider/model:variant`)",
+    **_OF_PROMPTS,
+}
+
+UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
+    "$schema": None,
+    "chat.autoSyncSystemPrompt": None,
+    "chat.defaultTrust": "every call is judged by `toolCall.approval`",
+    "chatRetentionDays": "chats are kept until they are deleted",
+    "completion.model": "there is no inline completion yet",
+    "hooks": "no hook is run",
+    "index.repoMap": None,
+    "mcpKeepAliveSeconds": None,
+    "network.clientCert": "no certificate is shown to endpoints",
+    "network.clientKey": "no certificate is shown to endpoints",
+    "network.clientKeyPassphrase": "no certificate is shown to endpoints",
+    "plugins": "no plugin is loaded",
+    "providers.*.cacheRetention": "the provider's own duration counts",
+    "providers.*.httpClient": None,
+    "providers.*.rateLimitMaxWaitSeconds": "the common `rateLimitMaxWaitSeconds` counts",
+    "providers.*.requiresAuth": None,
+    "providers.*.retry": "the common `retry` counts",
+    "providers.*.retryRules": "only faults known to pass are tried again",
+    "providers.*.thinkTagEnd": "only <think> and </think> part thoughts from the answer",
+    "providers.*.thinkTagStart": "only <think> and </think> part thoughts from the answer",
+    "pureConfig": "only the editor's initializationOptions can ask for it",
+    "remote": "nothing listens on the network",
+    "retry.maxAutoContinues": "an answer that broke off is not continued",
+    "retry.prematureStopMaxRetries": "`retry.maxRetries` counts",
+    "rewrite.fullFileMaxLines": "there is no rewriting yet",
+    "rewrite.model": "there is no rewriting yet",
+    "skills": "there are no skills yet",
+    "toolCall.editorNav": "the editor is not asked for definitions yet",
+    "toolCall.shellCommand.args": "commands run in the shell of this server's choice",
+    "toolCall.shellCommand.path": "commands run in the shell of this server's choice",
+    "variantsByModel": "only `variants` of a configured model are known",
+    **_OF_PROMPTS,
+    **{
+        f"{name}.*.{key}": why
+        for name in ("agent", "behavior")
+        for key, why in _OF_BEHAVIORS.items()
+    },
+}
+"""By the dotted key, what follows; None: nothing. A `*` stands for a name of the user's own."""
+
+
+def without_effect(value: object) -> Iterator[str]:
+    """What of a source's JSON has no effect here and should have, each with what follows.
+
+    What is turned off, or empty, has none there either.
+    """
+    for key, why in UPSTREAM_KEYS.items():
+        if why is not None:
+            for path in _found(value, key.split("."), ()):
+                yield f"{dotted(path)} ({why})"
+
+
+def _found(value: object, key: Sequence[str], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not key:
+        if value:
+            yield path
+    elif isinstance(value, Mapping):
+        for name in value if key[0] == "*" else [key[0]]:
+            if name in value:
+                yield from _found(value[name], key[1:], (*path, name))

@@ -10,9 +10,6 @@ Everything here touches the disk: call it in a worker thread, but for the first 
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,14 +21,14 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_server.config import Problem, data_folder, make_data_folder
 from eca_server.config.files import Unreadable, read_text
+from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.private_file import make_private, replace_file
 from eca_server.credentials import system_keyring
-from eca_server.credentials.lock import Locked, lock_in_thread
 from eca_server.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret, key_from
 
 __all__ = ["Logins", "LoginsFault", "StoredKeys"]
 
-_CREATE: Final = os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _LOCK_SECONDS = 2.0
 _IN_KEYRING: Final = {"in": "keyring"}
 """What the file has of a login that is in the system's keyring."""
@@ -179,7 +176,7 @@ class Logins:
                     self.path.rename(aside)
                     content = _empty()
                 change(content["providers"])
-                self._replace(json.dumps(content, indent=2).encode())
+                replace_file(self.path, json.dumps(content, indent=2).encode())
         except system_keyring.KeyringFault as fault:
             raise LoginsFault(str(fault)) from None
         except Locked:
@@ -195,7 +192,7 @@ class Logins:
             if fault.absent:
                 return _empty()
             raise LoginsFault(fault.message) from None
-        self._make_private()
+        make_private(self.path)
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
@@ -207,24 +204,6 @@ class Logins:
         if not isinstance(content.get("providers"), dict):
             raise _Damaged("expected logins of version 1, got something else")
         return content
-
-    def _make_private(self) -> None:
-        with suppress(OSError):  # some file systems have no modes
-            if stat.S_IMODE(self.path.stat().st_mode) & 0o077:
-                self.path.chmod(0o600)
-
-    def _replace(self, data: bytes) -> None:
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_EXCL | _CREATE, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def _empty() -> dict[str, Any]:

@@ -17,7 +17,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_protocol.http import HTTPClient
-from eca_server.credentials.lock import Locked, lock
+from eca_server.config.lock import Locked, lock
 from eca_server.credentials.logins import Logins, LoginsFault, StoredKeys
 from eca_server.credentials.oauth import LoggedOut, OAuthFault, TokenSet, renewed
 from eca_server.secret import Secret

@@ -13,7 +13,12 @@ from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.instructions import UnreadablePrompt, instructions, own_prompt
+from eca_server.chat.instructions import (
+    UnreadablePrompt,
+    compact_prompt,
+    instructions,
+    own_prompt,
+)
 from eca_server.commands import (
     CommandFiles,
     MakeAgent,
@@ -242,6 +247,8 @@ async def _make_agent(
         wants_title=config.chat_title,
         compact_at=_compact_at(config, behavior),
         gather=gather,
+        title_prompt=config.prompts.chat_title,
+        compact_prompt=await _compact_prompt(turn, config),
     )
 
 
@@ -272,6 +279,14 @@ def _compact_at(config: Config, behavior: str) -> float:
     if own is None or own.auto_compact_percentage is None:
         return config.auto_compact_percentage
     return own.auto_compact_percentage
+
+
+async def _compact_prompt(turn: Turn, config: Config) -> str:
+    try:
+        return await compact_prompt(config)
+    except UnreadablePrompt as fault:
+        turn.say(str(fault), role="system")
+        return ""
 
 
 async def _system(connection: Connection, turn: Turn, config: Config, behavior: str) -> str:

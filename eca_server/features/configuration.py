@@ -16,7 +16,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ChatConfig, ConfigUpdatedParams, UnknownValue
-from eca_server.config import Loaded
+from eca_server.config import OTHER_NAMES, Loaded
 from eca_server.features.connection import Connection
 from eca_server.features.tools import announce_tools
 
@@ -139,7 +139,8 @@ def select_behavior(connection: Connection, asked: str | None = None) -> str:
         connection.initial_behavior,
         connection.config.default_behavior,
     )
-    return next((name for name in wanted if name in selectable), selectable[0])
+    ours = (OTHER_NAMES.get(name, name) for name in wanted if name is not None)
+    return next((name for name in ours if name in selectable), selectable[0])
 
 
 def _offer(connection: Connection) -> ChatConfig:

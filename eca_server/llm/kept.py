@@ -9,8 +9,6 @@ Everything here touches the disk: call it in a worker thread.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.config import make_data_folder
 from eca_server.config.files import Unreadable, read_text
+from eca_server.config.private_file import replace_file
 
 __all__ = ["keep", "kept"]
 
@@ -39,16 +38,8 @@ def kept(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
 
 def keep(path: Path, value: dict[str, Any]) -> None:
     """Keep a JSON object there."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    data = json.dumps({"version": _VERSION, **value})
     try:
         make_data_folder(path.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        try:
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(path, json.dumps({"version": _VERSION, **value}))
     except OSError as fault:
         _log.info("%s cannot be kept: %s", path, fault.strerror)

@@ -8,7 +8,7 @@ import attrs
 
 from eca_server.config import Config
 from eca_server.session import Session
-from eca_server.tools.approval import NATIVE, Policy
+from eca_server.tools.approval import NATIVE, Policy, spellings
 from eca_server.tools.custom import custom_commands
 from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.tools.directory_tree import DirectoryTree
@@ -36,10 +36,12 @@ class NativeTools:
     Attributes:
         tools: in the order the model sees them.
         problems: what is wrong with configured ones, for the user.
+        described: what the user wants the model to be told of a tool, by its name.
     """
 
     tools: tuple[Tool, ...]
     problems: tuple[str, ...]
+    described: Mapping[str, str] = attrs.field(factory=dict)
 
     def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
         """What is offered under a policy, and behind it what MCP servers offer."""
@@ -48,6 +50,7 @@ class NativeTools:
             [tool for tool in self.tools if withheld[tool.name] is None],
             {name: f"Not available: {why}." for name, why in withheld.items() if why is not None},
             served,
+            self.described,
         )
 
 
@@ -106,4 +109,9 @@ def native_tools(
             session=session, workspace=workspace, timeout=config.lsp_timeout, cap=cap
         )
         tools.insert(3, diagnostics)
-    return NativeTools(tools=tuple(tools), problems=problems)
+    described = {
+        tool.name: config.prompts.tools[name]
+        for tool in tools
+        for name in spellings(NATIVE, tool.name) & config.prompts.tools.keys()
+    }
+    return NativeTools(tools=tuple(tools), problems=problems, described=described)

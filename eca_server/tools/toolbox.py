@@ -45,6 +45,7 @@ class ToolBox:
         tools: native tools that are offered, in the order the model sees.
         withheld: native tools that exist and are not offered, with the reason the model is told.
         served: the tools of MCP servers; the model sees them behind the native ones.
+        described: what the model is told of a native tool in place of the tool's own words.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class ToolBox:
         tools: Iterable[Tool],
         withheld: Mapping[str, str] | None = None,
         served: Iterable[ServedTool] = (),
+        described: Mapping[str, str] | None = None,
     ) -> None:
+        own_words = {PREFIX + name: text for name, text in (described or {}).items()}
         self._withheld = {(NATIVE, PREFIX + name): why for name, why in (withheld or {}).items()}
         self._tools = {(NATIVE, PREFIX + tool.name): tool for tool in tools}
         self._served: dict[str, tuple[str, str]] = {}
@@ -64,7 +67,11 @@ class ToolBox:
             else:
                 self._withheld[own] = each.withheld
         self.offered = tuple(
-            backend.Tool(name=name, description=tool.description, parameters=tool.parameters)
+            backend.Tool(
+                name=name,
+                description=own_words.get(name) or tool.description,
+                parameters=tool.parameters,
+            )
             for name, tool in named.items()
         )
 

@@ -152,3 +152,50 @@ async def test_a_behaviours_own_approval_counts_in_it_alone() -> None:
         for request in provider.requests
     ]
     assert offered == [False, True]
+
+
+@pytest.mark.requirement("W-25a")
+async def test_the_users_words_stand_in_place_of_ours_wherever_a_model_is_told_something(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "compact.md").write_text("Sum it up in verse.\n")
+    own: dict[str, Any] = {
+        "prompts": {
+            "chatTitle": "A heading, please.",
+            "init": "Write AGENTS.md in Latin.",
+            "tools": {"eca__read_file": "Reads.", "grep": "Finds.", "nothing": "-"},
+        },
+        "compactPromptFile": str(tmp_path / "compact.md"),
+    }
+    provider = Provider(otherwise=reply("a"))
+    async with provider, editor(started=False, ECA_CONFIG="{}") as ours:
+        config = provider_config(provider.url, **own)
+        folder = [{"uri": tmp_path.as_uri(), "name": "w"}]
+        await ours.start(initializationOptions=config, workspaceFolders=folder)
+        await ours.turn("hi")
+        await ours.title()
+        await ours.turn("/compact")
+        (tmp_path / "compact.md").unlink()
+        received = await ours.turn("/init")
+    told = systems(provider)
+    assert told[1].startswith("A heading, please.")
+    assert "title" in told[1]
+    assert told[2] == "Sum it up in verse."
+    tools = {
+        each["function"]["name"]: each["function"] for each in provider.requests[0].body["tools"]
+    }
+    assert tools["eca_read_file"]["description"] == "Reads."
+    assert tools["eca_grep"]["description"] == "Finds."
+    last = provider.requests[-1].body["messages"][-1]
+    assert last["content"].endswith("Write AGENTS.md in Latin.")
+    assert "compactPromptFile" in text(received)
+
+
+async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> None:
+    own = {"agent": {"code": {"systemPrompt": OWN}}}
+    async with session(**own, defaultAgent="code") as (ours, provider):
+        assert introduced(ours)["selectAgent"] == "agent"
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        await ours.turn("hi", behavior="code")
+        await ours.turn("hi", chat="d", behavior="build")
+    assert systems(provider) == [OWN, OWN]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from eca_server.config import Loaded, load
+from eca_server.config.own_layer import layer_path
 
 if TYPE_CHECKING:
     from conftest import House
@@ -36,6 +37,7 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
     assert {path for path, stamp in files.items() if stamp is None} == {
         house.user,
         house.roots[1] / ".eca" / "config.json",
+        layer_path({}, house.home),
     }
 
 

@@ -165,7 +165,7 @@ def test_comments_a_byte_order_mark_and_an_empty_file_are_fine(house: House) -> 
     assert house.config().default_model == "a/b"
 
 
-def test_keys_we_do_not_know_are_passed_over_in_silence(house: House) -> None:
+def test_keys_that_are_not_read_are_not_looked_into(house: House) -> None:
     house.in_root(
         0,
         {
@@ -175,7 +175,9 @@ def test_keys_we_do_not_know_are_passed_over_in_silence(house: House) -> None:
             "hooks": 3,
         },
     )
-    assert set(house.config().providers) == {"p"}
+    loaded = house.load()
+    assert set(loaded.config.providers) == {"p"}
+    assert {problem.level for problem in loaded.problems} == {"warning"}
 
 
 def test_everything_known_is_read(house: House) -> None:

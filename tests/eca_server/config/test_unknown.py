@@ -51,21 +51,6 @@ def test_a_key_inside_what_is_the_users_own_is_not_judged(house: House) -> None:
     assert house.load().problems == ()
 
 
-def test_what_only_the_upstream_server_reads_is_no_slip(house: House) -> None:
-    house.in_root(
-        0,
-        {
-            "$schema": "https://example.org/schema.json",
-            "hooks": {"x": {"type": "preToolCall"}},
-            "mcpServers": {"a": {"command": "x"}},
-            "agent": {"code": {"inherit": "agent"}},
-            "toolCall": {"shellCommand": {"path": "/bin/zsh"}},
-            "chat": {"defaultTrust": False},
-        },
-    )
-    assert house.load().problems == ()
-
-
 def test_the_clients_options_are_its_own_and_not_warned_about(house: House) -> None:
     house.options = {"someEditorsSetting": True}
     assert house.load().problems == ()

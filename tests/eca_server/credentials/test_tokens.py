@@ -14,7 +14,8 @@ import trio
 
 from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import HTTPClient
-from eca_server.credentials import Client, LoggedOut, Logins, OAuthFault, Tokens, TokenSet, lock
+from eca_server.config import lock
+from eca_server.credentials import Client, LoggedOut, Logins, OAuthFault, Tokens, TokenSet
 from eca_server.credentials import tokens as token_room
 from eca_server.secret import Secret
 from tests.eca_server.credentials.login_server import LoginServer, login_server

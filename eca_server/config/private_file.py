@@ -1,0 +1,43 @@
+"""Files that only the user can read, each replaced as a whole: nobody ever meets half of one.
+
+Everything here touches the disk: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["make_private", "replace_file"]
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+def make_private(path: Path) -> None:
+    """Take a file from the eyes of others, where the file system knows modes."""
+    with suppress(OSError):
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            path.chmod(0o600)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a new file in the place of that one, or of none.
+
+    Raises:
+        OSError: it cannot be written; what was there is unchanged.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, _FLAGS, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

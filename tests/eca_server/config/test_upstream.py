@@ -1,0 +1,125 @@
+"""Moving over from the upstream server: each key of its configuration, and what becomes of it.
+
+The table is `tests/data/upstream_configuration.json`: every key the upstream server has read since
+its release 0.64, with a value, under what this server does with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from eca_server.config import Config
+from eca_server.config.problems import Problem
+from eca_server.config.schema import config_schema
+from eca_server.config.upstream import UPSTREAM_KEYS
+
+if TYPE_CHECKING:
+    from conftest import House
+
+TABLE = json.loads((Path(__file__).parents[2] / "data" / "upstream_configuration.json").read_text())
+
+
+def loaded_alone(house: House, key: str, value: Any) -> tuple[Config, tuple[Problem, ...]]:
+    for step in reversed(key.split(".")):
+        value = {step: value}
+    house.write(house.user, value)
+    loaded = house.load()
+    return loaded.config, loaded.problems
+
+
+def test_what_is_read_counts_and_is_complained_of_nowhere(house: House) -> None:
+    house.environ["HOME"] = str(house.home)
+    plain = Config()
+    for key, value in TABLE["read"].items():
+        config, problems = loaded_alone(house, key, value)
+        assert problems == (), key
+        assert (config != plain) or value == [], key
+
+
+def test_what_has_no_effect_here_is_told_once_with_what_follows(house: House) -> None:
+    for key, value in TABLE["warned"].items():
+        _, (problem,) = loaded_alone(house, key, value)
+        assert problem.level == "warning", key
+        assert problem.source == str(house.user)
+        assert f"{key} (" in problem.message
+        assert why_of(key) in problem.message
+
+
+def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
+    house.write(
+        house.user, {"hooks": {"h": {}}, "remote": {"port": 1}, "skills": [], "plugins": None}
+    )
+    problem = house.problem()
+    assert problem.message == (
+        "without effect here: hooks (no hook is run), remote (nothing listens on the network)"
+    )
+    house.write(house.user, {"agent": {f"a{n}": {"maxSteps": 1} for n in range(30)}})
+    assert house.problem().message.endswith(", and 10 more")
+
+
+def test_what_needs_no_word_gets_none(house: House) -> None:
+    for key, value in TABLE["needless"].items():
+        assert loaded_alone(house, key, value)[1] == (), key
+
+
+def test_the_table_has_every_key_there_is_a_word_on() -> None:
+    listed = {pattern_of(key) for kind in ("warned", "needless") for key in TABLE[kind]}
+    listed |= {key.replace("agent.", "behavior.", 1) for key in listed if key.startswith("agent.")}
+    assert listed == set(UPSTREAM_KEYS)
+    assert not set(UPSTREAM_KEYS) & set(read_keys(config_schema(), ()))
+
+
+def why_of(key: str) -> str:
+    why = UPSTREAM_KEYS[pattern_of(key)]
+    assert why is not None
+    return why
+
+
+def pattern_of(key: str) -> str:
+    first, *rest = key.split(".")
+    if first in {"agent", "behavior", "providers"}:
+        rest[0] = "*"
+    return ".".join([first, *rest])
+
+
+def read_keys(schema: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """The keys that this server reads itself, as the schema tells."""
+    if "Read by the upstream server" in schema.get("description", ""):
+        return
+    yield ".".join(path)
+    for name, member in schema.get("properties", {}).items():
+        yield from read_keys(member, (*path, name))
+    inside = schema.get("additionalProperties")
+    if isinstance(inside, dict):
+        yield from read_keys(inside, (*path, "*"))
+
+
+@pytest.mark.parametrize("name", ["code", "build", "agent"])
+def test_our_behaviours_answer_to_upstream_s_names(house: House, name: str) -> None:
+    house.write(house.user, {"agent": {name: {"disabledTools": ["eca__grep"]}}})
+    house.in_root(0, {"behavior": {name: {"prompts": {"chat": "Be brief."}}}})
+    config = house.config()
+    own = config.behaviors["agent"]
+    assert (own.disabled_tools, own.system_prompt) == (("eca__grep",), "Be brief.")
+    assert config.selectable_behaviors == ("agent", "plan")
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_selectable"),
+    [
+        ("primary", True),
+        ("subagent", False),
+        (["primary", "subagent"], True),
+        (["subagent"], False),
+    ],
+)
+def test_a_behaviour_says_who_may_select_it(
+    house: House, mode: str | list[str], is_selectable: bool
+) -> None:
+    house.write(house.user, {"agent": {"review": {"mode": mode}}})
+    assert ("review" in house.config().selectable_behaviors) is is_selectable
