@@ -1,0 +1,83 @@
+"""The fenced blocks of code in a text that comes in pieces (`codeBlocks`; ruling W-50)."""
+
+from __future__ import annotations
+
+import re
+
+from eca_protocol.draft.models import CodeBlock
+
+__all__ = ["LONGEST", "CodeBlocks"]
+
+LONGEST = 65_536
+"""Characters of a block; a longer one is left to the text, so that frames and memory stay small."""
+
+_FENCE = re.compile(r"[ \t]*(?:(`{3,})([^`]*)|(~{3,})(.*))")
+
+
+class CodeBlocks:
+    """Finds blocks; each is given once, with the piece that holds the last of it."""
+
+    def __init__(self) -> None:
+        self._line: list[str] = []
+        self._block: _Block | None = None
+
+    def feed(self, piece: str) -> tuple[CodeBlock, ...]:
+        """The blocks that end in this piece."""
+        *lines, rest = piece.split("\n")
+        found = []
+        for line in lines:
+            self._line.append(line)
+            found += self._take("".join(self._line).removesuffix("\r"))
+            self._line.clear()
+        if rest:
+            self._line.append(rest)
+        return tuple(found)
+
+    def close(self) -> tuple[CodeBlock, ...]:
+        """The block that the end of the text ends, if there is one; then another text begins."""
+        found = self._take("".join(self._line)) if self._line else []
+        if self._block is not None:
+            found += self._block.whole()
+        self._line, self._block = [], None
+        return tuple(found)
+
+    def _take(self, line: str) -> list[CodeBlock]:
+        fence = _FENCE.fullmatch(line)
+        if self._block is None:
+            if fence:
+                self._block = _Block(fence)
+            return []
+        if fence and self._block.is_ended_by(fence):
+            found, self._block = self._block.whole(), None
+            return found
+        self._block.add(line)
+        return []
+
+
+class _Block:
+    def __init__(self, fence: re.Match[str]) -> None:
+        self._marks, info = _parts(fence)
+        self._language = info.split()[0] if info.strip() else None
+        self._indent = len(fence[0]) - len(fence[0].lstrip())
+        self._lines: list[str] = []
+        self._size = 0
+
+    def is_ended_by(self, fence: re.Match[str]) -> bool:
+        marks, info = _parts(fence)
+        return marks.startswith(self._marks) and not info.strip()
+
+    def add(self, line: str) -> None:
+        indent = min(self._indent, len(line) - len(line.lstrip()))
+        self._size += len(line) + 1
+        if self._size <= LONGEST:
+            self._lines.append(line[indent:])
+
+    def whole(self) -> list[CodeBlock]:
+        if self._size > LONGEST:
+            return []
+        return [CodeBlock(code="\n".join(self._lines), language=self._language)]
+
+
+def _parts(fence: re.Match[str]) -> tuple[str, str]:
+    """The fence's marks, and what stands behind them."""
+    return (fence[1], fence[2]) if fence[1] else (fence[3], fence[4])

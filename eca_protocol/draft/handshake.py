@@ -1,0 +1,71 @@
+"""`initialize` between the draft's types and the canonical ones (rulings W-50, W-51).
+
+Reading drops what leads nowhere in the draft: no request of the server's exists there, so what an
+editor could answer is nothing that the server may know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eca_protocol import messages as m
+from eca_protocol.codec import converter
+from eca_protocol.codec.read import Mismatch
+from eca_protocol.draft import models as d
+from eca_protocol.revisions import Revision
+
+__all__ = ["read_initialize", "write_initialize"]
+
+
+def read_initialize(given: d.InitializeParams) -> m.InitializeParams:
+    """What a draft client says of itself."""
+    info, assistant = given.client_info, given.capabilities.code_assistant
+    return m.InitializeParams(
+        process_id=given.process_id,
+        client_info=None if info is None else m.ClientInfo(name=info.name, version=info.version),
+        initialization_options=_read_options(given.initialization_options),
+        capabilities=m.ClientCapabilities(
+            code_assistant=None
+            if assistant is None
+            else m.CodeAssistantCapabilities(chat=assistant.chat)
+        ),
+        workspace_folders=tuple(
+            m.WorkspaceFolder(uri=folder.uri, name=folder.name)
+            for folder in given.workspace_folders
+        ),
+    )
+
+
+def _read_options(raw: Any) -> m.InitializationOptions | None:
+    """Options of any type; an object is what it is in every edition, if it fits there."""
+    if not isinstance(raw, dict):
+        return None
+    try:
+        return converter(Revision.R2025_10).structure(raw, m.InitializationOptions)
+    except Mismatch:
+        return m.InitializationOptions(extras=raw)
+
+
+def write_initialize(given: m.InitializeParams) -> d.InitializeParams:
+    """What we say of ourselves: that we chat, and by the names of the rest that we mean the draft.
+
+    Servers know a draft client by `doc`, `edit` and `fix` (W-12).
+    """
+    info, assistant = given.client_info, given.capabilities.code_assistant
+    options = given.initialization_options
+    return d.InitializeParams(
+        process_id=given.process_id,
+        client_info=None if info is None else d.ClientInfo(name=info.name, version=info.version),
+        initialization_options=None
+        if options is None
+        else converter(Revision.R2025_10).unstructure(options),
+        capabilities=d.ClientCapabilities(
+            code_assistant=d.CodeAssistantCapabilities(
+                chat=None if assistant is None else assistant.chat, doc=False, edit=False, fix=False
+            )
+        ),
+        workspace_folders=tuple(
+            d.WorkspaceFolder(uri=folder.uri, name=folder.name)
+            for folder in given.workspace_folders
+        ),
+    )

@@ -1,0 +1,100 @@
+"""What a draft server says of a chat, as canonical contents: our client's side (ruling W-50).
+
+A turn begins with its first content and ends with the one that is complete. The draft never says
+what became of a change that waited: it is taken as made if we approved it, else as rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eca_protocol import messages as m
+from eca_protocol.draft import models as d
+
+__all__ = ["Hearing"]
+
+
+class Hearing:
+    """What was heard of one chat so far."""
+
+    def __init__(self) -> None:
+        self.approved: set[str] = set()
+        self._session_tokens = 0
+        self._turn_tokens: int | None = None
+        self._runs = False
+        self._calls = 0
+        self._asked: dict[str, dict[str, Any]] = {}
+
+    def hear(
+        self, received: d.ChatContentReceivedParams, raw: Any
+    ) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
+        """The contents that one of the draft's is, with whose they are.
+
+        Args:
+            received: the draft's.
+            raw: the same as it came, for what has no canonical shape.
+        """
+        if not self._runs:
+            self._runs = True
+            yield "system", m.ChatProgressContent(state="running", text="Generating")
+        match received.content:
+            case d.TextContent(text=text):
+                if text:
+                    yield "assistant", m.ChatTextContent(text=text)
+            case d.FileChangeContent():
+                for content in self._change(received.content, raw["content"]):
+                    yield "assistant", content
+            case m.UnknownContent():
+                yield "assistant", received.content
+        if received.metadata is not None and received.metadata.tokens_used is not None:
+            self._turn_tokens = received.metadata.tokens_used
+        if received.is_complete:
+            yield from self._finish()
+
+    def _change(self, change: d.FileChangeContent, raw: dict[str, Any]) -> Iterator[m.ChatContent]:
+        """A call whose arguments are what the server told of the change, untouched."""
+        self._calls += 1
+        names: dict[str, Any] = {
+            "id": f"change-{self._calls}",
+            "name": "file_change",
+            "server": "eca",
+            "origin": "native",
+            "summary": change.description,
+        }
+        told = {key: raw[key] for key in ("file", "changes") if raw.get(key) is not None}
+        yield m.ChatToolCallPrepareContent(**names)
+        yield m.ChatToolCallRunContent(
+            **names, arguments=told, manual_approval=change.manual_approval
+        )
+        call = {**names, "arguments": told}
+        if change.manual_approval:
+            self._asked[names["id"]] = call
+        else:
+            yield from _made(call)
+
+    def _finish(self) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
+        for call_id, call in self._asked.items():
+            if call_id in self.approved:
+                for content in _made(call):
+                    yield "assistant", content
+            else:
+                yield "assistant", m.ChatToolCallRejectedContent(**call, reason="user-choice")
+        if self._turn_tokens is not None:
+            self._session_tokens += self._turn_tokens
+            yield (
+                "system",
+                m.ChatUsageContent(
+                    session_tokens=self._session_tokens, tokens_used=self._turn_tokens
+                ),
+            )
+        yield "system", m.ChatProgressContent(state="finished")
+        self._asked.clear()
+        self.approved.clear()
+        self._turn_tokens = None
+        self._runs = False
+
+
+def _made(call: dict[str, Any]) -> Iterator[m.ChatContent]:
+    yield m.ChatToolCallRunningContent(**call)
+    yield m.ChatToolCalledContent(**call)

@@ -1,0 +1,244 @@
+"""The draft's own messages, as its text has them; each class has the name of its interface there.
+
+They exist in the draft alone: nothing of them is written in any other edition, and nothing of the
+other editions' in the draft.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
+from eca_protocol.messages.marks import forgiven
+from eca_protocol.revisions import Revision, Window, mark
+
+__all__ = [
+    "IN_DRAFT",
+    "Change",
+    "ChatContent",
+    "ChatContentReceivedParams",
+    "ChatContext",
+    "ChatModel",
+    "ChatPromptParams",
+    "ChatPromptResponse",
+    "ClientCapabilities",
+    "ClientInfo",
+    "CodeAssistantCapabilities",
+    "CodeBlock",
+    "CodeContext",
+    "Cursor",
+    "FileChangeContent",
+    "FileContext",
+    "InitializeParams",
+    "InitializedParams",
+    "InitializedResult",
+    "LineRange",
+    "Metadata",
+    "TextContent",
+    "WebContext",
+    "WorkspaceFolder",
+]
+
+IN_DRAFT = Window(since=Revision.DRAFT, until=Revision.DRAFT)
+
+
+def _in_draft(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """A field transformer: the fields exist in the draft and in no other edition."""
+    marked = mark(since=IN_DRAFT.since, until=IN_DRAFT.until)
+    return [field.evolve(metadata={**field.metadata, **marked}) for field in fields]
+
+
+ChatModel: TypeAlias = (
+    Literal["gpt-4", "gpt-3.5-turbo", "claude-2", "codellama-34b", "auto"] | UnknownValue
+)
+ChatPromptStatus: TypeAlias = Literal["success", "connection-error"] | UnknownValue
+ChangeKind: TypeAlias = Literal["create", "change", "delete"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class ClientInfo:
+    """Which editor or program the client is."""
+
+    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    version: str | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class CodeAssistantCapabilities:
+    """Which of the draft's features the client has; only `chat` was ever defined."""
+
+    chat: bool | None = None
+    doc: bool | None = None
+    edit: bool | None = None
+    fix: bool | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class ClientCapabilities:
+    """The client's capabilities."""
+
+    code_assistant: CodeAssistantCapabilities | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class WorkspaceFolder:
+    """A root of the user's project; the draft names it and leaves its members to LSP's."""
+
+    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class InitializeParams:
+    """`initialize`; its options are of any type."""
+
+    process_id: int | None = attrs.field(default=None, metadata=forgiven("W-3", nullable=True))
+    client_info: ClientInfo | None = None
+    initialization_options: Any = None
+    capabilities: ClientCapabilities = attrs.field(
+        factory=ClientCapabilities, metadata=forgiven("W-3")
+    )
+    workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
+        default=(), metadata=forgiven("W-3")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class InitializedResult:
+    """The answer to `initialize`; it says nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class InitializedParams:
+    """`initialized`: the client is ready; it says nothing more."""
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class LineRange:
+    """Lines of a file, counted from 1, both ends included."""
+
+    start_line: int
+    end_line: int
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class Cursor:
+    """Where the cursor is in a file."""
+
+    line: int
+    character: int
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class FileContext:
+    """A file, or the lines of it that are selected."""
+
+    type: ClassVar[Literal["file"]] = "file"
+    window: ClassVar[Window] = IN_DRAFT
+    path: str
+    selection: LineRange | None = None
+    cursor: Cursor | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class WebContext:
+    """A page on the web."""
+
+    type: ClassVar[Literal["web"]] = "web"
+    window: ClassVar[Window] = IN_DRAFT
+    url: str
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class CodeContext:
+    """A piece of code that is in no file, or need not be."""
+
+    type: ClassVar[Literal["code"]] = "code"
+    window: ClassVar[Window] = IN_DRAFT
+    content: str
+    language: str = attrs.field(default="", metadata=forgiven("W-3"))
+    description: str | None = None
+
+
+ChatContext: TypeAlias = FileContext | WebContext | CodeContext | UnknownContext
+"""The draft's union also names a terminal's context, which it defines nowhere."""
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class ChatPromptParams:
+    """`chat/prompt`: the user's message."""
+
+    chat_id: str | None = None
+    message: str
+    model: ChatModel | None = None
+    context: tuple[ChatContext, ...] = ()
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class ChatPromptResponse:
+    """The answer to `chat/prompt`; `result_message` is for people."""
+
+    chat_id: str
+    status: ChatPromptStatus
+    result_message: str = attrs.field(default="", metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class CodeBlock:
+    """A block of code in a text."""
+
+    code: str
+    language: str | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class TextContent:
+    """A piece of the model's text, and the blocks of code that end in it."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    window: ClassVar[Window] = IN_DRAFT
+    text: str
+    code_blocks: tuple[CodeBlock, ...] = ()
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class Change:
+    """What becomes of some lines of a file; `range` counts them as they are before."""
+
+    kind: ChangeKind
+    content: str | None = None
+    range: LineRange | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class FileChangeContent:
+    """A change to a file, made or waiting for the user's approval."""
+
+    type: ClassVar[Literal["fileChange"]] = "fileChange"
+    window: ClassVar[Window] = IN_DRAFT
+    description: str
+    manual_approval: bool
+    file: str | None = None
+    changes: tuple[Change, ...] = ()
+
+
+ChatContent: TypeAlias = TextContent | FileChangeContent | UnknownContent
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class Metadata:
+    """What is known of a generation."""
+
+    tokens_used: int | None = None
+
+
+@attrs.frozen(kw_only=True, field_transformer=_in_draft)
+class ChatContentReceivedParams:
+    """`chat/contentReceived`; `is_complete` ends the turn."""
+
+    chat_id: str
+    content: ChatContent
+    is_complete: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    metadata: Metadata | None = None

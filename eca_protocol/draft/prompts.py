@@ -1,0 +1,155 @@
+"""`chat/prompt` between the draft's types and the canonical ones (rulings W-50, W-51)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import get_args
+
+from eca_protocol import messages as m
+from eca_protocol.draft import models as d
+from eca_protocol.errors import INTERNAL_ERROR, LocalProtocolError, RequestFailed
+
+__all__ = [
+    "LITERALS",
+    "read_prompt",
+    "read_response",
+    "write_prompt",
+    "write_response",
+]
+
+LITERALS: tuple[str, ...] = get_args(get_args(d.ChatModel)[0])
+"""The models the draft knows; `auto` leaves the choice to the server."""
+
+PLAIN = "text"
+"""The language of what is in none."""
+
+
+def read_prompt(given: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:
+    """A draft client's prompt; `offered` are the models there are."""
+    return m.ChatPromptParams(
+        chat_id=given.chat_id,
+        message=given.message,
+        model=_read_model(given.model, offered),
+        contexts=tuple(each for context in given.context for each in _read_context(context)),
+    )
+
+
+def _read_model(name: str | None, offered: Collection[str]) -> str | None:
+    """The model that is meant, by its whole name or by that behind the provider's (W-51)."""
+    if name in offered:
+        return name
+    named = (known for known in offered if known.partition("/")[2] == name)
+    return next(named, None if name in LITERALS else name)
+
+
+def _read_context(context: d.ChatContext) -> Iterator[m.ChatContext]:
+    match context:
+        case d.FileContext(path=path, selection=selection, cursor=cursor):
+            yield m.FileContext(path=path, lines_range=_read_lines(selection))
+            if cursor is not None:
+                place = m.Position(line=cursor.line, character=cursor.character)
+                yield m.CursorContext(path=path, position=m.Range(start=place, end=place))
+        case d.WebContext(url=url):
+            yield m.WebContext(url=url)
+        case d.CodeContext(content=content, language=language, description=description):
+            yield m.TextContext(label=_label(description, language), content=content)
+        case m.UnknownContext():
+            yield context
+
+
+def _read_lines(selection: d.LineRange | None) -> m.LinesRange | None:
+    if selection is None:
+        return None
+    return m.LinesRange(start=selection.start_line, end=selection.end_line)
+
+
+def _label(description: str | None, language: str) -> str:
+    label = "code" if description is None else description
+    return label if language in ("", PLAIN) else f"{label} ({language})"
+
+
+def write_prompt(given: m.ChatPromptParams) -> d.ChatPromptParams:
+    """Our prompt to a draft server.
+
+    Raises:
+        LocalProtocolError: the draft has no name for the model, or no such context.
+    """
+    return d.ChatPromptParams(
+        chat_id=given.chat_id,
+        message=given.message,
+        model=_write_model(given.model),
+        context=_write_contexts(given.contexts),
+    )
+
+
+def _write_model(name: str | None) -> d.ChatModel | None:
+    if name is None:
+        return None
+    for spelling in (name, name.partition("/")[2]):
+        if spelling in LITERALS:
+            return m.UnknownValue(spelling)
+    known = ", ".join(LITERALS)
+    raise LocalProtocolError(f"expected a model that the draft knows ({known}), got {name!r}")
+
+
+def _write_contexts(contexts: Sequence[m.ChatContext]) -> tuple[d.ChatContext, ...]:
+    """In the draft a cursor is a file's: it joins the context of that file, if there is one."""
+    cursors = {each.path: each for each in contexts if isinstance(each, m.CursorContext)}
+    files = {each.path for each in contexts if isinstance(each, m.FileContext)}
+    written: list[d.ChatContext] = []
+    for context in contexts:
+        match context:
+            case m.FileContext(path=path, lines_range=lines):
+                selection, cursor = _write_lines(lines), _write_cursor(cursors.get(path))
+                written.append(d.FileContext(path=path, selection=selection, cursor=cursor))
+            case m.CursorContext(path=path):
+                if path not in files:
+                    written.append(d.FileContext(path=path, cursor=_write_cursor(context)))
+            case m.WebContext(url=url):
+                written.append(d.WebContext(url=url))
+            case m.TextContext(label=label, content=content):
+                written.append(d.CodeContext(content=content, language=PLAIN, description=label))
+            case m.UnknownContext():
+                written.append(context)
+            case _:
+                raise LocalProtocolError(f"the draft has no {type(context).__name__}")
+    return tuple(written)
+
+
+def _write_lines(lines: m.LinesRange | None) -> d.LineRange | None:
+    return None if lines is None else d.LineRange(start_line=lines.start, end_line=lines.end)
+
+
+def _write_cursor(context: m.CursorContext | None) -> d.Cursor | None:
+    if context is None:
+        return None
+    start = context.position.start
+    return d.Cursor(line=start.line, character=start.character)
+
+
+def write_response(given: m.ChatPromptResponse) -> d.ChatPromptResponse:
+    """The answer to a draft client; its message names the model, for which there is no key."""
+    model = given.model or "the model"
+    if given.status == "error":
+        return d.ChatPromptResponse(
+            chat_id=given.chat_id,
+            status="connection-error",
+            result_message=f"The prompt could not be sent to {model}.",
+        )
+    message = (
+        "A key is awaited: send it as the next message."
+        if given.status == "login"
+        else f"The prompt was sent to {model}."
+    )
+    return d.ChatPromptResponse(chat_id=given.chat_id, status="success", result_message=message)
+
+
+def read_response(given: d.ChatPromptResponse) -> m.ChatPromptResponse:
+    """A draft server's answer.
+
+    Raises:
+        RequestFailed: the turn cannot start; then no content need follow that ends it.
+    """
+    if given.status == "connection-error":
+        raise RequestFailed(INTERNAL_ERROR, given.result_message, method="chat/prompt")
+    return m.ChatPromptResponse(chat_id=given.chat_id, status="prompting")

@@ -1,0 +1,151 @@
+"""A chat's turn as a draft editor is told it: canonical contents in, the draft's out (W-50, W-52).
+
+The rules it keeps: texts are deltas, and each turn ends with one closing text, whatever came
+before; a change to a file is told when it waits for the user or else once it is made; nothing is
+written that the draft does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eca_protocol import messages as m
+from eca_protocol.draft import models as d
+from eca_protocol.draft.code_blocks import CodeBlocks
+from eca_protocol.draft.file_changes import changes_of
+
+__all__ = ["PREVIEWS", "Telling"]
+
+PREVIEWS = frozenset({"eca_preview_file_change", "preview_file_change"})
+"""Tools that show a change and do not make it."""
+
+
+class Telling:
+    """What a draft editor was told of one chat's turn so far.
+
+    A text of the server's own waits for what comes next: a turn's last word (why it failed, what
+    a stop dropped) is its closing text.
+
+    Attributes:
+        asked: the ids of the calls that wait for the user.
+    """
+
+    def __init__(self, chat_id: str) -> None:
+        self.asked: set[str] = set()
+        self._chat_id = chat_id
+        self._tokens = 0
+        self._blocks = CodeBlocks()
+        self._shown: dict[str, str] = {}
+        self._waiting: str | None = None
+        self._role: m.ChatRole = "assistant"
+        self._end = ""
+
+    def tell(
+        self, role: m.ChatRole, content: m.ChatContent
+    ) -> Iterator[d.ChatContentReceivedParams]:
+        """What the draft says of a content."""
+        match content:
+            case m.ChatTextContent(text=text):
+                yield from self._tell_text(role, text)
+            case m.ChatUsageContent(tokens_used=tokens):
+                self._tokens += tokens or 0
+            case m.ChatProgressContent(state="finished"):
+                yield self._closing()
+            case m.ChatProgressContent():
+                yield from self._tell_waiting()
+            case (
+                m.ChatToolCallRunContent()
+                | m.ChatToolCallRunningContent()
+                | m.ChatToolCalledContent()
+                | m.ChatToolCallRejectedContent()
+            ):
+                yield from self._tell_waiting()
+                yield from self._tell_call(content)
+                self._role = "system"
+            case m.ChatReasonStartedContent():
+                yield from self._tell_waiting()
+                self._role = "system"
+            case _:
+                pass
+
+    def _tell_text(self, role: m.ChatRole, text: str) -> Iterator[d.ChatContentReceivedParams]:
+        if role == "user":
+            return
+        yield from self._tell_waiting()
+        if role == "assistant":
+            yield self._text(self._apart(role, text))
+        else:
+            self._waiting = self._apart(role, text)
+
+    def _apart(self, role: m.ChatRole, text: str) -> str:
+        """The text as its own paragraph, where it is not the next piece of what the model says."""
+        goes_on = role == self._role == "assistant"
+        self._role = role
+        gap = "" if goes_on or not self._end or self._end == "\n" else "\n\n"
+        self._end = text[-1:] or self._end
+        return gap + text
+
+    def _tell_waiting(self) -> Iterator[d.ChatContentReceivedParams]:
+        if self._waiting is not None:
+            yield self._text(self._waiting)
+            self._waiting = None
+
+    def _text(self, text: str) -> d.ChatContentReceivedParams:
+        content = d.TextContent(text=text, code_blocks=self._blocks.feed(text))
+        return d.ChatContentReceivedParams(
+            chat_id=self._chat_id, content=content, is_complete=False
+        )
+
+    def _closing(self) -> d.ChatContentReceivedParams:
+        text, self._waiting = self._waiting or "", None
+        blocks = (*self._blocks.feed(text), *self._blocks.close())
+        return d.ChatContentReceivedParams(
+            chat_id=self._chat_id,
+            content=d.TextContent(text=text, code_blocks=blocks),
+            is_complete=True,
+            metadata=d.Metadata(tokens_used=self._tokens),
+        )
+
+    def _tell_call(
+        self,
+        call: m.ChatToolCallRunContent
+        | m.ChatToolCallRunningContent
+        | m.ChatToolCalledContent
+        | m.ChatToolCallRejectedContent,
+    ) -> Iterator[d.ChatContentReceivedParams]:
+        self.asked.discard(call.id)
+        description = self._shown.get(call.id)
+        match call:
+            case m.ChatToolCallRunContent(manual_approval=True):
+                self.asked.add(call.id)
+                self._shown[call.id] = call.summary or call.name
+                yield self._change(call, manual_approval=True)
+            case m.ChatToolCalledContent(error=True) if description is not None:
+                yield self._text(self._apart("system", f"Failed: {description}."))
+            case m.ChatToolCallRejectedContent() if description is not None:
+                yield self._text(self._apart("system", f"Rejected: {description}."))
+            case m.ChatToolCalledContent(error=False, details=m.FileChangeDetails()):
+                if description is None and call.name not in PREVIEWS:
+                    yield self._change(call, manual_approval=False)
+
+    def _change(
+        self, call: m.ChatToolCallRunContent | m.ChatToolCalledContent, *, manual_approval: bool
+    ) -> d.ChatContentReceivedParams:
+        """A call that changes a file, or that asks: then without a file if it names none."""
+        details, description = call.details, call.summary or call.name
+        if not isinstance(details, m.FileChangeDetails):
+            content = d.FileChangeContent(description=description, manual_approval=manual_approval)
+        else:
+            changes = changes_of(details.diff)
+            if changes is None:
+                added, removed = details.lines_added, details.lines_removed
+                description += f" (too long to be shown: {added} lines added, {removed} removed)"
+            content = d.FileChangeContent(
+                description=description,
+                manual_approval=manual_approval,
+                file=details.path,
+                changes=changes or (),
+            )
+        return d.ChatContentReceivedParams(
+            chat_id=self._chat_id, content=content, is_complete=False
+        )

@@ -1,0 +1,248 @@
+"""A draft connection: canonical types above, on the wire what the draft's letter has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import messages as m
+from eca_protocol.codec import Codec, explain
+from eca_protocol.draft import DRAFT, DraftCodec, codec_for
+from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+from eca_protocol.testing import strategies as eca
+from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
+
+CONTENT = "chat/contentReceived"
+HELLO = m.InitializeParams(
+    process_id=7,
+    client_info=m.ClientInfo(name="me", version="1"),
+    initialization_options=m.InitializationOptions(extras={"some": {"key": 1}}),
+    capabilities=m.ClientCapabilities(code_assistant=m.CodeAssistantCapabilities(chat=True)),
+    workspace_folders=(m.WorkspaceFolder(uri="file:///a", name="a"),),
+)
+HERE = m.Position(line=3, character=9)
+
+
+def cursor(path: str) -> m.CursorContext:
+    return m.CursorContext(path=path, position=m.Range(start=HERE, end=HERE))
+
+
+def test_a_codec_is_its_revision_s_and_a_connection_s_own() -> None:
+    assert isinstance(codec_for(Revision.DRAFT), DraftCodec)
+    assert codec_for(Revision.DRAFT) is not codec_for(Revision.DRAFT)
+    others = [codec_for(each) for each in Revision if each is not Revision.DRAFT]
+    assert [codec.revision for codec in others if isinstance(codec, Codec)] == list(Revision)[1:]
+
+
+@pytest.mark.requirement("W-50a")
+def test_the_handshake_is_the_draft_s() -> None:
+    raw = DraftCodec().encode_params("initialize", HELLO)
+    assert_is(REQUESTS["initialize"][0], raw)
+    assert raw["capabilities"]["codeAssistant"].keys() >= {"chat", "doc", "edit", "fix"}
+    assert DraftCodec().decode_params("initialize", raw) == HELLO
+    answer = m.InitializeResponse(chat_welcome_message="Hello!")
+    assert DraftCodec().encode_result("initialize", answer) == {}
+    assert DraftCodec().decode_result("initialize", {}) == m.InitializeResponse()
+    assert DraftCodec().outgoing("initialized", m.InitializedParams()) == (("initialized", {}),)
+
+
+@pytest.mark.requirement("W-51b")
+@given(eca.json_values(), st.sampled_from([{"doc": True}, {"edit": None}, {"fix": False, "x": 1}]))
+def test_options_of_any_type_and_the_draft_s_capabilities_are_read(
+    options: Any, assistant: dict[str, Any]
+) -> None:
+    raw = {"initializationOptions": options, "capabilities": {"codeAssistant": assistant}}
+    read = DraftCodec().decode_params("initialize", raw)
+    if isinstance(options, dict):
+        assert read.initialization_options.extras == options
+    else:
+        assert read.initialization_options is None
+
+
+def test_what_an_editor_could_answer_is_not_asked_in_the_draft() -> None:
+    able = {"codeAssistant": {"fix": True, "editor": {"diagnostics": True}}}
+    read = DraftCodec().decode_params("initialize", {"capabilities": able})
+    assert read.capabilities.code_assistant == m.CodeAssistantCapabilities()
+    with pytest.raises(LocalProtocolError, match="does not exist in revision 2025-06"):
+        DraftCodec().encode_params("editor/getDiagnostics", m.EditorGetDiagnosticsParams())
+
+
+@pytest.mark.requirement("W-51a")
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ({"type": "file", "path": "/a"}, [m.FileContext(path="/a")]),
+        (
+            {
+                "type": "file",
+                "path": "/a",
+                "selection": {"startLine": 2, "endLine": 5},
+                "cursor": {"line": 3, "character": 9},
+            },
+            [m.FileContext(path="/a", lines_range=m.LinesRange(start=2, end=5)), cursor("/a")],
+        ),
+        ({"type": "web", "url": "https://x"}, [m.WebContext(url="https://x")]),
+        (
+            {"type": "code", "content": "x = 1", "language": "python", "description": "a test"},
+            [m.TextContext(label="a test (python)", content="x = 1")],
+        ),
+        (
+            {"type": "code", "content": "x = 1", "language": "python"},
+            [m.TextContext(label="code (python)", content="x = 1")],
+        ),
+        (
+            {"type": "terminal", "any": 1},
+            [m.UnknownContext(type="terminal", raw={"type": "terminal", "any": 1})],
+        ),
+    ],
+)
+def test_contexts_are_read(raw: dict[str, Any], expected: list[m.ChatContext]) -> None:
+    read = DraftCodec().decode_params("chat/prompt", {"message": "x", "context": [raw]})
+    assert list(read.contexts) == expected
+
+
+@pytest.mark.parametrize(
+    ("context", "path"),
+    [
+        ({"type": "code", "language": "x"}, "params.context[0].content"),
+        ({"type": "file", "path": 1}, "params.context[0].path"),
+        ({"type": "file", "path": "", "cursor": {"line": 1}}, "params.context[0].cursor.character"),
+        (5, "params.context[0]"),
+    ],
+)
+def test_a_context_that_means_nothing_is_refused_with_its_place(context: Any, path: str) -> None:
+    with pytest.raises(DecodeError) as refused:
+        DraftCodec().decode_params("chat/prompt", {"message": "x", "context": [context]})
+    assert refused.value.path == path
+
+
+@pytest.mark.requirement("W-51c")
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("auto", None),
+        (None, None),
+        ("gpt-4", "mine/gpt-4"),
+        ("claude-2", None),
+        ("mine/gpt-4", "mine/gpt-4"),
+        ("mine/other", "mine/other"),
+        ("some/unknown", "some/unknown"),
+        ("other", "mine/other"),
+    ],
+)
+def test_a_model_is_one_that_is_offered_or_the_default(
+    asked: str | None, expected: str | None
+) -> None:
+    codec = DraftCodec()
+    for chat in (m.ChatConfig(models=("mine/gpt-4", "mine/other")), m.ChatConfig()):
+        assert codec.outgoing("config/updated", m.ConfigUpdatedParams(chat=chat)) == ()
+    assert codec.decode_params("chat/prompt", {"message": "x", "model": asked}).model == expected
+
+
+PROMPT = m.ChatPromptParams(
+    chat_id="c",
+    message="x",
+    model="openai/gpt-4",
+    contexts=(
+        m.FileContext(path="/a", lines_range=m.LinesRange(start=2, end=5)),
+        cursor("/a"),
+        m.WebContext(url="https://x"),
+        m.TextContext(label="a note", content="y"),
+    ),
+)
+
+
+def test_our_prompt_is_the_draft_s() -> None:
+    raw = DraftCodec().encode_params("chat/prompt", PROMPT)
+    assert_is(REQUESTS["chat/prompt"][0], raw)
+    assert raw["model"] == "gpt-4"
+    assert len(raw["context"]) == 3
+    assert DraftCodec().decode_params("chat/prompt", raw).contexts == PROMPT.contexts
+    alone = m.ChatPromptParams(message="x", contexts=(cursor("/b"),))
+    assert DraftCodec().encode_params("chat/prompt", alone)["context"] == [
+        {"type": "file", "path": "/b", "cursor": {"line": 3, "character": 9}}
+    ]
+
+
+@given(eca.params("chat/prompt", unknown=False))
+def test_a_prompt_is_the_draft_s_or_refused(params: m.ChatPromptParams) -> None:
+    sayable = m.FileContext | m.CursorContext | m.WebContext | m.TextContext
+    is_sayable = all(isinstance(each, sayable) for each in params.contexts)
+    try:
+        raw = DraftCodec().encode_params("chat/prompt", params)
+    except LocalProtocolError:
+        assert params.model is not None or not is_sayable
+    else:
+        assert is_sayable
+        assert_is(REQUESTS["chat/prompt"][0], raw)
+
+
+@pytest.mark.requirement("W-50e")
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("prompting", "success"), ("login", "success"), ("error", "connection-error")],
+)
+def test_a_prompt_is_answered_in_the_draft_s_words(
+    status: m.ChatPromptStatus, expected: str
+) -> None:
+    answer = m.ChatPromptResponse(chat_id="c", model="p/m", status=status)
+    raw = DraftCodec().encode_result("chat/prompt", answer)
+    assert_is(REQUESTS["chat/prompt"][1], raw)
+    assert (raw["chatId"], raw["status"]) == ("c", expected)
+    assert "p/m" in raw["resultMessage"] or status == "login"
+
+
+def test_a_server_that_cannot_start_a_turn_fails_our_prompt_in_its_own_words() -> None:
+    answer = {"chatId": "c", "status": "success", "resultMessage": "ok"}
+    read = DraftCodec().decode_result("chat/prompt", answer)
+    assert read == m.ChatPromptResponse(chat_id="c", status="prompting")
+    with pytest.raises(RequestFailed, match="no network today"):
+        DraftCodec().decode_result(
+            "chat/prompt",
+            answer | {"status": "connection-error", "resultMessage": "no network today"},
+        )
+
+
+@given(eca.messages(direction="server_to_client", kind="notification"))
+def test_nothing_but_the_draft_s_messages_is_written(message: tuple[str, Any]) -> None:
+    for method, raw in DraftCodec().outgoing(*message):
+        assert_is(NOTIFICATIONS[method], raw)
+
+
+def test_october_s_requests_of_a_draft_client_are_answered_as_in_october() -> None:
+    codec, october = DraftCodec(), Codec(ECA, Revision.R2025_10)
+    for method in ("chat/queryContext", "chat/queryCommands", "chat/delete"):
+        assert codec.decode_params(method, {}) == october.decode_params(method, {})
+    answer = m.ChatQueryCommandsResponse(commands=())
+    assert codec.encode_result("chat/queryCommands", answer) == {"commands": []}
+    for method in ("chat/delete", "chat/queryContext"):
+        with pytest.raises(LocalProtocolError, match="does not exist in revision 2025-06"):
+            codec.encode_params(method, m.ChatDeleteParams())
+
+
+@pytest.mark.parametrize("method", ["chat/prompt", "initialize"])
+def test_the_kit_takes_the_draft_s_table_like_any_other(method: str) -> None:
+    assert explain(method, {}, Revision.DRAFT, table=DRAFT)
+    prompt = {"message": "x", "model": "gpt-5", "context": [{"type": "terminal"}], "contexts": []}
+    found = explain("chat/prompt", prompt, Revision.DRAFT, table=DRAFT)
+    assert [(each.path, each.kind) for each in found] == [
+        ("params.model", "unknown value"),
+        ("params.context[0].type", "unknown type"),
+        ("params.contexts", "unknown key"),
+    ]
+
+
+@given(eca.messages(revision=Revision.DRAFT, table=DRAFT, kind="request"))
+def test_what_the_kit_makes_in_the_draft_is_its_letter(message: tuple[str, Any]) -> None:
+    method, params = message
+    raw = Codec(DRAFT, Revision.DRAFT).encode_params(method, params)
+    if not any(found.kind.startswith("unknown") for found in explain(
+        method, raw, Revision.DRAFT, table=DRAFT
+    )):  # fmt: skip
+        assert_is(REQUESTS[method][0], raw)
+    DraftCodec().decode_params(method, raw)

@@ -1,0 +1,101 @@
+"""What the draft lacks is stated; the statement and the codec hold each other to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+
+from eca_protocol import messages as m
+from eca_protocol.draft import DRAFT, DraftCodec
+from eca_protocol.draft.counterparts import CONTENTS, CONTEXTS, DRAFT_ONLY, METHODS
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.messages.shapes import Tagged, shape_of
+from eca_protocol.methods import ECA
+from eca_protocol.testing import strategies as eca
+
+
+def types_of(union: Any) -> set[str]:
+    shape = shape_of(union)
+    assert isinstance(shape, Tagged)
+    return set(shape.members)
+
+
+def test_every_method_content_and_context_has_its_row_and_no_row_is_of_another() -> None:
+    assert METHODS.keys() == {method.name for method in ECA}
+    assert CONTENTS.keys() == types_of(m.ChatContent)
+    assert CONTEXTS.keys() == types_of(m.ChatContext)
+    assert {method.name for method in DRAFT} <= {row.draft for row in METHODS.values()}
+    rows = [*METHODS.values(), *CONTENTS.values(), *CONTEXTS.values()]
+    assert all(row.why.endswith(".") for row in rows)
+    assert all(DRAFT_ONLY.values())
+
+
+@given(eca.messages())
+def test_a_method_is_written_where_its_row_says_so(message: tuple[str, Any]) -> None:
+    method, params = message
+    codec = DraftCodec()
+    if isinstance(params, m.ChatContentReceivedParams | m.ChatPromptParams):
+        return  # by content and by context, below
+    if ECA[method].kind == "notification":
+        assert bool(codec.outgoing(method, params)) == (METHODS[method].draft is not None)
+    elif METHODS[method].draft is None:
+        with pytest.raises(LocalProtocolError):
+            codec.encode_params(method, params)
+    else:
+        codec.encode_params(method, params)
+
+
+WRITES = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
+CALL: Mapping[str, Any] = {"id": "1", "name": "x", "server": "eca", "origin": "native"}
+TELLING = {
+    "text": m.ChatTextContent(text="x"),
+    "progress": m.ChatProgressContent(state="finished"),
+    "usage": m.ChatUsageContent(session_tokens=1, tokens_used=3),
+    "toolCallRun": m.ChatToolCallRunContent(**CALL, manual_approval=True),
+    "toolCalled": m.ChatToolCalledContent(**CALL, details=WRITES),
+    "toolCallRejected": m.ChatToolCallRejectedContent(**CALL, reason="user-choice"),
+}
+"""Of each content that the draft tells one that it does tell, after a call that waits."""
+
+
+def told(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
+    params = m.ChatContentReceivedParams(chat_id="c", role="assistant", content=content)
+    return [raw for _, raw in codec.outgoing("chat/contentReceived", params)]
+
+
+@pytest.mark.parametrize("type_", sorted(CONTENTS))
+def test_a_content_is_told_as_its_row_says(type_: str) -> None:
+    codec = DraftCodec()
+    if type_ == "toolCallRejected":
+        told(codec, TELLING["toolCallRun"])
+    row = CONTENTS[type_]
+    assert (row.draft is not None) == (type_ in TELLING)
+    if type_ in TELLING:
+        found = [*told(codec, TELLING[type_]), *told(codec, TELLING["progress"])]
+        assert row.draft == found[0]["content"]["type"]
+        assert found[-1]["metadata"]["tokensUsed"] == (3 if type_ == "usage" else 0)
+
+
+@given(eca.contents(unknown=False))
+def test_what_has_no_counterpart_is_not_told(content: m.ChatContent) -> None:
+    assert not isinstance(content, m.UnknownContent)
+    if CONTENTS[content.type].draft is None:
+        assert told(DraftCodec(), content) == []
+
+
+@given(eca.contexts(unknown=False))
+def test_a_context_is_written_as_its_row_says(context: m.ChatContext) -> None:
+    assert not isinstance(context, m.UnknownContext)
+    params = m.ChatPromptParams(message="x", contexts=(context,))
+    row = CONTEXTS[context.type]
+    if row.draft is None:
+        with pytest.raises(LocalProtocolError, match=type(context).__name__):
+            DraftCodec().encode_params("chat/prompt", params)
+    else:
+        ((written),) = DraftCodec().encode_params("chat/prompt", params)["context"]
+        assert written["type"] == row.draft
+        assert attrs.fields(type(context))

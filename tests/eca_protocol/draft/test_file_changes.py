@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.draft.file_changes import changes_of
+from eca_protocol.draft.models import Change, LineRange
+
+
+def diff(before: Sequence[str], after: Sequence[str], context: int = 3) -> str:
+    lines = difflib.unified_diff(before, after, "old", "new", n=context, lineterm="")
+    return "\n".join(lines)
+
+
+def lines(start: int, end: int) -> LineRange:
+    return LineRange(start_line=start, end_line=end)
+
+
+def applied(before: Sequence[str], changes: Sequence[Change]) -> str:
+    """What an editor that knows nothing but the changes makes of a file."""
+    text = [f"{line}\n" for line in before]
+    for change in reversed(changes):
+        if change.range is None:
+            assert change.kind == "create"
+            assert not before
+            text = [change.content or ""]
+        else:
+            assert (change.kind == "delete") == (change.content is None)
+            text[change.range.start_line - 1 : change.range.end_line] = [change.content or ""]
+    return "".join(text)
+
+
+TEXTS = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+@given(TEXTS, TEXTS, st.integers(1, 3))
+def test_whoever_applies_the_changes_has_the_new_file(
+    before: list[str], after: list[str], context: int
+) -> None:
+    changes = changes_of(diff(before, after, context))
+    assert changes is not None
+    assert applied(before, changes) == "".join(f"{line}\n" for line in after)
+
+
+@pytest.mark.parametrize(
+    ("hunks", "expected"),
+    [
+        ("", ()),
+        ("@@ -0,0 +1,2 @@\n+a\n+b", (Change(kind="create", content="a\nb\n"),)),
+        ("@@ -0,0 +1 @@\n+a\n\\ No newline at end of file", (Change(kind="create", content="a"),)),
+        ("@@ -1,2 +0,0 @@\n-a\n-b", (Change(kind="delete", range=lines(1, 2)),)),
+        ("@@ -1,3 +1,2 @@\n a\n-b\n c", (Change(kind="delete", range=lines(2, 2)),)),
+        (
+            "@@ -4,3 +4,4 @@\n a\n-b\n+x\n+y\n c",
+            (Change(kind="change", content="x\ny\n", range=lines(5, 5)),),
+        ),
+        (
+            "@@ -1,2 +1,3 @@\n+x\n a\n b",
+            (Change(kind="change", content="x\na\n", range=lines(1, 1)),),
+        ),
+        (
+            "@@ -7 +7 @@\n-a\n\\ No newline at end of file\n+b",
+            (Change(kind="change", content="b\n", range=lines(7, 7)),),
+        ),
+    ],
+)
+def test_a_hunk_is_a_change(hunks: str, expected: tuple[Change, ...]) -> None:
+    assert changes_of(hunks) == expected
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "@@ -1,3 +1,3 @@\n a\n-b\n... cut, 10 bytes left out ...",
+        "@@ -1 +1 @@\n-a\n+b\n... cut, 99 bytes left out ...",
+        "... cut, 99 bytes left out ...",
+        "@@ -1,3 +1,3 @@\n a",
+        "@@ -1 +1 @@\n-a\n+b\n more",
+        "@@ -5,0 +6 @@\n+nothing to hang it on",
+        "no diff",
+    ],
+)
+def test_what_is_not_whole_gives_no_changes(cut: str) -> None:
+    assert changes_of(cut) is None

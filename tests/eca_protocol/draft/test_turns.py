@@ -1,0 +1,296 @@
+"""A turn's contents in the draft: told by a server, heard by a client (rulings W-50, W-52)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import messages as m
+from eca_protocol.draft import DraftCodec
+from eca_protocol.fold import Fold
+from eca_protocol.testing import strategies as eca
+from tests.eca_protocol.draft.letter import assert_is
+
+CONTENT = "chat/contentReceived"
+RUNNING = m.ChatProgressContent(state="running", text="Generating")
+FINISHED = m.ChatProgressContent(state="finished")
+NAMES: dict[str, Any] = {"name": "eca_write_file", "server": "eca", "origin": "native"}
+WRITES = m.FileChangeDetails(path="/p/a", diff="@@ -0,0 +1 @@\n+x", lines_added=1, lines_removed=0)
+
+Told = tuple[m.ChatRole, m.ChatContent]
+
+
+def says(text: str, role: m.ChatRole = "assistant") -> Told:
+    return role, m.ChatTextContent(text=text)
+
+
+def tell(codec: DraftCodec, *contents: Told | m.ChatContent, chat: str = "c") -> list[Any]:
+    """What a server's contents are in the draft, each of them by its letter."""
+    told: list[Any] = []
+    for each in contents:
+        role, content = each if isinstance(each, tuple) else ("system", each)
+        params = m.ChatContentReceivedParams(chat_id=chat, role=role, content=content)
+        for method, raw in codec.outgoing(CONTENT, params):
+            assert method == CONTENT
+            assert_is("ChatContentReceivedParams", raw)
+            told.append(raw)
+    return told
+
+
+def call(what: str, call_id: str = "1", **more: Any) -> m.ChatContent:
+    classes: dict[str, Any] = {
+        "run": m.ChatToolCallRunContent,
+        "running": m.ChatToolCallRunningContent,
+        "called": m.ChatToolCalledContent,
+        "rejected": m.ChatToolCallRejectedContent,
+    }
+    content: m.ChatContent = classes[what](
+        **{**NAMES, "id": call_id, "summary": "Writing a", **more}
+    )
+    return content
+
+
+def texts(told: Sequence[Any]) -> list[str]:
+    return [raw["content"]["text"] for raw in told if raw["content"]["type"] == "text"]
+
+
+def changes(told: Sequence[Any]) -> list[Any]:
+    return [raw["content"] for raw in told if raw["content"]["type"] == "fileChange"]
+
+
+ROLES = st.sampled_from(["user", "system", "assistant"])
+STREAMS = st.lists(st.tuples(st.sampled_from("ab"), ROLES, eca.contents()), max_size=12)
+
+
+@pytest.mark.requirement("W-50b", "W-50c")
+@given(STREAMS)
+def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(
+    stream: list[tuple[str, m.ChatRole, m.ChatContent]],
+) -> None:
+    codec = DraftCodec()
+    for chat in "ab":
+        stream = [*stream, (chat, "system", FINISHED)]
+    for chat, role, content in stream:
+        told = tell(codec, (role, content), chat=chat)
+        assert all(raw["chatId"] == chat for raw in told)
+        is_end = isinstance(content, m.ChatProgressContent) and content.state == "finished"
+        assert [raw["isComplete"] for raw in told if raw["isComplete"]] == [True] * is_end
+        if is_end:
+            (closing,) = told
+            assert closing["content"]["type"] == "text"
+            assert isinstance(closing["metadata"]["tokensUsed"], int)
+
+
+@pytest.mark.requirement("W-50c")
+@given(st.lists(st.tuples(ROLES, st.text("ab\n", min_size=1, max_size=4)), max_size=8))
+def test_no_text_is_lost_and_pieces_are_not_torn_apart(said: list[tuple[m.ChatRole, str]]) -> None:
+    told = tell(DraftCodec(), *(says(text, role) for role, text in said), FINISHED)
+    heard = "".join(texts(told))
+    expected = "".join(text for role, text in said if role != "user")
+    assert heard.replace("\n", "") == expected.replace("\n", "")
+    if all(role == "assistant" for role, _ in said):
+        assert heard == expected
+
+
+@pytest.mark.requirement("W-50b", "W-50c")
+def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> None:
+    told = tell(
+        DraftCodec(),
+        RUNNING,
+        says("hello", "user"),
+        says("Hel"),
+        says("lo!"),
+        m.ChatUsageContent(session_tokens=900, tokens_used=12),
+        FINISHED,
+    )
+    assert [(raw["content"]["text"], raw["isComplete"]) for raw in told] == [
+        ("Hel", False), ("lo!", False), ("", True),
+    ]  # fmt: skip
+    assert told[-1]["metadata"] == {"tokensUsed": 12}
+    assert not any("metadata" in raw for raw in told[:-1])
+
+
+@pytest.mark.requirement("W-50c")
+@pytest.mark.parametrize(
+    ("contents", "expected"),
+    [
+        ([says("The provider is down.", "system"), m.ChatUsageContent(session_tokens=1)],
+         ["The provider is down."]),
+        ([says("half"), says("It broke off.", "system")], ["half", "\n\nIt broke off."]),
+        ([says("a note", "system"), RUNNING, says("text")], ["a note", "\n\ntext", ""]),
+        ([says("one\n", "system"), says("two", "system")], ["one\n", "two"]),
+        ([says("a"), m.ChatReasonStartedContent(id="1"), says("b")], ["a", "\n\nb", ""]),
+        ([says("a"), m.ChatMetadataContent(title="t"), says("b")], ["a", "b", ""]),
+    ],
+)  # fmt: skip
+def test_the_server_s_last_word_closes_the_turn(
+    contents: list[Told | m.ChatContent], expected: list[str]
+) -> None:
+    assert texts(tell(DraftCodec(), *contents, FINISHED)) == expected
+
+
+@pytest.mark.requirement("W-50d")
+def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
+    pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
+    told = tell(DraftCodec(), *map(says, pieces), FINISHED)
+    assert [raw["content"].get("codeBlocks") for raw in told] == [
+        None, None, None, [{"code": "x = 1", "language": "py"}], [{"code": "ls", "language": "sh"}],
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("W-50b")
+@pytest.mark.parametrize(
+    ("contents", "expected", "said"),
+    [
+        ([call("run"), call("running"), call("called", details=WRITES)], [False], []),
+        ([call("run"), call("running"), call("called", error=True, details=WRITES)], [], []),
+        ([call("run"), call("rejected", reason="user-config", details=WRITES)], [], []),
+        ([call("run"), call("running"), call("called")], [], []),
+        (
+            [call("called", name="eca_preview_file_change", details=WRITES)],
+            [],
+            [],
+        ),
+        (
+            [call("run", manual_approval=True, details=WRITES), call("called", details=WRITES)],
+            [True],
+            [],
+        ),
+        (
+            [call("run", manual_approval=True), call("called", error=True)],
+            [True],
+            ["Failed: Writing a."],
+        ),
+        (
+            [call("run", manual_approval=True), call("rejected", reason="user-choice")],
+            [True],
+            ["Rejected: Writing a."],
+        ),
+    ],
+)
+def test_a_change_is_told_when_it_waits_or_when_it_is_made(
+    contents: list[m.ChatContent], expected: list[bool], said: list[str]
+) -> None:
+    told = tell(DraftCodec(), *contents, FINISHED)
+    assert [change["manualApproval"] for change in changes(told)] == expected
+    assert texts(told) == [*said, ""]
+
+
+def test_a_change_names_its_file_and_lines_or_says_how_many_they_are() -> None:
+    cut = m.FileChangeDetails(path="/p/a", diff="@@ -1 +1 @@", lines_added=7, lines_removed=1)
+    told = tell(DraftCodec(), call("called", details=WRITES), call("called", details=cut))
+    assert changes(told) == [
+        {
+            "type": "fileChange",
+            "description": "Writing a",
+            "manualApproval": False,
+            "file": "/p/a",
+            "changes": [{"kind": "create", "content": "x\n"}],
+        },
+        {
+            "type": "fileChange",
+            "description": "Writing a (too long to be shown: 7 lines added, 1 removed)",
+            "manualApproval": False,
+            "file": "/p/a",
+        },
+    ]
+
+
+@pytest.mark.requirement("W-52")
+@pytest.mark.parametrize("what", ["Approve", "Reject"])
+@pytest.mark.parametrize(
+    ("waiting", "named", "meant"),
+    [
+        (["1"], None, "1"),
+        (["1"], "anything", "1"),
+        (["1", "2"], "2", "2"),
+        (["1", "2"], "anything", "anything"),
+        ([], "anything", "anything"),
+    ],
+)
+def test_a_decision_means_the_chat_s_only_call_that_waits(
+    what: str, waiting: list[str], named: str | None, meant: str
+) -> None:
+    codec = DraftCodec()
+    tell(codec, *(call("run", each, manual_approval=True) for each in waiting))
+    tell(codec, call("run", "done", manual_approval=True), call("running", "done"))
+    tell(codec, call("run", "never asked"))
+    raw = {"chatId": "c"} | ({} if named is None else {"toolCallId": named})
+    ((_, read),) = codec.incoming(f"chat/toolCall{what}", raw)
+    assert (read.chat_id, read.tool_call_id) == ("c", meant)
+
+
+def hear(codec: DraftCodec, *raw: Any) -> list[Told]:
+    return [
+        (params.role, params.content)
+        for each in raw
+        for _, params in codec.incoming(CONTENT, {"chatId": "c", "isComplete": False, **each})
+    ]
+
+
+CHANGE = {
+    "type": "fileChange",
+    "description": "Add x",
+    "manualApproval": True,
+    "file": "/p/a",
+    "changes": [{"kind": "create", "content": "x", "odd": 1}],
+}
+
+
+def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
+    codec = DraftCodec()
+    text = {"content": {"type": "text", "text": "Hi", "codeBlocks": [{"code": "x"}]}}
+    end = {"content": {"type": "text", "text": ""}, "isComplete": True}
+    assert hear(codec, text, text, end) == [("system", RUNNING), says("Hi"), says("Hi"),
+                                            ("system", FINISHED)]  # fmt: skip
+    counted = end | {"metadata": {"tokensUsed": 5}}
+    heard = [content for _, content in hear(codec, counted) + hear(codec, counted)]
+    assert [each.session_tokens for each in heard if isinstance(each, m.ChatUsageContent)] == [
+        5, 10,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("approved", [None, False, True])
+def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool | None) -> None:
+    codec = DraftCodec()
+    given = CHANGE | {"manualApproval": approved is not None}
+    heard = [content for _, content in hear(codec, {"content": given})]
+    (run,) = [each for each in heard if isinstance(each, m.ChatToolCallRunContent)]
+    assert run.arguments == {"file": "/p/a", "changes": CHANGE["changes"]}
+    assert (run.summary, run.manual_approval) == ("Add x", approved is not None)
+    if approved:
+        params = m.ChatToolCallApproveParams(chat_id="c", tool_call_id=run.id)
+        assert codec.outgoing("chat/toolCallApprove", params) == (
+            ("chat/toolCallApprove", {"chatId": "c", "toolCallId": run.id}),
+        )
+    end = {"content": {"type": "text", "text": ""}, "isComplete": True}
+    heard += [content for _, content in hear(codec, end)]
+    types = [each.type for each in heard if not isinstance(each, m.ChatProgressContent)]
+    ends = ["toolCallRejected"] if approved is False else ["toolCallRunning", "toolCalled"]
+    assert types == ["toolCallPrepare", "toolCallRun", *ends]
+
+
+@given(STREAMS)
+def test_what_one_side_tells_the_other_hears_as_turns_with_one_end(
+    stream: list[tuple[str, m.ChatRole, m.ChatContent]],
+) -> None:
+    server, client = DraftCodec(), DraftCodec()
+    told = [
+        raw for chat, role, content in stream for raw in tell(server, (role, content), chat=chat)
+    ]
+    heard = [params for raw in told for _, params in client.incoming(CONTENT, raw)]
+    shown = Fold()
+    for params in heard:
+        shown.prompted(params.chat_id)
+        assert shown.take(CONTENT, params) == ()
+    for chat in "ab":
+        ends = [raw["isComplete"] for raw in told if raw["chatId"] == chat]
+        mine = [params.content for params in heard if params.chat_id == chat]
+        assert sum(content == FINISHED for content in mine) == sum(ends)
+        assert sum(content == RUNNING for content in mine) - sum(ends) in (0, 1)
+        said = "".join(each.text for each in mine if isinstance(each, m.ChatTextContent))
+        assert said == "".join(texts([raw for raw in told if raw["chatId"] == chat]))
