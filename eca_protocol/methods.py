@@ -1,4 +1,4 @@
-"""THE method table: every method of the specification, who sends it, and what it carries.
+"""THE method table: every method of every edition, who sends it, and what it carries.
 
 Dispatch, codec, schema, strategies and documents derive from it. `$/cancelRequest` is not here:
 it belongs to every JSON-RPC conversation and is the endpoint's own.
@@ -6,94 +6,144 @@ it belongs to every JSON-RPC conversation and is the endpoint's own.
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from eca_protocol.endpoint import Method, Table
-from eca_protocol.messages.chat import (
-    ChatDeleteParams,
-    ChatDeleteResponse,
-    ChatPromptParams,
-    ChatPromptResponse,
-    ChatPromptStopParams,
-    ChatQueryCommandsParams,
-    ChatQueryCommandsResponse,
-    ChatQueryContextParams,
-    ChatQueryContextResponse,
-    ChatSelectedAgentChanged,
-    ChatSelectedBehaviorChanged,
-    ChatToolCallApproveParams,
-    ChatToolCallRejectParams,
-)
-from eca_protocol.messages.configuration import ConfigUpdatedParams
-from eca_protocol.messages.content import ChatContentReceivedParams
-from eca_protocol.messages.editor import EditorGetDiagnosticsParams, EditorGetDiagnosticsResponse
-from eca_protocol.messages.general import ProgressParams, ShowMessageParams
-from eca_protocol.messages.lifecycle import InitializedParams, InitializeParams, InitializeResponse
-from eca_protocol.messages.tools import (
-    MCPStartServerParams,
-    MCPStopServerParams,
-    ToolServerUpdatedParams,
-)
+from eca_protocol.endpoint import Deferred, Direction, Method, Table
 from eca_protocol.revisions import EVER, Revision, Window
 
 __all__ = ["ECA"]
 
+_CURRENT = Window(since=Revision.CURRENT)
+_STARTING = Window(since=Revision.CURRENT, ruling="W-11")
 
-def _client_request(name: str, params: Any, result: Any) -> Method:
+
+def _request(
+    name: str,
+    params: str | None,
+    result: str | None,
+    window: Window = EVER,
+    *,
+    direction: Direction = "client_to_server",
+) -> Method:
     return Method(
-        name=name, kind="request", direction="client_to_server", params=params, result=result
+        name=name,
+        kind="request",
+        direction=direction,
+        params=_message(params),
+        result=_message(result),
+        window=window,
     )
 
 
-def _notification(
-    direction: Literal["client_to_server", "server_to_client"],
+def _question(name: str, params: str, result: str, window: Window = EVER) -> Method:
+    return _request(name, params, result, window, direction="server_to_client")
+
+
+def _notice(
     name: str,
-    params: Any,
+    params: str | None,
     window: Window = EVER,
+    *,
+    direction: Direction = "client_to_server",
 ) -> Method:
-    return Method(name=name, kind="notification", direction=direction, params=params, window=window)
+    return Method(
+        name=name,
+        kind="notification",
+        direction=direction,
+        params=_message(params),
+        window=window,
+    )
+
+
+def _news(name: str, params: str, window: Window = EVER) -> Method:
+    return _notice(name, params, window, direction="server_to_client")
+
+
+def _message(name: str | None) -> Deferred | None:
+    return None if name is None else Deferred("eca_protocol.messages", name)
 
 
 ECA = Table(
     [
-        _client_request("initialize", InitializeParams, InitializeResponse),
-        _notification("client_to_server", "initialized", InitializedParams),
-        _client_request("shutdown", None, None),
-        _notification("client_to_server", "exit", None),
-        _client_request("chat/prompt", ChatPromptParams, ChatPromptResponse),
-        _notification("server_to_client", "chat/contentReceived", ChatContentReceivedParams),
-        _notification("client_to_server", "chat/toolCallApprove", ChatToolCallApproveParams),
-        _notification("client_to_server", "chat/toolCallReject", ChatToolCallRejectParams),
-        _client_request("chat/queryContext", ChatQueryContextParams, ChatQueryContextResponse),
-        _client_request("chat/queryCommands", ChatQueryCommandsParams, ChatQueryCommandsResponse),
-        _notification("client_to_server", "chat/promptStop", ChatPromptStopParams),
-        _client_request("chat/delete", ChatDeleteParams, ChatDeleteResponse),
-        _notification(
-            "client_to_server", "chat/selectedBehaviorChanged", ChatSelectedBehaviorChanged
+        _request("initialize", "InitializeParams", "InitializeResponse"),
+        _notice("initialized", "InitializedParams"),
+        _request("shutdown", None, None),
+        _notice("exit", None),
+        _request("chat/prompt", "ChatPromptParams", "ChatPromptResponse"),
+        _news("chat/contentReceived", "ChatContentReceivedParams"),
+        _notice("chat/toolCallApprove", "ChatToolCallApproveParams"),
+        _notice("chat/toolCallReject", "ChatToolCallRejectParams"),
+        _request("chat/queryContext", "ChatQueryContextParams", "ChatQueryContextResponse"),
+        _request("chat/queryFiles", "ChatQueryFilesParams", "ChatQueryFilesResponse", _CURRENT),
+        _request("chat/queryCommands", "ChatQueryCommandsParams", "ChatQueryCommandsResponse"),
+        _notice("chat/promptStop", "ChatPromptStopParams"),
+        _notice("chat/promptSteer", "ChatPromptSteerParams", _CURRENT),
+        _notice("chat/promptSteerRemove", "ChatPromptSteerRemoveParams", _CURRENT),
+        _request("chat/rollback", "ChatRollbackParams", "ChatRollbackResponse", _CURRENT),
+        _request("chat/clear", "ChatClearParams", "ChatClearResponse", _CURRENT),
+        _request("chat/addFlag", "ChatAddFlagParams", "ChatAddFlagResponse", _CURRENT),
+        _request("chat/removeFlag", "ChatRemoveFlagParams", "ChatRemoveFlagResponse", _CURRENT),
+        _request("chat/fork", "ChatForkParams", "ChatForkResponse", _CURRENT),
+        _news("chat/cleared", "ChatClearedParams", _CURRENT),
+        _news("chat/opened", "ChatOpenedParams", _CURRENT),
+        _news("chat/statusChanged", "ChatStatusChangedParams", _CURRENT),
+        _news("chat/deleted", "ChatDeletedParams", _CURRENT),
+        _request("chat/delete", "ChatDeleteParams", "ChatDeleteResponse"),
+        _request("chat/update", "ChatUpdateParams", "ChatUpdateResponse", _CURRENT),
+        _request("chat/list", "ChatListParams", "ChatListResponse", _CURRENT),
+        _request("chat/open", "ChatOpenParams", "ChatOpenResponse", _CURRENT),
+        _request("chat/history", "ChatHistoryParams", "ChatHistoryResponse", _CURRENT),
+        _notice("chat/selectedBehaviorChanged", "ChatSelectedBehaviorChanged"),
+        _notice("chat/selectedAgentChanged", "ChatSelectedAgentChanged", _CURRENT),
+        _notice("chat/selectedModelChanged", "ChatSelectedModelChanged", _CURRENT),
+        _question(
+            "editor/getDiagnostics", "EditorGetDiagnosticsParams", "EditorGetDiagnosticsResponse"
         ),
-        _notification(
-            "client_to_server",
-            "chat/selectedAgentChanged",
-            ChatSelectedAgentChanged,
-            Window(since=Revision.CURRENT),
+        _question(
+            "editor/getDefinition",
+            "EditorGetDefinitionParams",
+            "EditorGetDefinitionResponse",
+            _CURRENT,
         ),
-        Method(
-            name="editor/getDiagnostics",
-            kind="request",
-            direction="server_to_client",
-            params=EditorGetDiagnosticsParams,
-            result=EditorGetDiagnosticsResponse,
+        _question(
+            "editor/getReferences",
+            "EditorGetReferencesParams",
+            "EditorGetReferencesResponse",
+            _CURRENT,
         ),
-        _notification("server_to_client", "config/updated", ConfigUpdatedParams),
-        _notification("server_to_client", "tool/serverUpdated", ToolServerUpdatedParams),
-        _notification("client_to_server", "mcp/stopServer", MCPStopServerParams),
-        _notification("client_to_server", "mcp/startServer", MCPStartServerParams),
-        _notification("server_to_client", "$/showMessage", ShowMessageParams),
-        _notification(
-            "server_to_client",
-            "$/progress",
-            ProgressParams,
-            Window(since=Revision.CURRENT, ruling="W-11"),
+        _question("chat/askQuestion", "ChatAskQuestionParams", "ChatAskQuestionResponse", _CURRENT),
+        _request(
+            "completion/inline", "CompletionInlineParams", "CompletionInlineResponse", _CURRENT
         ),
+        _request("rewrite/prompt", "RewritePromptParams", "RewritePromptResponse", _CURRENT),
+        _news("rewrite/contentReceived", "RewriteContentReceivedParams", _CURRENT),
+        _news("config/updated", "ConfigUpdatedParams"),
+        _notice(
+            "workspace/didChangeWorkspaceFolders",
+            "WorkspaceDidChangeWorkspaceFoldersParams",
+            _CURRENT,
+        ),
+        _news("tool/serverUpdated", "ToolServerUpdatedParams"),
+        _news("tool/serverRemoved", "ToolServerRemovedParams", _CURRENT),
+        _notice("mcp/stopServer", "MCPStopServerParams"),
+        _notice("mcp/startServer", "MCPStartServerParams"),
+        _notice("mcp/connectServer", "MCPConnectServerParams", _CURRENT),
+        _notice("mcp/logoutServer", "MCPLogoutServerParams", _CURRENT),
+        _notice("mcp/disableServer", "MCPDisableServerParams", _CURRENT),
+        _notice("mcp/enableServer", "MCPEnableServerParams", _CURRENT),
+        _request("mcp/updateServer", "MCPUpdateServerParams", "MCPUpdateServerResult", _CURRENT),
+        _request("mcp/addServer", "MCPAddServerParams", "MCPAddServerResult", _CURRENT),
+        _request("mcp/removeServer", "MCPRemoveServerParams", "MCPRemoveServerResult", _CURRENT),
+        _request("providers/list", "ProvidersListParams", "ProvidersListResult", _CURRENT),
+        _request("providers/login", "ProvidersLoginParams", "ProvidersLoginResult", _CURRENT),
+        _request(
+            "providers/loginInput", "ProvidersLoginInputParams", "ProvidersLoginResult", _CURRENT
+        ),
+        _request("providers/logout", "ProvidersLogoutParams", "ProvidersLogoutResult", _CURRENT),
+        _news("providers/updated", "ProviderStatus", _CURRENT),
+        _request("jobs/list", "JobsListParams", "JobsListResult", _CURRENT),
+        _request("jobs/kill", "JobsKillParams", "JobsKillResult", _CURRENT),
+        _request("jobs/readOutput", "JobsReadOutputParams", "JobsReadOutputResult", _CURRENT),
+        _news("jobs/updated", "JobsUpdatedParams", _CURRENT),
+        _news("$/progress", "ProgressParams", _STARTING),
+        _news("$/showMessage", "ShowMessageParams"),
     ]
 )

@@ -72,8 +72,8 @@ class Codec:
         self.revision = revision
         self._read_params = _ByMethod(lambda name: self._reader(self._method(name).params))
         self._read_result = _ByMethod(lambda name: self._reader(self._method(name).result))
-        self._write_params = _ByMethod(lambda name: self._writer(name, self._method(name).params))
-        self._write_result = _ByMethod(lambda name: self._writer(name, self._method(name).result))
+        self._write_params = _ByMethod(lambda name: self._params_writer(self._method(name)))
+        self._write_result = _ByMethod(lambda name: self._writer(self._method(name).result))
 
     def __repr__(self) -> str:
         return f"Codec({self.revision})"
@@ -119,6 +119,8 @@ class Codec:
     def encode_result(self, method: str, result: Any) -> Any:
         """The raw result of `method`.
 
+        A method that the revision does not know is answered all the same: the client asked.
+
         Raises:
             LocalProtocolError: as for `encode_params`.
         """
@@ -160,12 +162,15 @@ class Codec:
     def _reader(self, hint: Any) -> Read:
         return _read_nothing if hint is None else converter(self.revision).get_structure_hook(hint)
 
-    def _writer(self, name: str, hint: Any) -> Write:
-        if not self._method(name).window.written_in(self.revision):
-            return functools.partial(_refuse_method, name, self.revision)
-        if hint is None:
-            return _write_nothing
-        return converter(self.revision).get_unstructure_hook(hint)
+    def _params_writer(self, method: Method) -> Write:
+        if method.window.written_in(self.revision):
+            return self._writer(method.params)
+        return functools.partial(_refuse_method, method.name, self.revision)
+
+    def _writer(self, hint: Any) -> Write:
+        return (
+            _write_nothing if hint is None else converter(self.revision).get_unstructure_hook(hint)
+        )
 
     def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
         found = explain_failure(self._method(method), raw, part)

@@ -145,12 +145,27 @@ class _Walk:
                 if raw is not None:
                     yield from self.value(inner, raw, path, reading)
             case Model(cls):
-                if isinstance(raw, dict):
-                    yield from self._fields(cls, raw, path, set())
-                else:
-                    yield _refused(path, "an object", raw)
+                yield from self._model(cls, raw, path)
             case Tagged():
                 yield from self._tagged(shape, raw, path, reading)
+
+    def _model(self, cls: ModelClass, raw: Any, path: str) -> Iterator[Departure]:
+        if not isinstance(raw, dict):
+            yield _refused(path, "an object", raw)
+            return
+        tag = getattr(cls, "type", None)
+        if not isinstance(tag, str):
+            yield from self._fields(cls, raw, path, set())
+            return
+        if raw.get("type") != tag:  # a member of a union that stands alone
+            yield Departure(
+                path=f"{path}.type",
+                kind="unknown value" if "type" in raw else "missing",
+                expected=_words(tag),
+                got=_words(raw["type"]) if "type" in raw else "nothing",
+                ruling=self.lenience,
+            )
+        yield from self._fields(cls, raw, path, {"type"})
 
     def _object(self, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
         if isinstance(raw, list) and reading.list_as_empty:
@@ -168,17 +183,17 @@ class _Walk:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
-        late = shape.values.get(raw)
-        if raw in shape.values and (late is None or late.since <= self.revision):
+        within = shape.values.get(raw)
+        if raw in shape.values and (within is None or within.holds(self.revision)):
             return
         known = [
             value
             for value, mark in shape.values.items()
-            if mark is None or mark.since <= self.revision
+            if mark is None or mark.holds(self.revision)
         ]
         yield Departure(
             path=path,
-            kind="unknown value" if late is None else "other revision",
+            kind="unknown value" if within is None else "other revision",
             expected=" or ".join(_words(value) for value in known),
             got=_words(raw),
             ruling=reading.ruling,
@@ -248,7 +263,7 @@ class _Walk:
         reading = field.reading
         known = field.window.holds(self.revision) and reading.written
         if field.wire not in raw:
-            if reading.required and (known or not field.has_default):
+            if reading.required_in(self.revision) and (known or not field.has_default):
                 yield Departure(
                     path=path,
                     kind="missing",

@@ -1,12 +1,14 @@
 """Models to JSON values, for one revision.
 
-Written is what the revision knows, and what a ruling adds: a field outside is left out, a value
-outside gives way to its stand-in, a member of a union outside raises `NotWritten`. Optional
-fields are left out while they have their default; user data passes untouched.
+Written is what the revision knows, and what a ruling adds: a field outside is left out (or told
+under another key), a value outside gives way to its stand-in. A member of a union outside is left
+out of lists and options; where one is needed it raises `NotWritten`. Optional fields are left out
+while they have their default; user data passes untouched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -42,21 +44,24 @@ def writer(shape: Shape, revision: Revision) -> Write:
     match shape:
         case Choice(values):
             stand_ins = {
-                value: late.fallback
-                for value, late in values.items()
-                if late is not None and revision < late.since
+                value: within.fallback
+                for value, within in values.items()
+                if within is not None and not within.holds(revision)
             }
-            return functools.partial(_write_choice, stand_ins) if stand_ins else identity
+            write: Write = functools.partial(_write_choice, stand_ins) if stand_ins else identity
+        case Array(Tagged() as item):
+            write = _write_array_of_tagged(writer(item, revision))
         case Array(item):
-            return _write_array(writer(item, revision))
+            write = _write_array(writer(item, revision))
         case Nullable(inner):
-            return _write_nullable(writer(inner, revision))
+            write = _write_nullable(writer(inner, revision))
         case Model(cls):
-            return _write_model(cls, revision)
+            write = _write_model(cls, revision)
         case Tagged():
-            return _write_tagged(_Members(shape, revision))
+            write = _write_tagged(_Members(shape, revision))
         case _:
-            return identity
+            write = identity
+    return write
 
 
 def _write_choice(stand_ins: dict[str, str], value: str) -> str:
@@ -69,6 +74,17 @@ def _write_array(write_item: Write) -> Write:
 
     def write(items: Any) -> list[Any]:
         return [write_item(item) for item in items]
+
+    return write
+
+
+def _write_array_of_tagged(write_item: Write) -> Write:
+    def write(items: Any) -> list[Any]:
+        raw = []
+        for item in items:
+            with contextlib.suppress(NotWritten):
+                raw.append(write_item(item))
+        return raw
 
     return write
 
@@ -132,11 +148,14 @@ def _write_model(cls: ModelClass, revision: Revision) -> Write:
     for field in fields_of(cls):
         if field.reading.rest:
             entries.append(f"**value.{field.name}")
-        elif field.reading.written and field.window.written_in(revision):
-            if field.reading.required:
+        elif not field.window.written_in(revision):
+            if field.reading.told_as:
+                tail += _optional_source(field, field.reading.told_as, revision, names)
+        elif field.reading.written:
+            if field.reading.always_written_in(revision):
                 entries.append(f"{field.wire!r}: {_entry_source(field, revision, names)}")
             else:
-                tail += _optional_source(field, revision, names)
+                tail += _optional_source(field, field.wire, revision, names)
     return function(
         "write(value)", [*head, f"raw = {{{', '.join(entries)}}}", *tail, "return raw"], names
     )
@@ -146,20 +165,27 @@ def _reject(value: Any, cls: ModelClass) -> None:
     raise TypeError(f"expected a {cls.__name__}, got a {type(value).__name__}")
 
 
-def _optional_source(field: Field, revision: Revision, names: dict[str, Any]) -> list[str]:
-    """Lines that write a field unless it has its default."""
+def _optional_source(
+    field: Field, key: str, revision: Revision, names: dict[str, Any]
+) -> list[str]:
+    """Lines that write a field unless it has its default, or the revision lacks what is in it."""
     names[f"default_{field.name}"] = field.default
     comparison = "is not" if field.default is None else "!="
-    return [
-        f"if value.{field.name} {comparison} default_{field.name}:",
-        f"    raw[{field.wire!r}] = {_entry_source(field, revision, names)}",
-    ]
+    test = f"if value.{field.name} {comparison} default_{field.name}:"
+    line = f"    raw[{key!r}] = {_entry_source(field, revision, names)}"
+    if not isinstance(_plain(field.shape), Tagged):
+        return [test, line]
+    names["NotWritten"] = NotWritten
+    return [test, "    try:", f"    {line}", "    except NotWritten: pass"]
+
+
+def _plain(shape: Shape) -> Shape:
+    return shape.inner if isinstance(shape, Nullable) else shape
 
 
 def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
-    shape = field.shape
-    if isinstance(shape, Nullable) and not field.reading.required:  # None was left out
-        shape = shape.inner
+    always = field.reading.always_written_in(revision)
+    shape = field.shape if always else _plain(field.shape)  # None was left out
     if isinstance(shape, Tagged):
         names[f"write_{field.name}"] = _Members(shape, revision)
         return f"write_{field.name}[value.{field.name}.__class__](value.{field.name})"

@@ -2,204 +2,172 @@
 
 A class has the name of the specification's interface. Attributes are snake_case, keys on the wire
 camelCase. Lists are tuples; user data (arguments, schemas, options) is passed as it came.
+
+A chapter is imported when the first of its names is asked for: a start needs few of them.
 """
+# ruff: noqa: F403 - the chapters' `__all__` say what a star stands for
 
 from __future__ import annotations
 
-from eca_protocol.messages.chat import (
-    ChatBehavior,
-    ChatCommand,
-    ChatCommandType,
-    ChatDeleteParams,
-    ChatDeleteResponse,
-    ChatModel,
-    ChatPromptParams,
-    ChatPromptResponse,
-    ChatPromptStatus,
-    ChatPromptStopParams,
-    ChatQueryCommandsParams,
-    ChatQueryCommandsResponse,
-    ChatQueryContextParams,
-    ChatQueryContextResponse,
-    ChatSelectedAgentChanged,
-    ChatSelectedBehaviorChanged,
-    ChatToolCallApproveParams,
-    ChatToolCallRejectParams,
-    CommandArgument,
-    ToolCallApprovalSave,
-)
-from eca_protocol.messages.configuration import (
-    ChatConfig,
-    ConfigUpdatedParams,
-)
-from eca_protocol.messages.content import (
-    ChatContent,
-    ChatContentReceivedParams,
-    ChatMetadataContent,
-    ChatProgressContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
-    ChatRole,
-    ChatTextContent,
-    ChatToolCalledContent,
-    ChatToolCallPrepareContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-    ChatURLContent,
-    ChatUsageContent,
-    FileChangeDetails,
-    ProgressState,
-    ToolCallDetails,
-    ToolCallOrigin,
-    ToolCallOutput,
-    ToolCallRejectedReason,
-    ToolCallTextOutput,
-    UnknownContent,
-    UnknownToolCallDetails,
-    UnknownToolCallOutput,
-    UsageLimit,
-)
-from eca_protocol.messages.contexts import (
-    ChatContext,
-    CursorContext,
-    DirectoryContext,
-    FileContext,
-    LinesRange,
-    McpResourceContext,
-    RepoMapContext,
-    UnknownContext,
-    WebContext,
-)
-from eca_protocol.messages.editor import (
-    DiagnosticSeverity,
-    EditorDiagnostic,
-    EditorGetDiagnosticsParams,
-    EditorGetDiagnosticsResponse,
-    Position,
-    Range,
-)
-from eca_protocol.messages.general import (
-    MessageType,
-    ProgressParams,
-    ProgressType,
-    ShowMessageParams,
-)
-from eca_protocol.messages.lifecycle import (
-    ClientCapabilities,
-    ClientInfo,
-    CodeAssistantCapabilities,
-    EditorCapabilities,
-    InitializationOptions,
-    InitializedParams,
-    InitializeParams,
-    InitializeResponse,
-    WorkspaceFolder,
-)
-from eca_protocol.messages.marks import (
-    UnknownValue,
-)
-from eca_protocol.messages.tools import (
-    EcaServerName,
-    EcaServerStatus,
-    EcaServerUpdatedParams,
-    MCPServerStatus,
-    MCPServerUpdatedParams,
-    MCPStartServerParams,
-    MCPStopServerParams,
-    ServerTool,
-    ToolServerUpdatedParams,
-    UnknownServerUpdatedParams,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ChatBehavior",
-    "ChatCommand",
-    "ChatCommandType",
-    "ChatConfig",
-    "ChatContent",
-    "ChatContentReceivedParams",
-    "ChatContext",
-    "ChatDeleteParams",
-    "ChatDeleteResponse",
-    "ChatMetadataContent",
-    "ChatModel",
-    "ChatProgressContent",
-    "ChatPromptParams",
-    "ChatPromptResponse",
-    "ChatPromptStatus",
-    "ChatPromptStopParams",
-    "ChatQueryCommandsParams",
-    "ChatQueryCommandsResponse",
-    "ChatQueryContextParams",
-    "ChatQueryContextResponse",
-    "ChatReasonFinishedContent",
-    "ChatReasonStartedContent",
-    "ChatReasonTextContent",
-    "ChatRole",
-    "ChatSelectedAgentChanged",
-    "ChatSelectedBehaviorChanged",
-    "ChatTextContent",
-    "ChatToolCallApproveParams",
-    "ChatToolCallPrepareContent",
-    "ChatToolCallRejectParams",
-    "ChatToolCallRejectedContent",
-    "ChatToolCallRunContent",
-    "ChatToolCallRunningContent",
-    "ChatToolCalledContent",
-    "ChatURLContent",
-    "ChatUsageContent",
-    "ClientCapabilities",
-    "ClientInfo",
-    "CodeAssistantCapabilities",
-    "CommandArgument",
-    "ConfigUpdatedParams",
-    "CursorContext",
-    "DiagnosticSeverity",
-    "DirectoryContext",
-    "EcaServerName",
-    "EcaServerStatus",
-    "EcaServerUpdatedParams",
-    "EditorCapabilities",
-    "EditorDiagnostic",
-    "EditorGetDiagnosticsParams",
-    "EditorGetDiagnosticsResponse",
-    "FileChangeDetails",
-    "FileContext",
-    "InitializationOptions",
-    "InitializeParams",
-    "InitializeResponse",
-    "InitializedParams",
-    "LinesRange",
-    "MCPServerStatus",
-    "MCPServerUpdatedParams",
-    "MCPStartServerParams",
-    "MCPStopServerParams",
-    "McpResourceContext",
-    "MessageType",
-    "Position",
-    "ProgressParams",
-    "ProgressState",
-    "ProgressType",
-    "Range",
-    "RepoMapContext",
-    "ServerTool",
-    "ShowMessageParams",
-    "ToolCallApprovalSave",
-    "ToolCallDetails",
-    "ToolCallOrigin",
-    "ToolCallOutput",
-    "ToolCallRejectedReason",
-    "ToolCallTextOutput",
-    "ToolServerUpdatedParams",
-    "UnknownContent",
-    "UnknownContext",
-    "UnknownServerUpdatedParams",
-    "UnknownToolCallDetails",
-    "UnknownToolCallOutput",
-    "UnknownValue",
-    "UsageLimit",
-    "WebContext",
-    "WorkspaceFolder",
-]
+if TYPE_CHECKING:
+    from eca_protocol.messages import (
+        chat,
+        completion,
+        configuration,
+        content,
+        contexts,
+        details,
+        editor,
+        general,
+        history,
+        jobs,
+        lifecycle,
+        mcp,
+        providers,
+        queries,
+        rewrite,
+        tools,
+        workspace,
+    )
+    from eca_protocol.messages.chat import *
+    from eca_protocol.messages.completion import *
+    from eca_protocol.messages.configuration import *
+    from eca_protocol.messages.content import *
+    from eca_protocol.messages.contexts import *
+    from eca_protocol.messages.details import *
+    from eca_protocol.messages.editor import *
+    from eca_protocol.messages.general import *
+    from eca_protocol.messages.history import *
+    from eca_protocol.messages.jobs import *
+    from eca_protocol.messages.lifecycle import *
+    from eca_protocol.messages.marks import UnknownValue
+    from eca_protocol.messages.mcp import *
+    from eca_protocol.messages.providers import *
+    from eca_protocol.messages.queries import *
+    from eca_protocol.messages.rewrite import *
+    from eca_protocol.messages.tools import *
+    from eca_protocol.messages.workspace import *
+
+_NAMES = {
+    "chat": (
+        "ChatBehavior ChatDeleteParams ChatDeleteResponse ChatModel ChatPromptParams "
+        "ChatPromptResponse ChatPromptStatus ChatPromptSteerParams ChatPromptSteerRemoveParams "
+        "ChatPromptStopParams ChatSelectedAgentChanged ChatSelectedBehaviorChanged "
+        "ChatSelectedModelChanged ChatToolCallApproveParams ChatToolCallRejectParams "
+        "ToolCallApprovalSave"
+    ),
+    "completion": "CompletionInlineItem CompletionInlineParams CompletionInlineResponse",
+    "configuration": "ChatConfig ConfigUpdatedParams",
+    "content": (
+        "ChatContent ChatContentReceivedParams ChatFlagContent ChatHookActionFinishedContent "
+        "ChatHookActionStartedContent ChatImageContent ChatMetadataContent ChatProgressContent "
+        "ChatReasonFinishedContent ChatReasonStartedContent ChatReasonTextContent ChatRole "
+        "ChatTextContent ChatToolCallPrepareContent ChatToolCallRejectedContent "
+        "ChatToolCallRunContent ChatToolCallRunningContent ChatToolCalledContent ChatURLContent "
+        "ChatUsageContent ContextBreakdown ContextCategory HookActionType ProgressState "
+        "ToolCallOrigin ToolCallRejectedReason UnknownContent UsageLimit"
+    ),
+    "contexts": (
+        "ChatContext CursorContext DirectoryContext FileContext ImageContext LinesRange "
+        "McpResourceContext RepoMapContext TextContext UnknownContext WebContext"
+    ),
+    "details": (
+        "FileChangeDetails JsonOutputsDetails ShellCommandBreakdown ShellCommandDetails "
+        "SubagentDetails TaskDetails TaskItem TaskPriority TaskStatus TaskSummary ToolCallDetails "
+        "ToolCallOutput ToolCallTextOutput UnknownToolCallDetails UnknownToolCallOutput"
+    ),
+    "editor": (
+        "ChatAskQuestionOption ChatAskQuestionParams ChatAskQuestionResponse DiagnosticSeverity "
+        "EditorDiagnostic EditorGetDefinitionParams EditorGetDefinitionResponse "
+        "EditorGetDiagnosticsParams EditorGetDiagnosticsResponse EditorGetReferencesParams "
+        "EditorGetReferencesResponse EditorLocation NavigationStatus Position Range"
+    ),
+    "general": "MessageType ProgressParams ProgressType ShowMessageParams",
+    "history": (
+        "ChatAddFlagParams ChatAddFlagResponse ChatClearParams ChatClearResponse "
+        "ChatClearedParams ChatDeletedParams ChatForkParams ChatForkResponse ChatHistoryMeta "
+        "ChatHistoryParams ChatHistoryResponse ChatListParams ChatListResponse ChatListSorting "
+        "ChatOpenParams ChatOpenResponse ChatOpenedParams ChatRemoveFlagParams "
+        "ChatRemoveFlagResponse ChatRollbackInclude ChatRollbackParams ChatRollbackResponse "
+        "ChatSelection ChatStatus ChatStatusChangedParams ChatSummary ChatUpdateParams "
+        "ChatUpdateResponse"
+    ),
+    "jobs": (
+        "JobStatus JobSummary JobsKillParams JobsKillResult JobsListParams JobsListResult "
+        "JobsReadOutputParams JobsReadOutputResult JobsUpdatedParams OutputLine OutputStream"
+    ),
+    "lifecycle": (
+        "ChatCapabilities ClientCapabilities ClientInfo CodeAssistantCapabilities "
+        "EditorCapabilities InitializationOptions InitializeParams InitializeResponse "
+        "InitializedParams WorkspaceFolder"
+    ),
+    "mcp": (
+        "MCPAddServerParams MCPAddServerResult MCPConnectServerParams MCPDisableServerParams "
+        "MCPEnableServerParams MCPLogoutServerParams MCPRemoveServerParams "
+        "MCPRemoveServerResult MCPScope MCPStartServerParams MCPStopServerParams "
+        "MCPUpdateServerParams MCPUpdateServerResult"
+    ),
+    "providers": (
+        "InputField InputFieldType LoginAction LoginMethod LoginMethods ModelCapabilities "
+        "ModelCost ProviderAuth ProviderAuthSource ProviderAuthStatus ProviderAuthType "
+        "ProviderModel ProviderStatus ProvidersListParams ProvidersListResult "
+        "ProvidersLoginInputParams ProvidersLoginParams ProvidersLoginResult "
+        "ProvidersLogoutParams ProvidersLogoutResult"
+    ),
+    "queries": (
+        "ChatCommand ChatCommandType ChatQueryCommandsParams ChatQueryCommandsResponse "
+        "ChatQueryContextParams ChatQueryContextResponse ChatQueryFilesParams "
+        "ChatQueryFilesResponse CommandArgument"
+    ),
+    "rewrite": (
+        "RewriteContent RewriteContentReceivedParams RewriteErrorContent RewriteFinishedContent "
+        "RewritePromptParams RewritePromptResponse RewritePromptStatus RewriteReasoningContent "
+        "RewriteReplaceContent RewriteStartedContent RewriteTextContent UnknownRewriteContent"
+    ),
+    "tools": (
+        "EcaServerName EcaServerStatus EcaServerUpdatedParams MCPServerStatus "
+        "MCPServerUpdatedParams PromptArgument ServerPrompt ServerResource ServerTool "
+        "ToolServerRemovedParams ToolServerUpdatedParams UnknownServerUpdatedParams"
+    ),
+    "workspace": "WorkspaceDidChangeWorkspaceFoldersParams WorkspaceFoldersChangeEvent",
+    "marks": "UnknownValue",
+}
+_CHAPTER_OF = {name: chapter for chapter, names in _NAMES.items() for name in names.split()}
+
+__all__ = ["UnknownValue"]
+if TYPE_CHECKING:
+    __all__ += chat.__all__
+    __all__ += completion.__all__
+    __all__ += configuration.__all__
+    __all__ += content.__all__
+    __all__ += contexts.__all__
+    __all__ += details.__all__
+    __all__ += editor.__all__
+    __all__ += general.__all__
+    __all__ += history.__all__
+    __all__ += jobs.__all__
+    __all__ += lifecycle.__all__
+    __all__ += mcp.__all__
+    __all__ += providers.__all__
+    __all__ += queries.__all__
+    __all__ += rewrite.__all__
+    __all__ += tools.__all__
+    __all__ += workspace.__all__
+else:
+    __all__ += [name for name in _CHAPTER_OF if name != "UnknownValue"]
+
+
+def __getattr__(name: str) -> Any:
+    chapter = _CHAPTER_OF.get(name)
+    if chapter is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""What a client asks of a chat (chapters "Chat Prompt" to "Chat selected behavior changed")."""
+"""A chat's turns and settings (chapters "Chat Prompt" to "Chat selected model changed")."""
 
 from __future__ import annotations
 
@@ -7,39 +7,34 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.contexts import ChatContext
-from eca_protocol.messages.marks import Late, UnknownValue, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
     "ChatBehavior",
-    "ChatCommand",
-    "ChatCommandType",
     "ChatDeleteParams",
     "ChatDeleteResponse",
     "ChatModel",
     "ChatPromptParams",
     "ChatPromptResponse",
     "ChatPromptStatus",
+    "ChatPromptSteerParams",
+    "ChatPromptSteerRemoveParams",
     "ChatPromptStopParams",
-    "ChatQueryCommandsParams",
-    "ChatQueryCommandsResponse",
-    "ChatQueryContextParams",
-    "ChatQueryContextResponse",
     "ChatSelectedAgentChanged",
     "ChatSelectedBehaviorChanged",
+    "ChatSelectedModelChanged",
     "ChatToolCallApproveParams",
     "ChatToolCallRejectParams",
-    "CommandArgument",
     "ToolCallApprovalSave",
 ]
 
 ChatModel: TypeAlias = str
 ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
-ChatCommandType: TypeAlias = Literal["mcp-prompt", "native"] | UnknownValue
 ToolCallApprovalSave: TypeAlias = Literal["session"] | UnknownValue
 ChatPromptStatus: TypeAlias = (
     Literal["prompting", "login"]
-    | Annotated[Literal["error"], Late(since=Revision.CURRENT, fallback="prompting")]
+    | Annotated[Literal["error"], Within(since=Revision.CURRENT, fallback="prompting")]
     | UnknownValue
 )
 
@@ -48,16 +43,21 @@ ChatPromptStatus: TypeAlias = (
 class ChatPromptParams:
     """`chat/prompt`: the user's message, for a chat that goes on or (no `chat_id`) begins.
 
-    `agent` is what newer editions call `behavior`; it is read in every one (W-28).
+    `agent` is what newer editions call `behavior`; both are read in every one (W-28). `trust`
+    lets the turn's tools run which would ask, `variant` is one of the model's variants.
     """
 
     chat_id: str | None = None
     message: str
     model: ChatModel | None = None
-    behavior: ChatBehavior | None = None
+    behavior: ChatBehavior | None = attrs.field(
+        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+    )
     agent: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
     )
+    variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     contexts: tuple[ChatContext, ...] = ()
 
 
@@ -90,60 +90,23 @@ class ChatToolCallRejectParams:
 
 
 @attrs.frozen(kw_only=True)
-class ChatQueryContextParams:
-    """`chat/queryContext`: what could be added to a prompt; a blank query asks for all."""
-
-    chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=forgiven("W-3"))
-    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
-
-
-@attrs.frozen(kw_only=True)
-class ChatQueryContextResponse:
-    """The answer to `chat/queryContext`."""
-
-    chat_id: str | None = None
-    contexts: tuple[ChatContext, ...]
-
-
-@attrs.frozen(kw_only=True)
-class ChatQueryCommandsParams:
-    """`chat/queryCommands`: the slash commands there are; a blank query asks for all."""
-
-    chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=forgiven("W-3"))
-
-
-@attrs.frozen(kw_only=True)
-class CommandArgument:
-    """An argument of a slash command."""
-
-    name: str
-    description: str | None = None
-    required: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-
-
-@attrs.frozen(kw_only=True)
-class ChatCommand:
-    """A slash command."""
-
-    name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    type: ChatCommandType = attrs.field(metadata=allowed("W-60"))
-    arguments: tuple[CommandArgument, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
-
-
-@attrs.frozen(kw_only=True)
-class ChatQueryCommandsResponse:
-    """The answer to `chat/queryCommands`."""
-
-    chat_id: str | None = None
-    commands: tuple[ChatCommand, ...]
-
-
-@attrs.frozen(kw_only=True)
 class ChatPromptStopParams:
     """`chat/promptStop`: end the running turn."""
+
+    chat_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatPromptSteerParams:
+    """`chat/promptSteer`: a word to the running turn, which its next model request takes in."""
+
+    chat_id: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatPromptSteerRemoveParams:
+    """`chat/promptSteerRemove`: take the word back; nothing happens if it was taken in."""
 
     chat_id: str
 
@@ -169,6 +132,22 @@ class ChatSelectedBehaviorChanged:
 
 @attrs.frozen(kw_only=True)
 class ChatSelectedAgentChanged:
-    """`chat/selectedAgentChanged`: what newer editions call the same; read in each (W-28)."""
+    """`chat/selectedAgentChanged`: what newer editions call the same; read in each (W-28).
 
+    With `chat_id` it holds for that chat only.
+    """
+
+    chat_id: str | None = None
     agent: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatSelectedModelChanged:
+    """`chat/selectedModelChanged`: the user picked another model, or another variant of it.
+
+    With `chat_id` it holds for that chat only.
+    """
+
+    chat_id: str | None = None
+    model: ChatModel = attrs.field(default="", metadata=forgiven("W-3"))
+    variant: str | None = None

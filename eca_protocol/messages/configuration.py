@@ -15,27 +15,43 @@ __all__ = ["ChatConfig", "ConfigUpdatedParams"]
 class ChatConfig:
     """What a chat can be set to; what is None has not changed.
 
-    `select_model`, `select_behavior`, `select_agent` force the client's selection. `agents` and
+    The fields whose name begins with `select` force the client's selection. `agents` and
     `select_agent` are what newer editions call behaviours; both spellings are written (W-11).
+    `variants` are those of the selected model; that they are there at all tells a client that
+    the server speaks CURRENT (W-16).
     """
 
     models: tuple[ChatModel, ...] | None = None
-    behaviors: tuple[ChatBehavior, ...] | None = None
+    behaviors: tuple[ChatBehavior, ...] | None = attrs.field(
+        default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
+    )
     agents: tuple[str, ...] | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-11")
     )
     select_model: ChatModel | None = None
-    select_behavior: ChatBehavior | None = None
+    select_behavior: ChatBehavior | None = attrs.field(
+        default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
+    )
     select_agent: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-11")
     )
+    variants: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT)
+    )
+    select_variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    select_trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     welcome_message: str | None = None
     default_model: ChatModel | None = attrs.field(default=None, metadata=legacy("W-60"))
     default_behavior: ChatBehavior | None = attrs.field(default=None, metadata=legacy("W-60"))
+    default_agent: str | None = attrs.field(default=None, metadata=legacy("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ConfigUpdatedParams:
-    """`config/updated`: what changed in the configuration the server goes by."""
+    """`config/updated`: what changed in the configuration the server goes by.
 
+    With `chat_id` the selections are those of that chat only.
+    """
+
+    chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     chat: ChatConfig | None = None

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, allowed, forgiven
+from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
+from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
     "ChatContent",
     "ChatContentReceivedParams",
+    "ChatFlagContent",
+    "ChatHookActionFinishedContent",
+    "ChatHookActionStartedContent",
+    "ChatImageContent",
     "ChatMetadataContent",
     "ChatProgressContent",
     "ChatReasonFinishedContent",
@@ -27,25 +32,39 @@ __all__ = [
     "ChatToolCalledContent",
     "ChatURLContent",
     "ChatUsageContent",
-    "FileChangeDetails",
+    "ContextBreakdown",
+    "ContextCategory",
+    "HookActionType",
     "ProgressState",
-    "ToolCallDetails",
     "ToolCallOrigin",
-    "ToolCallOutput",
     "ToolCallRejectedReason",
-    "ToolCallTextOutput",
     "UnknownContent",
-    "UnknownToolCallDetails",
-    "UnknownToolCallOutput",
     "UsageLimit",
 ]
 
 ChatRole: TypeAlias = Literal["user", "system", "assistant"] | UnknownValue
 ProgressState: TypeAlias = Literal["running", "finished"] | UnknownValue
-ToolCallOrigin: TypeAlias = Literal["mcp", "native"] | UnknownValue
-ToolCallRejectedReason: TypeAlias = Literal["user-choice", "user-config"] | UnknownValue
+HookActionType: TypeAlias = Literal["shell"] | UnknownValue
+ToolCallOrigin: TypeAlias = (
+    Literal["mcp", "native"]
+    | Annotated[Literal["server", "unknown"], Within(since=Revision.CURRENT, fallback="native")]
+    | UnknownValue
+)
+ToolCallRejectedReason: TypeAlias = (
+    Literal["user-choice", "user-config"]
+    | Annotated[
+        Literal["userChoiceDeny", "userPromptStop", "userStop", "user"],
+        Within(since=Revision.CURRENT, fallback="user-choice"),
+    ]
+    | Annotated[
+        Literal["userConfigDeny", "hookRejected"],
+        Within(since=Revision.CURRENT, fallback="user-config"),
+    ]
+    | UnknownValue
+)
 
-_NO_ORIGIN = UnknownValue("unknown")
+_SINCE_CURRENT = Window(since=Revision.CURRENT)
+_NO_ORIGIN: Literal["unknown"] = "unknown"
 
 
 @attrs.frozen(kw_only=True)
@@ -72,12 +91,22 @@ class ChatURLContent:
 
 
 @attrs.frozen(kw_only=True)
+class ChatImageContent:
+    """A picture, its bytes as base64."""
+
+    type: ClassVar[Literal["image"]] = "image"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    media_type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    base64: str
+
+
+@attrs.frozen(kw_only=True)
 class ChatProgressContent:
     """What the chat is doing; `finished` ends a turn and gives the input back to the user."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     state: ProgressState
-    text: str = attrs.field(default="", metadata=forgiven("W-60"))
+    text: str = attrs.field(default="", metadata=forgiven("W-60", optional_since=Revision.CURRENT))
 
 
 @attrs.frozen(kw_only=True)
@@ -89,17 +118,51 @@ class UsageLimit:
 
 
 @attrs.frozen(kw_only=True)
+class ContextCategory:
+    """What one kind of content takes of the model's context; `color` is `#` and hex digits."""
+
+    name: str
+    tokens: int
+    color: str = attrs.field(default="", metadata=forgiven("W-60"))
+    emoji: str = attrs.field(default="", metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ContextBreakdown:
+    """What fills the model's context, in tokens."""
+
+    categories: tuple[ContextCategory, ...]
+    used_tokens: int
+    free_tokens: int | None = None
+    context_limit: int | None = None
+    free_color: str | None = None
+    free_emoji: str | None = None
+
+
+@attrs.frozen(kw_only=True)
 class ChatUsageContent:
-    """Tokens and costs so far; costs are decimal numbers as text, without currency (W-27)."""
+    """Tokens and costs so far; costs are decimal numbers as text, without currency (W-27).
+
+    `auto_compact_percentage` is the part of the context from which on the chat is compacted.
+    """
 
     type: ClassVar[Literal["usage"]] = "usage"
     session_tokens: int
+    tokens_used: int | None = attrs.field(
+        default=None, metadata=mark(since=Revision.DRAFT, until=Revision.DRAFT)
+    )
     last_message_cost: str | None = None
     message_cost: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-27")
     )
     session_cost: str | None = None
     limit: UsageLimit | None = None
+    auto_compact_percentage: float | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT)
+    )
+    context_breakdown: ContextBreakdown | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -129,44 +192,29 @@ class ChatReasonFinishedContent:
 
 
 @attrs.frozen(kw_only=True)
-class FileChangeDetails:
-    """What a tool changes in a file: unified hunks, and the lines they add and remove."""
+class ChatHookActionStartedContent:
+    """A hook of the user's starts; its end carries the same id."""
 
-    type: ClassVar[Literal["fileChange"]] = "fileChange"
-    path: str
-    diff: str
-    lines_added: int
-    lines_removed: int
-
-
-@attrs.frozen(kw_only=True)
-class UnknownToolCallDetails:
-    """Details of a type this package does not know; `raw` is written as it came."""
-
-    type: str | None
-    raw: Mapping[str, Any]
-
-
-ToolCallDetails: TypeAlias = FileChangeDetails | UnknownToolCallDetails
+    type: ClassVar[Literal["hookActionStarted"]] = "hookActionStarted"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    id: str
+    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    action_type: HookActionType
 
 
 @attrs.frozen(kw_only=True)
-class ToolCallTextOutput:
-    """Text that a tool gave back."""
+class ChatHookActionFinishedContent:
+    """A hook of the user's has ended with the exit code `status`."""
 
-    type: ClassVar[Literal["text"]] = "text"
-    text: str
-
-
-@attrs.frozen(kw_only=True)
-class UnknownToolCallOutput:
-    """An output of a type this package does not know; `raw` is written as it came."""
-
-    type: str | None
-    raw: Mapping[str, Any]
-
-
-ToolCallOutput: TypeAlias = ToolCallTextOutput | UnknownToolCallOutput
+    type: ClassVar[Literal["hookActionFinished"]] = "hookActionFinished"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    id: str
+    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    action_type: HookActionType
+    status: int
+    output: str | None = None
+    error: str | None = None
+    tool_call_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -274,6 +322,16 @@ class ChatMetadataContent:
 
 
 @attrs.frozen(kw_only=True)
+class ChatFlagContent:
+    """A named mark of the user's at the message that `content_id` names."""
+
+    type: ClassVar[Literal["flag"]] = "flag"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    text: str
+    content_id: str
+
+
+@attrs.frozen(kw_only=True)
 class UnknownContent:
     """Content of a type this package does not know; `raw` is written as it came."""
 
@@ -284,17 +342,21 @@ class UnknownContent:
 ChatContent: TypeAlias = (
     ChatTextContent
     | ChatURLContent
+    | ChatImageContent
     | ChatProgressContent
     | ChatUsageContent
     | ChatReasonStartedContent
     | ChatReasonTextContent
     | ChatReasonFinishedContent
+    | ChatHookActionStartedContent
+    | ChatHookActionFinishedContent
     | ChatToolCallPrepareContent
     | ChatToolCallRunContent
     | ChatToolCallRunningContent
     | ChatToolCalledContent
     | ChatToolCallRejectedContent
     | ChatMetadataContent
+    | ChatFlagContent
     | UnknownContent
 )
 
@@ -304,8 +366,10 @@ class ChatContentReceivedParams:
     """`chat/contentReceived`: something new in a chat, and whose it is.
 
     `chat_id` is empty where an old server tells of its configuration in no chat (W-60).
+    `parent_chat_id` is the chat whose agent works through this one.
     """
 
     chat_id: str = attrs.field(default="", metadata=forgiven("W-60"))
+    parent_chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     role: ChatRole
     content: ChatContent

@@ -9,15 +9,18 @@ import attrs
 
 from eca_protocol.messages.editor import Range
 from eca_protocol.messages.marks import forgiven
+from eca_protocol.revisions import Revision, Window
 
 __all__ = [
     "ChatContext",
     "CursorContext",
     "DirectoryContext",
     "FileContext",
+    "ImageContext",
     "LinesRange",
     "McpResourceContext",
     "RepoMapContext",
+    "TextContext",
     "UnknownContext",
     "WebContext",
 ]
@@ -85,6 +88,26 @@ class McpResourceContext:
 
 
 @attrs.frozen(kw_only=True)
+class ImageContext:
+    """A picture, its bytes as base64."""
+
+    type: ClassVar[Literal["image"]] = "image"
+    window: ClassVar[Window] = Window(since=Revision.CURRENT)
+    media_type: str = attrs.field(default="", metadata=forgiven("W-3"))
+    base64: str
+
+
+@attrs.frozen(kw_only=True)
+class TextContext:
+    """Text from elsewhere, under a label."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    window: ClassVar[Window] = Window(since=Revision.CURRENT)
+    label: str = attrs.field(default="", metadata=forgiven("W-3"))
+    content: str
+
+
+@attrs.frozen(kw_only=True)
 class UnknownContext:
     """A context of a type this package does not know; `raw` is written as it came."""
 
@@ -99,5 +122,7 @@ ChatContext: TypeAlias = (
     | RepoMapContext
     | CursorContext
     | McpResourceContext
+    | ImageContext
+    | TextContext
     | UnknownContext
 )

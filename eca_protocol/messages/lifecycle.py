@@ -12,6 +12,7 @@ from eca_protocol.messages.marks import allowed, forgiven, legacy, rest
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
+    "ChatCapabilities",
     "ClientCapabilities",
     "ClientInfo",
     "CodeAssistantCapabilities",
@@ -39,7 +40,9 @@ class InitializationOptions:
     `extras` holds every other key untouched: it is a layer of the server's configuration.
     """
 
-    chat_behavior: ChatBehavior | None = None
+    chat_behavior: ChatBehavior | None = attrs.field(
+        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+    )
     chat_agent: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
     )
@@ -54,6 +57,15 @@ class EditorCapabilities:
     """Which requests about its files the editor answers."""
 
     diagnostics: bool | None = None
+    definition: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    references: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+
+
+@attrs.frozen(kw_only=True)
+class ChatCapabilities:
+    """Which requests about a chat the client answers."""
+
+    ask_question: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +73,11 @@ class CodeAssistantCapabilities:
     """Which of the protocol's features the client has."""
 
     chat: bool | None = None
+    rewrite: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     editor: EditorCapabilities | None = None
+    chat_capabilities: ChatCapabilities | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +102,10 @@ class InitializeParams:
     `process_id` is the client's; the server ends when it is gone (W-14).
     """
 
-    process_id: int | None = attrs.field(default=None, metadata=forgiven("W-3", nullable=True))
+    process_id: int | None = attrs.field(
+        default=None,
+        metadata=forgiven("W-3", nullable=True, optional_since=Revision.CURRENT),
+    )
     client_info: ClientInfo | None = None
     initialization_options: InitializationOptions | None = None
     capabilities: ClientCapabilities = attrs.field(

@@ -2,7 +2,7 @@
 
 A field without a default is required. A field with a default is optional and not written while
 it has that default. Marks in a field's metadata change this: `forgiven`, `allowed`, `legacy` and
-`rest`; `revisions.mark` adds the editions a field exists in, `Late` those of a single value.
+`rest`; `revisions.mark` adds the editions a field exists in, `Within` those of a single value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import attrs
 from eca_protocol.revisions import Revision
 
 __all__ = [
-    "Late",
     "Reading",
     "UnknownValue",
+    "Within",
     "allowed",
     "forgiven",
     "legacy",
@@ -32,14 +32,19 @@ class UnknownValue(str):
 
 
 @attrs.frozen(kw_only=True)
-class Late:
-    """Annotates one value of an open literal: the edition it came with, and its stand-in.
+class Within:
+    """Annotates one value of an open literal: the editions that know it, and its stand-in.
 
-    To a connection of an older edition `fallback` is written in its place.
+    To a connection of any other edition `fallback` is written in its place.
     """
 
-    since: Revision
+    since: Revision = Revision.R2025_09
+    until: Revision = Revision.CURRENT
     fallback: str
+
+    def holds(self, revision: Revision) -> bool:
+        """Whether the edition's text knows the value."""
+        return self.since <= revision <= self.until
 
 
 @attrs.frozen(kw_only=True)
@@ -50,6 +55,12 @@ class Reading:
     """The ruling that allows what the letter does not."""
     required: bool = False
     """The letter requires the field although it has a default here; it is always written."""
+    optional_since: Revision | None = None
+    """From this edition on the letter requires it no more."""
+    left_out: bool = False
+    """Where the letter requires it no more, it is not written while it has its default."""
+    told_as: str | None = None
+    """The key under which editions that do not know the field are told its value."""
     nullable: bool = False
     """The letter itself allows null."""
     null_items: bool = False
@@ -61,28 +72,51 @@ class Reading:
     rest: bool = False
     """The field is no key of its own: it holds every key that no other field claims."""
 
+    def required_in(self, revision: Revision) -> bool:
+        """Whether the letter of that edition requires the field."""
+        return self.required and (self.optional_since is None or revision < self.optional_since)
+
+    def always_written_in(self, revision: Revision) -> bool:
+        """Whether the field is written even while it has its default."""
+        return self.required and (self.required_in(revision) or not self.left_out)
+
 
 _KEY = "eca_reading"
 _PLAIN = Reading()
 
 
 def forgiven(
-    ruling: str, *, nullable: bool = False, null_items: bool = False, list_as_empty: bool = False
+    ruling: str,
+    *,
+    nullable: bool = False,
+    null_items: bool = False,
+    list_as_empty: bool = False,
+    optional_since: Revision | None = None,
+    left_out: bool = False,
 ) -> dict[str, Any]:
-    """Metadata: required and always written; absent or null is read as the default."""
+    """Metadata: required and always written; absent or null is read as the default.
+
+    `optional_since` is the edition from which on the letter requires it no more; with `left_out`
+    it is not always written then.
+    """
     reading = Reading(
         ruling=ruling,
         required=True,
         nullable=nullable,
         null_items=null_items,
         list_as_empty=list_as_empty,
+        optional_since=optional_since,
+        left_out=left_out,
     )
     return {_KEY: reading}
 
 
-def allowed(ruling: str) -> dict[str, Any]:
-    """Metadata: `ruling` allows reading values or editions which the letter does not."""
-    return {_KEY: Reading(ruling=ruling)}
+def allowed(ruling: str, *, told_as: str | None = None) -> dict[str, Any]:
+    """Metadata: `ruling` allows reading values or editions which the letter does not.
+
+    `told_as` is the key under which editions outside the field's window are told its value.
+    """
+    return {_KEY: Reading(ruling=ruling, told_as=told_as)}
 
 
 def legacy(ruling: str) -> dict[str, Any]:

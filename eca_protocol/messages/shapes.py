@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import attrs
 
-from eca_protocol.messages.marks import Late, Reading, UnknownValue, reading_of
+from eca_protocol.messages.marks import Reading, UnknownValue, Within, reading_of
 from eca_protocol.revisions import EVER, Window, window_of
 
 __all__ = [
@@ -68,7 +68,7 @@ class JSONObject:
 class Choice:
     """One of these strings, or one this package does not know; each with its mark, if any."""
 
-    values: Mapping[str, Late | None]
+    values: Mapping[str, Within | None]
 
 
 @attrs.frozen
@@ -155,12 +155,12 @@ def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
     return Tagged(members, unknown)
 
 
-def _values_of(arguments: tuple[Any, ...]) -> dict[str, Late | None]:
-    values: dict[str, Late | None] = {}
+def _values_of(arguments: tuple[Any, ...]) -> dict[str, Within | None]:
+    values: dict[str, Within | None] = {}
     for argument in arguments:
         if get_origin(argument) is Annotated:
-            literal, late = get_args(argument)
-            values.update(dict.fromkeys(get_args(literal), late))
+            literal, within = get_args(argument)
+            values.update(dict.fromkeys(get_args(literal), within))
         elif argument is not UnknownValue:
             values.update(dict.fromkeys(get_args(argument)))
     return values

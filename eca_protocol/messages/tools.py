@@ -1,4 +1,4 @@
-"""Tools, and the servers they come from (chapters "Tool updated" to "Start MCP server")."""
+"""Tools, and the servers they come from (chapters "Tool updated" and "Tool server removed")."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import Late, UnknownValue, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -16,9 +16,11 @@ __all__ = [
     "EcaServerUpdatedParams",
     "MCPServerStatus",
     "MCPServerUpdatedParams",
-    "MCPStartServerParams",
-    "MCPStopServerParams",
+    "PromptArgument",
+    "ServerPrompt",
+    "ServerResource",
     "ServerTool",
+    "ToolServerRemovedParams",
     "ToolServerUpdatedParams",
     "UnknownServerUpdatedParams",
 ]
@@ -27,7 +29,7 @@ EcaServerName: TypeAlias = Literal["ECA"] | UnknownValue
 EcaServerStatus: TypeAlias = Literal["running"] | UnknownValue
 MCPServerStatus: TypeAlias = (
     Literal["running", "starting", "stopped", "failed", "disabled"]
-    | Annotated[Literal["requires-auth"], Late(since=Revision.CURRENT, fallback="failed")]
+    | Annotated[Literal["requires-auth"], Within(since=Revision.CURRENT, fallback="failed")]
     | UnknownValue
 )
 
@@ -40,6 +42,34 @@ class ServerTool:
     description: str = attrs.field(default="", metadata=forgiven("W-60"))
     parameters: Any
     disabled: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PromptArgument:
+    """What is filled into a prompt."""
+
+    name: str
+    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    required: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ServerPrompt:
+    """A prompt that an MCP server offers."""
+
+    name: str
+    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    arguments: tuple[PromptArgument, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ServerResource:
+    """A resource that an MCP server offers."""
+
+    uri: str
+    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    mime_type: str = attrs.field(default="", metadata=forgiven("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -56,19 +86,38 @@ class EcaServerUpdatedParams:
 class MCPServerUpdatedParams:
     """`tool/serverUpdated` of an MCP server: how it is started, how it is, what it offers.
 
-    `tools` is None where nothing is said about them. `url` is a server reached over HTTP, which
-    editions before CURRENT spell in `command` (W-36).
+    `tools`, `prompts` and `resources` are None where nothing is said about them. `url` is a server
+    reached over HTTP; editions before CURRENT are told it as its `command` (W-36). `has_auth`: a
+    login is stored for it.
     """
 
     type: ClassVar[Literal["mcp"]] = "mcp"
     name: str
-    command: str = attrs.field(default="", metadata=forgiven("W-60"))
-    args: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    command: str = attrs.field(
+        default="",
+        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+    )
+    args: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+    )
     url: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-36", told_as="command")
     )
     status: MCPServerStatus = attrs.field(metadata=allowed("W-60"))
+    disabled: bool = attrs.field(
+        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+    )
+    has_auth: bool = attrs.field(
+        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+    )
     tools: tuple[ServerTool, ...] | None = None
+    prompts: tuple[ServerPrompt, ...] | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+    )
+    resources: tuple[ServerResource, ...] | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -85,14 +134,7 @@ ToolServerUpdatedParams: TypeAlias = (
 
 
 @attrs.frozen(kw_only=True)
-class MCPStopServerParams:
-    """`mcp/stopServer`: end an MCP server's process."""
+class ToolServerRemovedParams:
+    """`tool/serverRemoved`: an MCP server is configured no more."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
-
-
-@attrs.frozen(kw_only=True)
-class MCPStartServerParams:
-    """`mcp/startServer`: start an MCP server that is not running."""
-
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str

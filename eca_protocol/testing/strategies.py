@@ -228,7 +228,11 @@ def _from_shape(shape: Shape, revision: Revision, *, unknown: bool) -> st.Search
 
 def _choices(shape: Choice, revision: Revision, *, unknown: bool) -> st.SearchStrategy[str]:
     known = st.sampled_from(
-        [value for value, late in shape.values.items() if late is None or late.since <= revision]
+        [
+            value
+            for value, within in shape.values.items()
+            if within is None or within.holds(revision)
+        ]
     )
     if not unknown:
         return known

@@ -3,7 +3,7 @@
 The data below is an inventory: per heading, each interface (an object without a name is called
 by its path) and its fields, written `name:type`, `name?:type` if optional. `|` separates
 alternatives and `'x'` is a literal; `*` in front marks what came with October 2025. An alias
-has its alternatives in place of fields.
+has its alternatives in place of fields. What came later stands in `interfaces_current`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from eca_protocol.revisions import EVER
-from eca_protocol.testing.requirements.row import SINCE_2025_10, Requirement, Side
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.testing.requirements import interfaces_current as current
+from eca_protocol.testing.requirements.row import (
+    SINCE_2025_10,
+    SINCE_CURRENT,
+    Requirement,
+    Side,
+)
 
-__all__ = ["ALIASES", "INTERFACES", "ROWS"]
+__all__ = ["ALIASES", "INTERFACES", "ROWS", "aliases_of", "interfaces_of"]
 
 _TOOL_CALL = "origin:ToolCallOrigin id:string name:string *server:string"
 _DETAILS = "summary?:string details?:ToolCallDetails"
@@ -182,6 +188,48 @@ ALIASES: Final = {
 }
 """Alias -> its alternatives, as the data spells them."""
 
+
+def interfaces_of(revision: Revision) -> dict[str, tuple[str, ...]]:
+    """`INTERFACES` as that edition has them."""
+    found = {name: _known(fields, revision) for name, fields in INTERFACES.items()}
+    found = {name: fields for name, fields in found.items() if fields or not INTERFACES[name]}
+    if SINCE_CURRENT.holds(revision):
+        for group in current.INTERFACES_DATA.values():
+            for interface, changes in group.items():
+                found[interface] = _changed(found.get(interface, ()), changes.split())
+    return found
+
+
+def aliases_of(revision: Revision) -> dict[str, tuple[str, ...]]:
+    """`ALIASES` as that edition has them."""
+    found = {name: _known(alternatives, revision) for name, alternatives in ALIASES.items()}
+    if SINCE_CURRENT.holds(revision):
+        for group in current.ALIASES_DATA.values():
+            for alias, added in group.items():
+                found[alias] = (*found.get(alias, ()), *added.split("|"))
+    return found
+
+
+def _known(spelled: tuple[str, ...], revision: Revision) -> tuple[str, ...]:
+    if SINCE_2025_10.holds(revision):
+        return spelled
+    return tuple(each for each in spelled if not each.startswith("*"))
+
+
+def _changed(fields: tuple[str, ...], changes: list[str]) -> tuple[str, ...]:
+    by_name = {_name(field): field for field in fields}
+    for change in changes:
+        if change.startswith("-"):
+            del by_name[change.removeprefix("-")]
+        else:
+            by_name[_name(change)] = change
+    return tuple(by_name.values())
+
+
+def _name(spelled: str) -> str:
+    return spelled.partition(":")[0].strip("*?")
+
+
 _FIELD: Final = re.compile(r"(\*?)(\w+)(\??):(.+)")
 _RULED: Final = {
     "FIELD:ChatToolCalledContent.arguments": "W-32",
@@ -192,46 +240,58 @@ _RULED: Final = {
 _BOTH: Final[Side] = "both"
 
 
-def _requirement(id_: str, section: str, duty: str, *, new: bool) -> Requirement:
+def _requirement(id_: str, section: str, duty: str, window: Window) -> Requirement:
     return Requirement(
-        id=id_,
-        section=section,
-        duty=duty,
-        side=_BOTH,
-        window=SINCE_2025_10 if new else EVER,
-        ruling=_RULED.get(id_),
+        id=id_, section=section, duty=duty, side=_BOTH, window=window, ruling=_RULED.get(id_)
     )
 
 
 def _rows() -> Iterator[Requirement]:
-    for section, group in _DATA.items():
-        for interface in group:
-            for spelling in INTERFACES[interface]:
-                yield from _field_rows(section, interface, spelling)
-    for section, group in _ALIASES.items():
-        for alias in group:
-            for alternative in ALIASES[alias]:
+    rows = {
+        row.id: row
+        for row in (
+            *_rows_of(current.INTERFACES_DATA, current.ALIASES_DATA, SINCE_CURRENT),
+            *_rows_of(_DATA, _ALIASES, EVER),
+        )
+    }
+    yield from rows.values()
+
+
+def _rows_of(
+    interfaces: dict[str, dict[str, str]], aliases: dict[str, dict[str, str]], window: Window
+) -> Iterator[Requirement]:
+    for section, group in interfaces.items():
+        for interface, fields in group.items():
+            for spelling in fields.split():
+                if not spelling.startswith("-"):
+                    yield from _field_rows(section, interface, spelling, window)
+    for section, group in aliases.items():
+        for alias, alternatives in group.items():
+            for alternative in alternatives.split("|"):
                 name = alternative.strip("*'")
                 yield _requirement(
                     f"VALUE:{alias}={name}",
                     section,
                     f"{alias} may be {name}.",
-                    new=alternative.startswith("*"),
+                    SINCE_2025_10 if alternative.startswith("*") else window,
                 )
 
 
-def _field_rows(section: str, interface: str, spelling: str) -> Iterator[Requirement]:
+def _field_rows(
+    section: str, interface: str, spelling: str, window: Window
+) -> Iterator[Requirement]:
     match = _FIELD.fullmatch(spelling)
     assert match, f"{interface}: expected `name:type`, got {spelling!r}"
     star, name, optional, type_ = match.groups()
+    window = SINCE_2025_10 if star else window
     duty = f"{interface} has {'an optional' if optional else 'a'} {name}: {type_}."
-    yield _requirement(f"FIELD:{interface}.{name}", section, duty, new=bool(star))
+    yield _requirement(f"FIELD:{interface}.{name}", section, duty, window)
     for literal in re.findall(r"'([^']+)'", type_):
         yield _requirement(
             f"VALUE:{interface}.{name}={literal}",
             section,
             f"{name} of {interface} may be {literal}.",
-            new=bool(star),
+            window,
         )
 
 

@@ -9,7 +9,17 @@ import attrs
 
 from eca_protocol.revisions import EVER, Revision, Window
 
-__all__ = ["LATER", "SECTIONS", "SINCE_2025_10", "Later", "Level", "Requirement", "Side", "row"]
+__all__ = [
+    "LATER",
+    "SECTIONS",
+    "SINCE_2025_10",
+    "SINCE_CURRENT",
+    "Later",
+    "Level",
+    "Requirement",
+    "Side",
+    "row",
+]
 
 Side = Literal["server", "client", "both"]
 Level = Literal["must", "should", "observed"]
@@ -44,6 +54,14 @@ SECTIONS: Final = (
     "Stop MCP server",
     "Start MCP server",
     "showMessage",
+    "CURRENT: lifecycle",
+    "CURRENT: chat",
+    "CURRENT: editor",
+    "CURRENT: completion and rewrite",
+    "CURRENT: configuration",
+    "CURRENT: tools",
+    "CURRENT: providers",
+    "CURRENT: jobs",
     "Rulings: base",
     "Rulings: lifecycle",
     "Rulings: chat",
@@ -57,6 +75,7 @@ SECTIONS: Final = (
 _RULING: Final = re.compile(r"W-\d+")
 
 SINCE_2025_10: Final = Window(since=Revision.R2025_10)
+SINCE_CURRENT: Final = Window(since=Revision.CURRENT)
 
 
 @attrs.frozen(kw_only=True)

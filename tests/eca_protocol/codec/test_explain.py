@@ -71,12 +71,12 @@ ALLOWED: list[Row] = [
         {"message": "", "behavior": "mine"},
         "params.behavior",
         "unknown value",
-        None,
+        "W-28",
     ),
     (
         "chat/prompt",
         "params",
-        {"message": "", "contexts": [{"type": "image"}]},
+        {"message": "", "contexts": [{"type": "sound"}]},
         "params.contexts[0].type",
         "unknown type",
         None,
@@ -110,7 +110,7 @@ ALLOWED: list[Row] = [
         "params",
         content(**CALLED | {"origin": "server"}),
         "params.content.origin",
-        "unknown value",
+        "other revision",
         "W-60",
     ),
     (

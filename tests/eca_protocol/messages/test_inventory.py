@@ -28,7 +28,7 @@ from eca_protocol.messages.shapes import (
     window_of_class,
 )
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
+from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 
 pytestmark = pytest.mark.requirement("FIELD:*", "VALUE:*")
 
@@ -47,12 +47,28 @@ NAMED = {
     "EditorDiagnostic.range.start": "Position",
     "EditorDiagnostic.range.end": "Position",
     "ConfigUpdatedParams.chat": "ChatConfig",
+    "ClientCapabilities.codeAssistant.chatCapabilities": "ChatCapabilities",
+    "ChatUsageContent.contextBreakdown": "ContextBreakdown",
+    "ChatUsageContent.contextBreakdown.categories": "ContextCategory",
+    "TaskDetails.summary": "TaskSummary",
+    "ChatOpenResponse.selection": "ChatSelection",
+    "EditorGetDefinitionParams.position": "Position",
+    "EditorGetReferencesParams.position": "Position",
+    "Range.start": "Position",
+    "Range.end": "Position",
+    "CompletionInlineParams.position": "Position",
+    "WorkspaceDidChangeWorkspaceFoldersParams.event": "WorkspaceFoldersChangeEvent",
+    "ProviderStatus.login": "LoginMethods",
+    "ProviderModel.capabilities": "ModelCapabilities",
+    "ProviderModel.cost": "ModelCost",
 }
 """What the specification leaves without a name, and how it is called here."""
 
-OURS = {"ChatSelectedAgentChanged": "W-28", "ProgressParams": "W-11"}
-"""Classes of messages that only rulings know."""
-
+REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
+EVERY_INTERFACE = [
+    (revision, interface) for revision in REVISIONS for interface in interfaces_of(revision)
+]
+EVERY_ALIAS = [(revision, alias) for revision in REVISIONS for alias in aliases_of(revision)]
 NUMBERS = {"integer", "number"}
 
 
@@ -62,29 +78,33 @@ def class_of(interface: str) -> type:
     return cls
 
 
-def spelled_fields(interface: str) -> Iterator[tuple[str, bool, bool, str]]:
-    for spelled in INTERFACES[interface]:
-        match = re.fullmatch(r"(\*?)(\w+)(\??):(.+)", spelled)
+def spelled_fields(revision: Revision, interface: str) -> Iterator[tuple[str, bool, str]]:
+    for spelled in interfaces_of(revision)[interface]:
+        match = re.fullmatch(r"\*?(\w+)(\??):(.+)", spelled)
         assert match
-        yield match[2], not match[3], bool(match[1]), match[4]
+        yield match[1], not match[2], match[3]
 
 
-def alternatives(type_: str) -> set[str]:
+def alternatives(type_: str, revision: Revision) -> set[str]:
     """What a type may be, its aliases resolved, `*` taken off."""
+    aliases = aliases_of(revision)
     found: set[str] = set()
     for spelled in type_.split("|"):
         plain = spelled.strip("*")
-        if plain in ALIASES:
-            found |= alternatives("|".join(ALIASES[plain]))
+        if plain in aliases:
+            found |= alternatives("|".join(aliases[plain]), revision)
         else:
             found.add(plain)
     return found
 
 
-def assert_fits(shape: Shape, type_: str, path: str, revision: Revision) -> None:
+def assert_fits(
+    shape: Shape, type_: str, path: str, revision: Revision, *, beyond: bool = False
+) -> None:
+    """`beyond`: a ruling lets values stand beside those of the type."""
     if isinstance(shape, Nullable):
         shape = shape.inner
-    spelled = alternatives(type_) - {"null"}
+    spelled = alternatives(type_, revision) - {"null"}
     match shape:
         case Array(item):
             (inner,) = spelled
@@ -97,59 +117,71 @@ def assert_fits(shape: Shape, type_: str, path: str, revision: Revision) -> None
         case JSONObject():
             assert spelled == {"map"}, path
         case Choice(values):
-            known = {value for value, late in values.items() if not late or late.since <= revision}
-            assert {f"'{value}'" for value in known} == spelled, path
+            known = {
+                f"'{value}'"
+                for value, within in values.items()
+                if within is None or within.holds(revision)
+            }
+            assert known >= spelled if beyond else known == spelled, path
         case Model(cls):
             (name,) = spelled
             assert cls is class_of(path if name == "object" else name), path
         case Tagged(members):
             expected = {class_of(path if name == "object" else name) for name in spelled}
-            assert set(members.values()) == expected, path
+            known_members = {
+                cls for cls in members.values() if window_of_class(cls).holds(revision)
+            }
+            assert known_members == expected, path
 
 
-def is_known(field: Field) -> bool:
-    return (
-        field.reading.written and not field.reading.rest and field.window.holds(Revision.R2025_10)
-    )
+def is_known(field: Field, revision: Revision) -> bool:
+    """Whether the letter of the edition has the field: a ruling's fields are no edition's."""
+    known = field.reading.written and not field.reading.rest and field.window.holds(revision)
+    return known and field.window.ruling is None
 
 
-@pytest.mark.parametrize("interface", INTERFACES)
-def test_a_class_has_the_fields_of_its_interface(interface: str) -> None:
+@pytest.mark.parametrize(("revision", "interface"), EVERY_INTERFACE)
+def test_a_class_has_the_fields_of_its_interface(revision: Revision, interface: str) -> None:
     cls = class_of(interface)
     fields = {field.wire: field for field in fields_of(cls)}
     tag = getattr(cls, "type", None)
-    for name, required, new, type_ in spelled_fields(interface):
+    for name, required, type_ in spelled_fields(revision, interface):
         if name == "type" and isinstance(tag, str):
             assert type_ == f"'{tag}'"
-            assert window_of_class(cls).holds(Revision.R2025_09) is not new
+            assert window_of_class(cls).holds(revision)
             continue
         field = fields.pop(name)
         path = f"{interface}.{name}"
-        assert field.reading.required is required, path
-        assert field.window.holds(Revision.R2025_10), path
-        if window_of_class(cls).holds(Revision.R2025_09):
-            assert field.window.holds(Revision.R2025_09) is not new, path
-        assert field.reading.nullable is ("null" in alternatives(type_)), path
-        assert_fits(field.shape, type_, path, Revision.R2025_10)
-    assert not [name for name, field in fields.items() if is_known(field)]
+        assert field.window.holds(revision), path
+        assert field.reading.required_in(revision) is required, path
+        may_be_null = "null" in alternatives(type_, revision)
+        assert field.reading.nullable is may_be_null, path
+        beyond = field.reading.ruling is not None
+        assert_fits(field.shape, type_, path, revision, beyond=beyond)
+    assert not [name for name, field in fields.items() if is_known(field, revision)]
     for field in fields.values():
-        assert field.reading.rest or field.reading.ruling or field.window.ruling, field.wire
+        assert (
+            field.reading.rest
+            or field.reading.ruling
+            or field.window.ruling
+            or not field.window.holds(revision)
+        ), field.wire
 
 
-@pytest.mark.parametrize("alias", ALIASES)
-def test_an_alias_has_its_alternatives(alias: str) -> None:
+@pytest.mark.parametrize(("revision", "alias"), EVERY_ALIAS)
+def test_an_alias_has_its_alternatives(revision: Revision, alias: str) -> None:
     hint = getattr(messages, alias)
-    if alternatives(alias) == {"string"}:
+    if alternatives(alias, revision) == {"string"}:
         assert hint is str
     else:
-        assert_fits(shape_of(hint), alias, alias, Revision.R2025_10)
+        assert_fits(shape_of(hint), alias, alias, revision)
 
 
-def test_every_class_is_an_interface_or_stands_under_a_ruling() -> None:
+def test_every_class_is_an_interface() -> None:
     classes = {
         name
         for name in messages.__all__
         if isinstance(getattr(messages, name), type) and not name.startswith("Unknown")
     }
-    inventory = {NAMED.get(interface, interface) for interface in INTERFACES}
-    assert classes - {"ChatModel"} == inventory | OURS.keys()
+    inventory = {NAMED.get(name, name) for name in interfaces_of(Revision.CURRENT)}
+    assert classes - {"ChatModel"} == inventory

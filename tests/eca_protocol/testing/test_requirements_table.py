@@ -18,13 +18,13 @@ from eca_protocol.testing.requirements import (
     diagrams,
     lookup,
 )
-from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
+from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 from eca_protocol.testing.requirements.row import Later, Level, Side, row
 
 WELL_FORMED = re.compile(
     r"(BASE|LIFE|CHAT|TOOL|CTX|EDIT|CONF|GEN)-[1-9]\d*"
     r"|W-[1-9]\d?[a-z]?"
-    r"|FIELD:[A-Za-z]+(\.[A-Za-z]+)+"
+    r"|FIELD:[A-Za-z]+(\.[A-Za-z0-9]+)+"
     r"|VALUE:[A-Za-z]+(\.[A-Za-z]+)*=[A-Za-z-]+"
     r"|ARROW:[a-z-]+-[1-9]\d*"
 )
@@ -122,7 +122,9 @@ def test_what_came_with_october_is_outside_september() -> None:
     new = {
         id_
         for id_, requirement in REQUIREMENTS.items()
-        if id_.startswith(("FIELD:", "VALUE:")) and not requirement.window.holds(Revision.R2025_09)
+        if id_.startswith(("FIELD:", "VALUE:"))
+        and requirement.window.holds(Revision.R2025_10)
+        and not requirement.window.holds(Revision.R2025_09)
     }
     assert {id_ for id_ in new if id_.endswith(".server")} == {
         f"FIELD:ChatToolCall{kind}Content.server"
@@ -132,23 +134,33 @@ def test_what_came_with_october_is_outside_september() -> None:
     assert "VALUE:ChatContent=ChatMetadataContent" in new
 
 
-def test_every_type_that_a_field_names_is_in_the_inventory() -> None:
-    known = BUILT_IN | INTERFACES.keys() | ALIASES.keys()
-    for interface, fields in INTERFACES.items():
+def test_current_adds_to_what_there_was_and_takes_away() -> None:
+    october, current = interfaces_of(Revision.R2025_10), interfaces_of(Revision.CURRENT)
+    assert "behavior?:ChatBehavior" in october["ChatPromptParams"]
+    assert set(october["ChatPromptParams"]) - set(current["ChatPromptParams"]) == {
+        "behavior?:ChatBehavior"
+    }
+    assert "text?:string" in current["ChatProgressContent"]
+    assert not REQUIREMENTS["FIELD:ChatPromptParams.agent"].window.holds(Revision.R2025_10)
+    assert REQUIREMENTS["FIELD:ChatProgressContent.text"].window.holds(Revision.R2025_09)
+    assert not REQUIREMENTS["VALUE:ChatCommand.type=skill"].window.holds(Revision.R2025_10)
+
+
+@pytest.mark.parametrize("revision", [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT])
+def test_every_type_that_a_field_names_is_in_the_inventory(revision: Revision) -> None:
+    interfaces, aliases = interfaces_of(revision), aliases_of(revision)
+    known = BUILT_IN | interfaces.keys() | aliases.keys()
+    for interface, fields in interfaces.items():
         for field in fields:
             for alternative in field.partition(":")[2].split("|"):
                 name = alternative.removesuffix("[]")
                 assert name in known or name.startswith("'"), f"{interface}: {field}"
-
-
-def test_an_object_without_a_name_belongs_to_a_field_that_says_object() -> None:
-    for interface in INTERFACES:
-        owner, dot, field = interface.rpartition(".")
-        if dot:
+        owner, dot, name = interface.rpartition(".")
+        if dot:  # an object without a name belongs to a field that says object
             spelled = {
-                text.strip("*").partition(":")[0].strip("?"): text for text in INTERFACES[owner]
+                text.strip("*").partition(":")[0].strip("?"): text for text in interfaces[owner]
             }
-            assert spelled[field].partition(":")[2].removesuffix("[]") == "object"
+            assert spelled[name].partition(":")[2].removesuffix("[]") == "object"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""What a tool call shows beside its arguments: details by kind, and what came out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.revisions import Revision, Window
+
+__all__ = [
+    "FileChangeDetails",
+    "JsonOutputsDetails",
+    "ShellCommandBreakdown",
+    "ShellCommandDetails",
+    "SubagentDetails",
+    "TaskDetails",
+    "TaskItem",
+    "TaskPriority",
+    "TaskStatus",
+    "TaskSummary",
+    "ToolCallDetails",
+    "ToolCallOutput",
+    "ToolCallTextOutput",
+    "UnknownToolCallDetails",
+    "UnknownToolCallOutput",
+]
+
+_SINCE_CURRENT = Window(since=Revision.CURRENT)
+
+TaskStatus: TypeAlias = Literal["pending", "in-progress", "done"] | UnknownValue
+TaskPriority: TypeAlias = Literal["high", "medium", "low"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class FileChangeDetails:
+    """What a tool changes in a file: unified hunks, and the lines they add and remove."""
+
+    type: ClassVar[Literal["fileChange"]] = "fileChange"
+    path: str
+    diff: str
+    lines_added: int
+    lines_removed: int
+
+
+@attrs.frozen(kw_only=True)
+class JsonOutputsDetails:
+    """What a tool gave back, where it is JSON."""
+
+    type: ClassVar[Literal["jsonOutputs"]] = "jsonOutputs"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    jsons: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class SubagentDetails:
+    """An agent that works for this one, in a chat of its own; `step` is how far it is."""
+
+    type: ClassVar[Literal["subagent"]] = "subagent"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    subagent_chat_id: str | None = None
+    agent_name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    model: str = attrs.field(default="", metadata=forgiven("W-60"))
+    variant: str | None = None
+    max_steps: int | None = None
+    step: int = attrs.field(default=0, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class TaskItem:
+    """One task of the model's own list."""
+
+    id: int
+    subject: str
+    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    status: TaskStatus
+    priority: TaskPriority
+    is_blocked: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    blocked_by: tuple[int, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TaskSummary:
+    """How many tasks are how far."""
+
+    done: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    in_progress: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    pending: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    total: int = attrs.field(default=0, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class TaskDetails:
+    """The list of tasks which the model keeps; `active_summary` says what is being done."""
+
+    type: ClassVar[Literal["task"]] = "task"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    tasks: tuple[TaskItem, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    in_progress_task_ids: tuple[int, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    summary: TaskSummary = attrs.field(factory=TaskSummary, metadata=forgiven("W-60"))
+    active_summary: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ShellCommandBreakdown:
+    """One command of a shell line; `approval_key` is what an approval for the session keeps."""
+
+    command: str
+    args: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    approval_key: str | None = None
+    remembered: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ShellCommandDetails:
+    """The commands that a shell line consists of."""
+
+    type: ClassVar[Literal["shellCommand"]] = "shellCommand"
+    window: ClassVar[Window] = _SINCE_CURRENT
+    commands: tuple[ShellCommandBreakdown, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    background: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UnknownToolCallDetails:
+    """Details of a type this package does not know; `raw` is written as it came."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+ToolCallDetails: TypeAlias = (
+    FileChangeDetails
+    | JsonOutputsDetails
+    | SubagentDetails
+    | TaskDetails
+    | ShellCommandDetails
+    | UnknownToolCallDetails
+)
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallTextOutput:
+    """Text that a tool gave back."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class UnknownToolCallOutput:
+    """An output of a type this package does not know; `raw` is written as it came."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+ToolCallOutput: TypeAlias = ToolCallTextOutput | UnknownToolCallOutput

@@ -1,0 +1,258 @@
+"""Chats as they are kept: listed, opened, gone back in, cut.
+
+Chapters "Chat rollback" to "Chat history", of CURRENT.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.chat import ChatModel
+from eca_protocol.messages.content import ChatContentReceivedParams
+from eca_protocol.messages.marks import UnknownValue, forgiven
+
+__all__ = [
+    "ChatAddFlagParams",
+    "ChatAddFlagResponse",
+    "ChatClearParams",
+    "ChatClearResponse",
+    "ChatClearedParams",
+    "ChatDeletedParams",
+    "ChatForkParams",
+    "ChatForkResponse",
+    "ChatHistoryMeta",
+    "ChatHistoryParams",
+    "ChatHistoryResponse",
+    "ChatListParams",
+    "ChatListResponse",
+    "ChatListSorting",
+    "ChatOpenParams",
+    "ChatOpenResponse",
+    "ChatOpenedParams",
+    "ChatRemoveFlagParams",
+    "ChatRemoveFlagResponse",
+    "ChatRollbackInclude",
+    "ChatRollbackParams",
+    "ChatRollbackResponse",
+    "ChatSelection",
+    "ChatStatus",
+    "ChatStatusChangedParams",
+    "ChatSummary",
+    "ChatUpdateParams",
+    "ChatUpdateResponse",
+]
+
+ChatStatus: TypeAlias = Literal["idle", "running", "stopping", "login"] | UnknownValue
+ChatListSorting: TypeAlias = Literal["updatedAt", "createdAt"] | UnknownValue
+ChatRollbackInclude: TypeAlias = Literal["messages", "tools"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class ChatRollbackParams:
+    """`chat/rollback`: back to before a message of the user's, named by its `contentId`.
+
+    `include`: the messages, the files its tools changed, or (empty) both.
+    """
+
+    chat_id: str
+    content_id: str
+    include: tuple[ChatRollbackInclude, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatRollbackResponse:
+    """The answer to `chat/rollback`; what is kept comes as `chat/cleared` and contents."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatClearParams:
+    """`chat/clear`: forget the messages, keep the chat."""
+
+    chat_id: str
+    messages: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatClearResponse:
+    """The answer to `chat/clear`; it says nothing more."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatAddFlagParams:
+    """`chat/addFlag`: a named mark at a message of the user's."""
+
+    chat_id: str
+    content_id: str
+    text: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatAddFlagResponse:
+    """The answer to `chat/addFlag`; the mark itself comes as a content."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatRemoveFlagParams:
+    """`chat/removeFlag`: take a mark away."""
+
+    chat_id: str
+    content_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatRemoveFlagResponse:
+    """The answer to `chat/removeFlag`; it says nothing more."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatForkParams:
+    """`chat/fork`: another chat with the same beginning, up to that message."""
+
+    chat_id: str
+    content_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatForkResponse:
+    """The answer to `chat/fork`; the new chat comes as `chat/opened` and contents."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatClearedParams:
+    """`chat/cleared`: the client forgets what it shows of the chat."""
+
+    chat_id: str
+    messages: bool = attrs.field(default=True, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatOpenedParams:
+    """`chat/opened`: there is such a chat; a client that knows it already changes nothing."""
+
+    chat_id: str
+    title: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatStatusChangedParams:
+    """`chat/statusChanged`: a chat begins to run, is being stopped, or is idle again."""
+
+    chat_id: str
+    status: ChatStatus
+
+
+@attrs.frozen(kw_only=True)
+class ChatDeletedParams:
+    """`chat/deleted`: there is no such chat any more."""
+
+    chat_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatUpdateParams:
+    """`chat/update`: a title of the user's own, or trust in the chat's tools; None: as it was."""
+
+    chat_id: str
+    title: str | None = None
+    trust: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatUpdateResponse:
+    """The answer to `chat/update`; it says nothing more."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatListParams:
+    """`chat/list`: the newest chats, by the time of their last change or of their begin."""
+
+    limit: int | None = None
+    sort_by: ChatListSorting | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatSummary:
+    """A chat in a list; times are milliseconds since 1970."""
+
+    id: str
+    title: str | None = None
+    status: ChatStatus
+    created_at: int | None = None
+    updated_at: int | None = None
+    model: ChatModel | None = None
+    message_count: int = attrs.field(default=0, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatListResponse:
+    """The answer to `chat/list`."""
+
+    chats: tuple[ChatSummary, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ChatOpenParams:
+    """`chat/open`: show a kept chat again, whole or a page of it (see `ChatHistoryParams`)."""
+
+    chat_id: str
+    limit: int | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatSelection:
+    """What a chat is set to."""
+
+    model: ChatModel | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    agent: str = attrs.field(default="", metadata=forgiven("W-60"))
+    variant: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    variants: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    trust: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatHistoryMeta:
+    """Which part of a chat's contents came, and the cursors to what lies around it."""
+
+    total: int
+    returned: int
+    before_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    after_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    compaction_cursor: str | None = attrs.field(
+        default=None, metadata=forgiven("W-60", nullable=True)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatOpenResponse:
+    """The answer to `chat/open`; the contents come as notifications before it."""
+
+    found: bool
+    chat_id: str | None = None
+    title: str | None = None
+    selection: ChatSelection | None = None
+    meta: ChatHistoryMeta | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatHistoryParams:
+    """`chat/history`: a page of a chat's contents.
+
+    `before` and `after` are cursors of an earlier answer, or `lastCompaction`.
+    """
+
+    chat_id: str
+    limit: int | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatHistoryResponse:
+    """The answer to `chat/history`."""
+
+    contents: tuple[ChatContentReceivedParams, ...] | None = None
+    meta: ChatHistoryMeta | None = None

@@ -1,0 +1,99 @@
+"""What runs in the background of chats (chapter "Background Jobs", of CURRENT)."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.marks import UnknownValue, forgiven
+
+__all__ = [
+    "JobStatus",
+    "JobSummary",
+    "JobsKillParams",
+    "JobsKillResult",
+    "JobsListParams",
+    "JobsListResult",
+    "JobsReadOutputParams",
+    "JobsReadOutputResult",
+    "JobsUpdatedParams",
+    "OutputLine",
+    "OutputStream",
+]
+
+JobStatus: TypeAlias = Literal["running", "completed", "failed", "killed"] | UnknownValue
+OutputStream: TypeAlias = Literal["stdout", "stderr"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class JobSummary:
+    """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`)."""
+
+    id: str
+    type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    status: JobStatus
+    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    summary: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    started_at: str = attrs.field(default="", metadata=forgiven("W-60"))
+    elapsed: str = attrs.field(default="", metadata=forgiven("W-60"))
+    exit_code: int | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    chat_id: str = attrs.field(default="", metadata=forgiven("W-60"))
+    chat_label: str = attrs.field(default="", metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class JobsListParams:
+    """`jobs/list`: the jobs of all chats; it asks for nothing more."""
+
+
+@attrs.frozen(kw_only=True)
+class JobsListResult:
+    """The answer to `jobs/list`."""
+
+    jobs: tuple[JobSummary, ...]
+
+
+@attrs.frozen(kw_only=True)
+class JobsUpdatedParams:
+    """`jobs/updated`: the jobs there are now, all of them."""
+
+    jobs: tuple[JobSummary, ...]
+
+
+@attrs.frozen(kw_only=True)
+class JobsKillParams:
+    """`jobs/kill`: end a job."""
+
+    job_id: str
+
+
+@attrs.frozen(kw_only=True)
+class JobsKillResult:
+    """The answer to `jobs/kill`."""
+
+    killed: bool
+
+
+@attrs.frozen(kw_only=True)
+class JobsReadOutputParams:
+    """`jobs/readOutput`: what a job has written so far."""
+
+    job_id: str
+
+
+@attrs.frozen(kw_only=True)
+class OutputLine:
+    """A line that a job wrote."""
+
+    text: str
+    stream: OutputStream
+
+
+@attrs.frozen(kw_only=True)
+class JobsReadOutputResult:
+    """The answer to `jobs/readOutput`; some servers say no status of a job they do not know."""
+
+    lines: tuple[OutputLine, ...]
+    status: JobStatus | None = attrs.field(default=None, metadata=forgiven("W-60"))
+    exit_code: int | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))

@@ -1,0 +1,183 @@
+"""The providers of models and the logins to them (chapter "Provider Management", of CURRENT)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.marks import UnknownValue, forgiven
+
+__all__ = [
+    "InputField",
+    "InputFieldType",
+    "LoginAction",
+    "LoginMethod",
+    "LoginMethods",
+    "ModelCapabilities",
+    "ModelCost",
+    "ProviderAuth",
+    "ProviderAuthSource",
+    "ProviderAuthStatus",
+    "ProviderAuthType",
+    "ProviderModel",
+    "ProviderStatus",
+    "ProvidersListParams",
+    "ProvidersListResult",
+    "ProvidersLoginInputParams",
+    "ProvidersLoginParams",
+    "ProvidersLoginResult",
+    "ProvidersLogoutParams",
+    "ProvidersLogoutResult",
+]
+
+ProviderAuthStatus: TypeAlias = (
+    Literal["authenticated", "expiring", "expired", "unauthenticated", "local", "not-running"]
+    | UnknownValue
+)
+ProviderAuthType: TypeAlias = Literal["oauth", "api-key"] | UnknownValue
+ProviderAuthSource: TypeAlias = Literal["config", "login", "env"] | UnknownValue
+LoginAction: TypeAlias = (
+    Literal["choose-method", "authorize", "device-code", "input", "done"] | UnknownValue
+)
+InputFieldType: TypeAlias = Literal["secret", "text"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class LoginMethod:
+    """A way to log in."""
+
+    key: str
+    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class LoginMethods:
+    """The ways to log in to a provider."""
+
+    methods: tuple[LoginMethod, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ProviderAuth:
+    """Whether there is a key for a provider, and where it comes from.
+
+    `expires_at` is in seconds since 1970, `env_var` the variable that holds the key.
+    """
+
+    status: ProviderAuthStatus
+    type: ProviderAuthType | None = None
+    source: ProviderAuthSource | None = None
+    mode: str | None = None
+    expires_at: float | None = None
+    env_var: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ModelCapabilities:
+    """What a model can do."""
+
+    reason: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    vision: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    tools: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    web_search: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ModelCost:
+    """What a million tokens cost, in US dollars."""
+
+    input: float
+    output: float
+
+
+@attrs.frozen(kw_only=True)
+class ProviderModel:
+    """A model of a provider; `settings` are what the user configured for it."""
+
+    id: str
+    capabilities: ModelCapabilities = attrs.field(
+        factory=ModelCapabilities, metadata=forgiven("W-60")
+    )
+    cost: ModelCost | None = None
+    settings: Mapping[str, Any] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ProviderStatus:
+    """A provider; alone it is `providers/updated`."""
+
+    id: str
+    label: str | None = None
+    configured: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    auth: ProviderAuth
+    login: LoginMethods | None = None
+    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    settings: Mapping[str, Any] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersListParams:
+    """`providers/list`: all providers that are known; it asks for nothing more."""
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersListResult:
+    """The answer to `providers/list`."""
+
+    providers: tuple[ProviderStatus, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersLoginParams:
+    """`providers/login`: begin to log in; without a `method` the answer lists those there are."""
+
+    provider: str
+    method: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class InputField:
+    """What the user is to type in; a `secret` is not shown."""
+
+    key: str
+    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    type: InputFieldType
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersLoginResult:
+    """The answer to `providers/login` and `providers/loginInput`: what the client does next.
+
+    `choose-method`: ask again with one of `methods`. `authorize`: let the user visit `url` and
+    fill in `fields`, if there are any. `device-code`: let the user visit `url` and type in `code`.
+    `input`: let the user fill in `fields`. `done`: nothing, the user is logged in.
+    """
+
+    action: LoginAction
+    methods: tuple[LoginMethod, ...] | None = None
+    url: str | None = None
+    code: str | None = None
+    message: str | None = None
+    fields: tuple[InputField, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersLoginInputParams:
+    """`providers/loginInput`: what the user typed in, by the fields' keys."""
+
+    provider: str
+    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersLogoutParams:
+    """`providers/logout`: forget the login."""
+
+    provider: str
+
+
+@attrs.frozen(kw_only=True)
+class ProvidersLogoutResult:
+    """The answer to `providers/logout`; it says nothing more."""

@@ -1,0 +1,101 @@
+"""What could be put into a prompt (chapters "Chat Query Context" to "Chat Query Commands")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.contexts import ChatContext
+from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.revisions import Revision
+
+__all__ = [
+    "ChatCommand",
+    "ChatCommandType",
+    "ChatQueryCommandsParams",
+    "ChatQueryCommandsResponse",
+    "ChatQueryContextParams",
+    "ChatQueryContextResponse",
+    "ChatQueryFilesParams",
+    "ChatQueryFilesResponse",
+    "CommandArgument",
+]
+
+ChatCommandType: TypeAlias = (
+    Literal["native"]
+    | Annotated[Literal["mcp-prompt"], Within(until=Revision.R2025_10, fallback="mcpPrompt")]
+    | Annotated[Literal["mcpPrompt"], Within(since=Revision.CURRENT, fallback="mcp-prompt")]
+    | Annotated[Literal["customPrompt", "skill"], Within(since=Revision.CURRENT, fallback="native")]
+    | UnknownValue
+)
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryContextParams:
+    """`chat/queryContext`: what could be added to a prompt; a blank query asks for all."""
+
+    chat_id: str | None = None
+    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryContextResponse:
+    """The answer to `chat/queryContext`."""
+
+    chat_id: str | None = None
+    contexts: tuple[ChatContext, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryFilesParams:
+    """`chat/queryFiles`: files and folders whose path has `query` in it."""
+
+    chat_id: str | None = None
+    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryFilesResponse:
+    """The answer to `chat/queryFiles`: file and directory contexts."""
+
+    chat_id: str | None = None
+    files: tuple[ChatContext, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryCommandsParams:
+    """`chat/queryCommands`: the slash commands there are; a blank query asks for all."""
+
+    chat_id: str | None = None
+    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class CommandArgument:
+    """An argument of a slash command."""
+
+    name: str
+    description: str | None = None
+    required: bool = attrs.field(
+        default=False, metadata=forgiven("W-60", optional_since=Revision.CURRENT)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatCommand:
+    """A slash command."""
+
+    name: str
+    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    type: ChatCommandType = attrs.field(metadata=allowed("W-60"))
+    arguments: tuple[CommandArgument, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatQueryCommandsResponse:
+    """The answer to `chat/queryCommands`."""
+
+    chat_id: str | None = None
+    commands: tuple[ChatCommand, ...]

@@ -1,0 +1,121 @@
+"""Rewriting a piece of a file (chapters "Rewrite" and "Rewrite Content Received", of CURRENT)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages.chat import ChatModel
+from eca_protocol.messages.editor import Range
+from eca_protocol.messages.marks import UnknownValue, forgiven
+
+__all__ = [
+    "RewriteContent",
+    "RewriteContentReceivedParams",
+    "RewriteErrorContent",
+    "RewriteFinishedContent",
+    "RewritePromptParams",
+    "RewritePromptResponse",
+    "RewritePromptStatus",
+    "RewriteReasoningContent",
+    "RewriteReplaceContent",
+    "RewriteStartedContent",
+    "RewriteTextContent",
+    "UnknownRewriteContent",
+]
+
+RewritePromptStatus: TypeAlias = Literal["prompting"] | UnknownValue
+
+
+@attrs.frozen(kw_only=True)
+class RewritePromptParams:
+    """`rewrite/prompt`: change `text`, which is `range` of the file at `path`, as `prompt` says."""
+
+    id: str
+    text: str
+    prompt: str
+    path: str | None = None
+    range: Range
+
+
+@attrs.frozen(kw_only=True)
+class RewritePromptResponse:
+    """The answer to `rewrite/prompt`, which comes before the model's."""
+
+    status: RewritePromptStatus
+    model: ChatModel = attrs.field(default="", metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class RewriteStartedContent:
+    """The model was asked."""
+
+    type: ClassVar[Literal["started"]] = "started"
+
+
+@attrs.frozen(kw_only=True)
+class RewriteReasoningContent:
+    """The model thinks."""
+
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
+
+
+@attrs.frozen(kw_only=True)
+class RewriteTextContent:
+    """A piece of the new text; pieces are joined."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class RewriteReplaceContent:
+    """The new text, in place of all pieces so far."""
+
+    type: ClassVar[Literal["replace"]] = "replace"
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class RewriteErrorContent:
+    """There will be no new text."""
+
+    type: ClassVar[Literal["error"]] = "error"
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class RewriteFinishedContent:
+    """The new text is whole; it took `total_time_ms` milliseconds."""
+
+    type: ClassVar[Literal["finished"]] = "finished"
+    total_time_ms: float = attrs.field(default=0, metadata=forgiven("W-60"))
+
+
+@attrs.frozen(kw_only=True)
+class UnknownRewriteContent:
+    """Content of a type this package does not know; `raw` is written as it came."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+RewriteContent: TypeAlias = (
+    RewriteStartedContent
+    | RewriteReasoningContent
+    | RewriteTextContent
+    | RewriteReplaceContent
+    | RewriteErrorContent
+    | RewriteFinishedContent
+    | UnknownRewriteContent
+)
+
+
+@attrs.frozen(kw_only=True)
+class RewriteContentReceivedParams:
+    """`rewrite/contentReceived`: something new in the rewriting that the client called so."""
+
+    rewrite_id: str
+    content: RewriteContent
