@@ -31,6 +31,14 @@ async def grow(ctx: Context) -> str:
 
 
 @server.tool()
+async def change(ctx: Context) -> str:
+    """Say that a resource has changed, to listeners of either family."""
+    await ctx.session.send_resource_updated("memo://today")
+    await ctx.notify_resource_updated("memo://today")
+    return "changed"
+
+
+@server.tool()
 async def count(ctx: Context) -> str:
     """Report progress three times."""
     for step in range(3):

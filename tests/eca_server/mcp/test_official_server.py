@@ -96,3 +96,16 @@ async def test_a_new_tool_is_told_of(official: Official):
         with trio.fail_after(5):
             await changed.wait()
         assert "fresh" in {tool.name for tool in await session.list_tools()}
+
+
+async def test_a_changed_resource_is_told_of(official: Official, way: dict[str, str]):
+    path = way.pop("path")
+    told = trio.Event()
+    async with session_at(official.url + path, **way) as session:
+        session.on_update = lambda uri: told.set() if uri == "memo://today" else None
+        await session.watch({"memo://today"})
+        with trio.fail_after(5):
+            while not told.is_set():  # whoever listens only now has missed the first
+                assert text_of(await session.call_tool("change", {}, deadline=5)) == "changed"
+                with trio.move_on_after(0.1):
+                    await told.wait()

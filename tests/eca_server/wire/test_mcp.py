@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished
+from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 
 SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
 
@@ -221,3 +221,36 @@ def test_a_server_has_the_users_variables_and_none_of_our_keys(
     assert (variables["MINE"], variables["ANY"]) == ("1", "2")
     assert "OPENAI_API_KEY" not in variables
     assert "ECA_CONFIG" not in variables
+
+
+@pytest.mark.requirement("CHAT-30", "CHAT-31", "CTX-7")
+def test_prompts_are_commands_and_resources_are_contexts(start_server: Start) -> None:
+    prompts = {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
+    said = {"role": "user", "content": {"type": "text", "text": "say hello from the server"}}
+    resource = {"uri": "memo://today", "name": "today"}
+    good = {
+        "prompts/list": [["result", prompts]],
+        "prompts/get": [["result", {"messages": [said]}]],
+        "resources/list": [["result", {"resources": [resource]}]],
+        "resources/read": [["result", {"contents": [{**resource, "text": "buy milk"}]}]],
+    }
+    dies = {"prompts/list": good["prompts/list"], "prompts/get": [["exit", 3]]}
+    servers = {"good": scripted({"on": good}), "dies": scripted({"on": dies})}
+    server = start_server(env=configured(servers))
+    server.introduced()
+
+    def answer(text: str, role: str, **params: Any) -> str:
+        asked = {"chatId": "c", "message": text, "model": "simulator/script", **params}
+        server.tell("chat/prompt", asked)
+        return text_of(server.until(is_finished), role)
+
+    assert answer("/good:greet me", "assistant") == "hello from the server"
+    assert "needs `who`" in answer("/good:greet", "system")
+    assert "- good: running (1 tool, 1 prompt, 1 resource)" in answer("/doctor", "system")
+    found = server.result("chat/queryCommands", {"query": "good:"})["commands"]
+    assert [(each["name"], each["type"]) for each in found] == [("good:greet", "mcp-prompt")]
+    (context,) = server.result("chat/queryContext", {"query": "today"})["contexts"]
+    assert context["type"] == "mcpResource"
+    assert "buy milk" in answer("/prompt-show", "system", contexts=[context])
+    assert "did not give it: " in answer("/dies:greet me", "system")
+    server.result("shutdown")
