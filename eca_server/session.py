@@ -112,7 +112,7 @@ def pieces(text: str, limit: int) -> Iterator[str]:
     start = size = line_end = line_size = 0
     for position, character in enumerate(text):
         cost = _json_cost(character)
-        if size + cost > limit and position > start:
+        while size + cost > limit and position > start:
             cut, kept = (line_end, line_size) if line_size * 2 > size else (position, size)
             yield text[start:cut]
             start, size, line_size = cut, size - kept, 0

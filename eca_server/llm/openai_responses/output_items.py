@@ -315,7 +315,8 @@ class _Other:
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        if whole is None or truncated or not whole.get("type") or whole["type"] in _FOR_US:
+        kind = None if whole is None or truncated else whole.get("type")
+        if whole is None or not isinstance(kind, str) or not kind or kind in _FOR_US:
             return []
         block = self._answer.block(_without_nulls(whole))
         match whole:

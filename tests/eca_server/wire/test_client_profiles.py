@@ -164,6 +164,7 @@ def cost(text: str) -> int:
 
 @pytest.mark.requirement("W-6a", "W-6c")
 @given(text=TEXTS, limit=st.integers(6, 200))
+@example(text="\n0\x1f", limit=6)
 def test_pieces_join_to_the_text_and_each_is_within_the_limit(text: str, limit: int) -> None:
     cut = list(pieces(text, limit))
     assert "".join(cut) == text

@@ -7,7 +7,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
@@ -163,6 +163,7 @@ events_of_any_form = st.fixed_dictionaries(
 
 
 @given(st.lists(events_of_any_form | json_values, max_size=5))
+@example([{"type": "message", "output": [{"type": [None]}]}])
 def test_no_json_whatever_makes_the_decoder_raise_anything_but_a_backend_error(values):
     decoder = ResponsesDecoder(may_be_empty=True)
     events: list = []
