@@ -23,6 +23,8 @@ class ClientProfile:
     Attributes:
         shape: how frames are put into writes.
         text_limit: UTF-8 bytes of one text content; longer ones are split.
+        loses_large_frames: whether a frame above the shape's size is lost, so that what is shown is
+            cut to fit one.
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
         brief_tools: whether tools are announced without their schemas and with one short line,
             so that the frame fits one read of the client's.
@@ -32,6 +34,7 @@ class ClientProfile:
 
     shape: WriteShape = attrs.field(factory=WriteShape)
     text_limit: int = 4096
+    loses_large_frames: bool = False
     splits_echo: bool = False
     brief_tools: bool = False
     finishes_deleted: bool = False
@@ -48,6 +51,7 @@ _EMACS = ClientProfile(shape=WriteShape(pause_after_answer=0.01), finishes_delet
 _OLD_EMACS = ClientProfile(
     shape=WriteShape(size=4096, pause_after_answer=0.01, pause_between=0.004),
     text_limit=1024,
+    loses_large_frames=True,
     splits_echo=True,
     brief_tools=True,
     finishes_deleted=True,
@@ -55,7 +59,9 @@ _OLD_EMACS = ClientProfile(
 
 # It parses each read (64 KiB at most) by itself.
 _NEOVIM = ClientProfile(
-    shape=WriteShape(size=32_768, pause_between=0.004), diagnostics_are_zero_based=True
+    shape=WriteShape(size=32_768, pause_between=0.004),
+    loses_large_frames=True,
+    diagnostics_are_zero_based=True,
 )
 
 _ZERO_BASED = ClientProfile(diagnostics_are_zero_based=True)

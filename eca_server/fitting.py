@@ -89,7 +89,8 @@ def _cut_texts(value: Any, level: int) -> Any:
 def _cut_list(values: Iterable[Any], level: int, *, first: Any) -> list[Any]:
     """The beginning of a list; what is selected of it stays, at its head."""
     values = list(values)
-    kept, size = [], 0
+    kept: list[Any] = []
+    size = 0
     for value in [first, *values] if first in values else values:
         size += len(json.dumps(value)) + 1
         if size > level and kept:

@@ -88,6 +88,8 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
     session.revision = _decide_revision(connection, options, raw)
     connection.peer.codec = Codec(ECA, SERVED)
     session.profile = profile_for(raw)
+    if session.profile.loses_large_frames:
+        connection.peer.codec = _fitting(connection.peer.codec, session.profile.shape.size)
     session.client_info = params.client_info or session.client_info
     session.capabilities = params.capabilities
     session.roots, problems = parse_roots(params.workspace_folders)
@@ -126,6 +128,12 @@ def _decide_revision(connection: Connection, options: InitializationOptions, raw
             f"this connection speaks {SERVED.value}"
         )
     return forced
+
+
+def _fitting(codec: MessageCodec, size: int) -> MessageCodec:
+    from eca_server.fitting import FittingCodec  # noqa: PLC0415 - few clients need it
+
+    return FittingCodec(codec, size)
 
 
 def _watch_client(connection: Connection, process_id: int | None) -> None:

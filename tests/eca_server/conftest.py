@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.eca_server.stranger import Stranger, environment
+from tests.eca_server.stranger import Stranger, environment, packet_sockets
 
 SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
 
@@ -39,7 +40,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
             cwd=cwd,
             env=environment(tmp_path, **(env or {})),
             errors=tmp_path / f"stderr-{len(started)}.txt",
-            keeps_writes_apart=keeps_writes_apart,
+            connect=packet_sockets if keeps_writes_apart else os.pipe,
             may_log_tracebacks=may_log_tracebacks,
         )
         started.append(stranger)

@@ -59,6 +59,17 @@ def frame(value: Any) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
+def packet_sockets() -> tuple[int, int]:
+    """Two ends: each read of the first gives what was written to the second at once."""
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return reader.detach(), writer.detach()
+
+
+def packet_pipe() -> tuple[int, int]:
+    """A pipe whose reads never join two writes, and never take more than 4096 bytes."""
+    return os.pipe2(os.O_DIRECT)
+
+
 class Stranger:
     """One server process and what it wrote.
 
@@ -74,7 +85,8 @@ class Stranger:
         cwd: Path,
         env: Mapping[str, str],
         errors: Path,
-        keeps_writes_apart: bool = False,
+        connect: Callable[[], tuple[int, int]] = os.pipe,
+        read_size: int = 2**20,
         may_log_tracebacks: bool = False,
     ) -> None:
         self.seen: list[Any] = []
@@ -82,15 +94,11 @@ class Stranger:
         self._buffer = bytearray()
         self._unread: list[Any] = []
         self._last_id = 0
+        self._read_size = read_size
         self._errors = errors
         self._may_log_tracebacks = may_log_tracebacks
         self._ended = False
-        if keeps_writes_apart:
-            ours, theirs = (
-                end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            )
-        else:
-            ours, theirs = os.pipe()
+        ours, theirs = connect()
         with errors.open("wb") as stderr:
             self.process = subprocess.Popen(
                 command,
@@ -152,17 +160,20 @@ class Stranger:
         """The next message."""
         deadline = time.monotonic() + seconds
         while not self._unread:
-            if self._ended:
-                pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._output], [], [], left)[0]:
-                pytest.fail(f"nothing came for {seconds} s; before: {self.seen[-3:]}")
-            self._read()
+            self.read_once(seconds=deadline - time.monotonic())
         return self._unread.pop(0)
+
+    def read_once(self, *, seconds: float) -> None:
+        """Wait until there is something to read, and read it."""
+        if self._ended:
+            pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
+        if not select.select([self._output], [], [], max(0.0, seconds))[0]:
+            pytest.fail(f"nothing came in time; before: {self.seen[-3:]}")
+        self._read()
 
     def _read(self) -> None:
         try:
-            data = os.read(self._output, 2**20)
+            data = os.read(self._output, self._read_size)
         except ConnectionResetError:
             data = b""
         if not data:
