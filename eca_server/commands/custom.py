@@ -116,9 +116,9 @@ def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
     """
     found = list(_WORD.finditer(given))
     words = [next(group for group in match.groups() if group is not None) for match in found]
-    if most is not None and len(words) > most:
-        words[most - 1 :] = [given[found[most - 1].start() :].rstrip()] if most else []
-    return tuple(words)
+    if most is None or len(words) <= most:
+        return tuple(words)
+    return (*words[: most - 1], given[found[most - 1].start() :].rstrip()) if most else ()
 
 
 def parse_command(name: str, text: str) -> CustomCommand | None:

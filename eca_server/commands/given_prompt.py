@@ -41,11 +41,15 @@ def messages_of(
         more: words of the user's that the prompt has no place for.
     """
     giving = _Giving(server=server)
-    messages: list[Message] = []
-    for role, group in groupby(result.messages, lambda each: each.role):
-        parts = tuple(part for each in group for part in giving.parts(role, each.content))
-        if parts:
-            messages.append(Message(role=role, parts=parts))
+    given = [
+        (each.role, part)
+        for each in result.messages
+        for part in giving.parts(each.role, each.content)
+    ]
+    messages = [
+        Message(role=role, parts=tuple(part for _, part in group))
+        for role, group in groupby(given, lambda each: each[0])
+    ]
     if not messages:
         return ()
     if messages[0].role == "assistant":
