@@ -24,7 +24,7 @@ from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.credentials import system_keyring
-from eca_server.credentials.oauth import Client, TokenSet
+from eca_server.credentials.oauth import Authentication, Client, TokenSet
 from eca_server.secret import Secret, key_from
 
 __all__ = ["Logins", "LoginsFault", "StoredKeys"]
@@ -222,7 +222,11 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
         "obtainedAt": login.obtained_at,
         "clientId": client.id,
         "tokenUrl": client.token_url,
-        **({"clientSecret": client.secret.reveal()} if client.secret else {}),
+        **(
+            {"clientSecret": client.secret.reveal(), "clientAuthentication": client.authentication}
+            if client.secret
+            else {}
+        ),
         **({"resource": client.resource} if client.resource else {}),
     }
 
@@ -239,9 +243,15 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
             id=str(login["clientId"]),
             token_url=str(login["tokenUrl"]),
             secret=_key(login["clientSecret"]) if "clientSecret" in login else None,
+            authentication=_authentication(login),
             resource=str(login["resource"]) if "resource" in login else None,
         ),
     )
+
+
+def _authentication(login: Mapping[str, Any]) -> Authentication:
+    in_header = login.get("clientAuthentication") == "client_secret_basic"
+    return "client_secret_basic" if in_header else "client_secret_post"
 
 
 def _key(text: Any) -> Secret:

@@ -1,7 +1,7 @@
 """OAuth 2 as a public client: PKCE, codes for tokens, tokens renewed, logins from another device.
 
-The rules it keeps: a secret goes only over `https`, or to this machine; it stands in a body, never
-in a URL; what a server says of a fault is shown without what it was sent.
+The rules it keeps: a secret goes only over `https`, or to this machine; it never stands in a URL;
+what a server says of a fault is shown without what it was sent.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import hashlib
 import ipaddress
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import attrs
 import trio
@@ -23,12 +23,14 @@ from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.secret import Secret, key_from, mask
 
 __all__ = [
+    "Authentication",
     "Challenge",
     "Client",
     "LoggedOut",
     "OAuthFault",
     "TokenSet",
     "ask",
+    "is_on_this_machine",
     "post_form",
     "renewed",
     "secret_in",
@@ -61,6 +63,9 @@ class LoggedOut(OAuthFault):
     """The login is over: it was withdrawn, or used up elsewhere. Only a new one helps."""
 
 
+Authentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
+
+
 @attrs.frozen(kw_only=True)
 class Client:
     """Who asks, and whom.
@@ -69,22 +74,33 @@ class Client:
         id: the public name of this program with the provider.
         token_url: where codes and old tokens are exchanged for tokens.
         secret: what goes with the name, where the provider gave one.
+        authentication: where the secret stands, as RFC 7591 calls it: in a header, or in the form.
         resource: for what the tokens are, where the provider gives them for many.
     """
 
     id: str
     token_url: str
     secret: Secret | None = None
+    authentication: Authentication = "client_secret_post"
     resource: str | None = None
 
     def fields(self) -> dict[str, str | Secret]:
         """What a form says of who asks, and for what."""
-        fields: dict[str, str | Secret] = {"client_id": self.id}
-        if self.secret is not None:
-            fields["client_secret"] = self.secret
+        fields: dict[str, str | Secret] = {}
+        if self.secret is None or self.authentication == "client_secret_post":
+            fields["client_id"] = self.id
+            if self.secret is not None:
+                fields["client_secret"] = self.secret
         if self.resource is not None:
             fields["resource"] = self.resource
         return fields
+
+    def headers(self) -> dict[str, str]:
+        """What a header says of who asks (RFC 6749, 2.3.1)."""
+        if self.secret is None or self.authentication != "client_secret_basic":
+            return {}
+        both = f"{quote_plus(self.id)}:{quote_plus(self.secret.reveal())}"
+        return {"authorization": f"Basic {base64.b64encode(both.encode()).decode()}"}
 
 
 @attrs.frozen(kw_only=True)
@@ -150,7 +166,8 @@ async def tokens_for_code(
         "code_verifier": challenge.verifier,
         **client.fields(),
     }
-    return tokens_in(await post_form(http, client.token_url, fields), client, now=now)
+    answer = await post_form(http, client.token_url, fields, client.headers())
+    return tokens_in(answer, client, now=now)
 
 
 async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet:
@@ -169,7 +186,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
         **tokens.client.fields(),
     }
     try:
-        answer = await post_form(http, tokens.client.token_url, fields)
+        answer = await post_form(http, tokens.client.token_url, fields, tokens.client.headers())
     except OAuthFault as fault:
         if fault.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
             raise LoggedOut(str(fault), code=fault.code, status=fault.status) from None
@@ -219,7 +236,10 @@ def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
 
 
 async def post_form(
-    http: HTTPClient, url: str, fields: Mapping[str, str | Secret]
+    http: HTTPClient,
+    url: str,
+    fields: Mapping[str, str | Secret],
+    headers: Mapping[str, str] | None = None,
 ) -> Mapping[str, Any]:
     """The JSON object that a server answers to a form.
 
@@ -232,7 +252,7 @@ async def post_form(
         http,
         "POST",
         url,
-        headers={"content-type": "application/x-www-form-urlencoded"},
+        headers={"content-type": "application/x-www-form-urlencoded", **(headers or {})},
         content=urlencode(plain).encode(),
         hide=tuple(value for value in fields.values() if isinstance(value, Secret)),
     )
@@ -298,11 +318,16 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
 
 
 def _is_safe(url: str) -> bool:
+    return url.lower().startswith("https://") or (
+        url.lower().startswith("http://") and is_on_this_machine(url)
+    )
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Whether a URL names this machine itself, which nobody can listen to on the way."""
     try:
-        parts = urlsplit(url)
-        return parts.scheme == "https" or (
-            parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback
-        )
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -6,6 +6,7 @@ takes what runs when it begins, and waits for the rest no longer than a moment.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -129,9 +130,17 @@ def _login(connection: Connection, name: str, settings: MCPServer) -> Login:
         client_secret=settings.client_secret,
         client_name=settings.client_name,
         port=settings.oauth_port,
+        shared_by=_shared_by(connection, settings.auth_scope),
         hide=connection.options.hide,
         on_login=lambda: connection.mcp.start(name),
     )
+
+
+def _shared_by(connection: Connection, scope: str) -> str:
+    """Whose logins are told apart by `authScope`: nobody's, a workspace's, or a name's."""
+    if scope == "workspace":
+        return os.pathsep.join(sorted(str(root.path) for root in connection.session.roots))
+    return "" if scope == "global" else scope
 
 
 def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:

@@ -7,7 +7,6 @@ what a document says of itself must be what it was asked as; no redirect is foll
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,7 +16,14 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.http import HTTPClient
-from eca_server.credentials.oauth import Client, OAuthFault, ask, secret_in
+from eca_server.credentials.oauth import (
+    Authentication,
+    Client,
+    OAuthFault,
+    ask,
+    is_on_this_machine,
+    secret_in,
+)
 from eca_server.mcp.http_endpoint import is_same_origin
 from eca_server.secret import mask
 
@@ -38,6 +44,8 @@ _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
+_BASIC: Final = "client_secret_basic"  # what is meant where nothing is said (RFC 8414)
+_POST: Final = "client_secret_post"
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +90,8 @@ class AuthorizationServer:
         token_url: where codes are exchanged.
         registration_url: where programs introduce themselves; None: nowhere.
         scopes: those that it knows, if it tells.
+        authentication: where a client's secret has to stand.
+        is_open_to_public: it takes clients without a secret, as far as is known.
         names_itself: it promises to say who it is when it sends the browser back (RFC 9207).
     """
 
@@ -90,6 +100,8 @@ class AuthorizationServer:
     token_url: str
     registration_url: str | None = None
     scopes: tuple[str, ...] = ()
+    authentication: Authentication = "client_secret_basic"
+    is_open_to_public: bool = True
     names_itself: bool = False
 
 
@@ -186,6 +198,7 @@ async def find_authorization_server(
     methods = _texts(document, "code_challenge_methods_supported")
     if methods and "S256" not in methods:
         raise OAuthFault("the authorization server does not know PKCE with S256")
+    ways = _texts(document, "token_endpoint_auth_methods_supported")
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(
         issuer=named,
@@ -193,6 +206,8 @@ async def find_authorization_server(
         token_url=_endpoint(document, "token_endpoint", url),
         registration_url=registration_url and _allowed(registration_url, url),
         scopes=_texts(document, "scopes_supported"),
+        authentication=_POST if _POST in ways and _BASIC not in ways else _BASIC,
+        is_open_to_public=not ways or "none" in ways,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
     )
 
@@ -219,7 +234,7 @@ async def register(
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_method": "none" if server.is_open_to_public else server.authentication,
         "application_type": "native",
         **({"scope": scope} if scope else {}),
     }
@@ -237,7 +252,14 @@ async def register(
     if client_id is None:
         raise OAuthFault("the registration was answered without a client_id: set `clientId`")
     secret = secret_in(answer, "client_secret") if answer.get("client_secret") else None
-    return Client(id=client_id, token_url=server.token_url, secret=secret, resource=resource)
+    agreed = answer.get("token_endpoint_auth_method")
+    return Client(
+        id=client_id,
+        token_url=server.token_url,
+        secret=secret,
+        authentication=agreed if agreed in (_BASIC, _POST) else server.authentication,
+        resource=resource,
+    )
 
 
 async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, Any] | None:
@@ -261,18 +283,10 @@ def _endpoint(document: Mapping[str, Any], name: str, url: str) -> str:
 def _allowed(place: str, url: str) -> str:
     """A URL that a server has led us to; this machine is open only to servers that are on it."""
     parts = urlsplit(place)
-    is_open = parts.scheme == "http" and _is_here(place) and _is_here(url)
+    is_open = parts.scheme == "http" and is_on_this_machine(place) and is_on_this_machine(url)
     if parts.scheme != "https" and not is_open:
         raise OAuthFault(f"expected an https URL for a login, got {mask(place)}")
     return place
-
-
-def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import urlencode, urlsplit
@@ -40,9 +41,12 @@ from eca_server.mcp.authorization.discovery import (
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
 
-__all__ = ["Login"]
+__all__ = ["MOST_STEP_UPS", "Login"]
 
 _log = logging.getLogger("eca_server.mcp")
+
+MOST_STEP_UPS: Final = 2
+"""How often a user logs in for the same scopes because a token was not enough."""
 
 _OFFLINE: Final = "offline_access"
 _TOO_LITTLE: Final = "insufficient_scope"
@@ -60,8 +64,12 @@ class Login:
         client_secret: what goes with that name.
         client_name: how we introduce ourselves.
         port: where the browser comes back to; 0: any.
+        shared_by: who uses the stored tokens beside us; empty: whoever asks this server.
         hide: told of new secrets before they are used.
         on_login: told that the user has logged in.
+
+    Attributes:
+        key: what its tokens are stored under.
     """
 
     def __init__(
@@ -75,11 +83,12 @@ class Login:
         client_secret: Secret | None = None,
         client_name: str | None = None,
         port: int = 0,
+        shared_by: str = "",
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
         on_login: Callable[[], object] = lambda: None,
     ) -> None:
         self._url = url
-        self._key = f"mcp:{canonical(url)}"
+        self.key = f"mcp:{canonical(url)}{f' ({shared_by})' if shared_by else ''}"
         self._http = http
         self._logins = logins
         self._nursery = nursery
@@ -92,9 +101,25 @@ class Login:
         self._tokens: Tokens | None = None
         self._has_read = False
         self._scopes: tuple[str, ...] = ()
+        self._logins_for: Counter[tuple[str, ...]] = Counter()
         self._page = ""
         self._waiting = trio.CancelScope()
         self._asking = trio.Lock()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the user has logged in, as far as that was looked at."""
+        return self._tokens is not None
+
+    async def forget(self) -> bool:
+        """Log out, and wait for nobody to log in any more; whether a login was stored.
+
+        Raises:
+            LoginsFault: it cannot be removed.
+        """
+        self._waiting.cancel()
+        self._tokens = None
+        return await trio.to_thread.run_sync(self._logins.remove, self.key)
 
     async def token(self) -> Secret | None:
         """What a request carries; None: nobody has logged in."""
@@ -116,7 +141,7 @@ class Login:
         if tokens is not None:
             self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
             self._tokens = Tokens(
-                self._key, tokens, logins=self._logins, http=self._http, hide=self._hide
+                self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
             )
 
     def _stored(self) -> TokenSet | None:
@@ -125,7 +150,7 @@ class Login:
                 self._logins.unlock()
         except LoginsFault as fault:
             _log.warning("a stored login cannot be read: %s", fault)
-        return self._logins.read().tokens.get(self._key)
+        return self._logins.read().tokens.get(self.key)
 
     async def was_refused(self, token: Secret) -> bool:
         """The server did not take this token; whether there is another one now."""
@@ -139,8 +164,15 @@ class Login:
             raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
 
     def is_wanted(self, status: int, challenge: str) -> bool:
-        """Whether a refusal wants the user to log in, perhaps for more than before."""
-        return status == 401 or (status == 403 and demand_in(challenge).error == _TOO_LITTLE)
+        """Whether a refusal wants the user to log in, perhaps for more than before.
+
+        A server that wants more of a user who has logged in for just that is not believed for
+        ever: what it refuses then is refused.
+        """
+        if status != 403:
+            return status == 401
+        demand = demand_in(challenge)
+        return demand.error == _TOO_LITTLE and self._logins_for[demand.scopes] < MOST_STEP_UPS
 
     async def fault(self, challenge: str) -> MCPFault:
         """What to tell the user, with the page to log in; it is waited for from now on."""
@@ -220,10 +252,11 @@ class Login:
                 now=time.time(),
             )
         self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
-        await trio.to_thread.run_sync(self._logins.store, self._key, tokens)
+        await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
         self._tokens = Tokens(
-            self._key, tokens, logins=self._logins, http=self._http, hide=self._hide
+            self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
         )
+        self._logins_for[demand.scopes] += 1
 
     async def _client(
         self, server: AuthorizationServer, redirect: str, resource: str, scope: str
@@ -241,6 +274,7 @@ class Login:
             id=self._client_id,
             token_url=server.token_url,
             secret=self._client_secret,
+            authentication=server.authentication,
             resource=resource,
         )
 

@@ -182,6 +182,28 @@ async def test_programs_that_may_have_to_download_the_server_have_longer(
         assert given[0].directory == Path.home() / "sub"
 
 
+@pytest.mark.requirement
+async def test_logins_are_kept_apart_as_the_configuration_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys: dict[str, str] = {}
+
+    def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
+        keys[settings.name] = login.key
+        return Place().connect()
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    scopes = {"all": "global", "here": "workspace", "us": "our team"}
+    servers = {name: {"url": "https://x/mcp", "authScope": each} for name, each in scopes.items()}
+    async with session(tmp_path, servers=servers):
+        pass
+    assert keys == {
+        "all": "mcp:https://x/mcp",
+        "here": f"mcp:https://x/mcp ({tmp_path})",
+        "us": "mcp:https://x/mcp (our team)",
+    }
+
+
 @pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16", "W-36f")
 async def test_a_server_is_stopped_and_started_by_name(places: Places, autojump_clock: Any) -> None:
     async with with_servers() as ours:

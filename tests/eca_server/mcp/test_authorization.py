@@ -18,7 +18,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.credentials import Logins
 from eca_server.mcp.authorization.discovery import canonical, demand_in
-from eca_server.mcp.authorization.login import Login
+from eca_server.mcp.authorization.login import MOST_STEP_UPS, Login
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
 from tests.eca_server.mcp.web import Exchange, WebServer, session_at, web_server
@@ -39,6 +39,9 @@ class Guarded:
         self.asked: list[tuple[str, Any]] = []
         self.good = "token-1"  # what is given out
         self.accepted: str | None = None  # in place of that
+        self.registered: dict[str, str] = {}  # what a registration is answered beside the id
+        self.proofs: list[str | None] = []  # headers with which tokens were asked for
+        self.nursery = nursery
         self.scopes = "read"
         self.returned = trio.Event()
         url = server.at.url
@@ -56,9 +59,9 @@ class Guarded:
         self._be_decent = server.handle
         server.handle = self.handle  # type: ignore[method-assign]
 
-    def new_login(self, nursery: trio.Nursery, **changes: Any) -> Login:
+    def new_login(self, nursery: trio.Nursery, url: str | None = None, **changes: Any) -> Login:
         return Login(
-            self.server.url,
+            url or self.server.url,
             http=self.http,
             logins=self.logins,
             nursery=nursery,
@@ -82,10 +85,11 @@ class Guarded:
             await exchange.json(self.documents[path])
         elif path == "/register":
             self.asked.append((path, json.loads(request.body)))
-            await exchange.json({"client_id": "client-7"}, 201)
+            await exchange.json({"client_id": "client-7", **self.registered}, 201)
         elif path == "/token":
             form = dict(parse_qsl(request.body.decode()))
             self.asked.append((path, form))
+            self.proofs.append(request.headers.get("authorization"))
             if form.get("refresh_token", "refresh-1") != "refresh-1":
                 await exchange.json({"error": "invalid_grant"}, 400)
             else:
@@ -99,13 +103,13 @@ class Guarded:
         return [sent for path, sent in self.asked if path == "/token"]
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Any]:
-        async with session_at(self.server.url, http=self.http, login=self.login) as session:
+    async def session(self, url: str | None = None) -> AsyncIterator[Any]:
+        async with session_at(url or self.server.url, http=self.http, login=self.login) as session:
             yield session
 
-    async def fault(self) -> MCPFault:
+    async def fault(self, url: str | None = None) -> MCPFault:
         with pytest.raises(MCPFault) as raised:
-            async with self.session():
+            async with self.session(url):
                 pass
         return raised.value
 
@@ -117,9 +121,9 @@ class Guarded:
         async with self.http.stream("GET", url) as response:
             return response.status
 
-    async def log_in(self) -> dict[str, str]:
+    async def log_in(self, url: str | None = None) -> dict[str, str]:
         """From the refusal to the stored tokens; what the page was asked with."""
-        fault = await self.fault()
+        fault = await self.fault(url)
         assert fault.kind == "login"
         assert fault.url is not None
         assert await self.come_back(fault.url) == 200
@@ -221,17 +225,113 @@ async def test_more_is_asked_for_where_a_token_is_not_enough(guarded: Guarded):
     assert parse_qs(urlsplit(raised.value.url).query)["scope"] == ["read write"]
 
 
-async def test_a_client_that_is_configured_is_not_registered(
-    guarded: Guarded, nursery: trio.Nursery
+METHODS = "token_endpoint_auth_methods_supported"
+BASIC = f"Basic {base64.b64encode(b'my+id:client%2Fsecret').decode()}"
+
+
+@pytest.mark.parametrize(
+    ("methods", "in_form", "in_header"),
+    [
+        (None, {}, BASIC),
+        (["client_secret_post", "client_secret_basic"], {}, BASIC),
+        (["client_secret_post"], {"client_id": "my id", "client_secret": "client/secret"}, None),
+    ],
+)
+async def test_a_client_that_is_configured_is_not_registered_and_proves_who_it_is(
+    guarded: Guarded,
+    nursery: trio.Nursery,
+    methods: list[str] | None,
+    in_form: dict[str, str],
+    in_header: str | None,
 ):
-    secret = Secret("client-secret")
-    guarded.login = guarded.new_login(nursery, client_id="mine", client_secret=secret)
-    assert (await guarded.log_in())["client_id"] == "mine"
+    _of(guarded, OAUTH, **{METHODS: methods})
+    secret = Secret("client/secret")
+    guarded.login = guarded.new_login(nursery, client_id="my id", client_secret=secret)
+    assert (await guarded.log_in())["client_id"] == "my id"
+    guarded.login = guarded.new_login(nursery)  # of a later process, which only renews
     guarded.good = "token-2"
     async with guarded.session() as session:
         await session.list_tools()
     assert [path for path, _ in guarded.asked] == ["/token", "/token"]
-    assert [form["client_secret"] for form in guarded.forms()] == ["client-secret"] * 2
+    assert guarded.proofs == [in_header] * 2
+    for form in guarded.forms():
+        assert {name: form[name] for name in form if name.startswith("client")} == in_form
+
+
+@pytest.mark.parametrize(
+    ("methods", "answered", "asked_for", "proof"),
+    [
+        (None, {}, "none", None),
+        (["none"], {}, "none", None),
+        (["client_secret_post"], {"client_secret": "s" * 9}, "client_secret_post", None),
+        (
+            ["client_secret_basic"],
+            {"client_secret": "s" * 9},
+            "client_secret_basic",
+            f"Basic {base64.b64encode(b'client-7:sssssssss').decode()}",
+        ),
+        (
+            None,
+            {"client_secret": "s" * 9, "token_endpoint_auth_method": "client_secret_post"},
+            "none",
+            None,
+        ),
+    ],
+)
+async def test_a_client_is_registered_for_the_way_that_the_server_wants_it_to_prove_itself(
+    guarded: Guarded,
+    methods: list[str] | None,
+    answered: dict[str, str],
+    asked_for: str,
+    proof: str | None,
+):
+    _of(guarded, OAUTH, **{METHODS: methods})
+    guarded.registered = answered
+    await guarded.log_in()
+    (_, registration), (_, form) = guarded.asked
+    assert registration["token_endpoint_auth_method"] == asked_for
+    assert guarded.proofs == [proof]
+    assert ("client_secret" in form) == (bool(answered) and proof is None)
+
+
+async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded: Guarded):
+    challenge = 'Bearer error="insufficient_scope", scope="write"'
+    guarded.server.on["tools/call"] = lambda e: e.text(403, "never", www_authenticate=challenge)
+    await guarded.log_in()
+    for _ in range(MOST_STEP_UPS):
+        async with guarded.session() as session:
+            with pytest.raises(MCPFault) as raised:
+                await session.call_tool("echo", {}, deadline=5)
+        assert raised.value.url is not None
+        guarded.returned = trio.Event()
+        await guarded.come_back(raised.value.url)
+        await guarded.returned.wait()
+    async with guarded.session() as session:
+        result = await session.call_tool("echo", {}, deadline=5)
+        assert result.is_error
+        assert "never" in str(result.content)
+        assert [tool.name for tool in await session.list_tools()] == ["echo"]
+
+
+async def test_a_login_is_shared_by_those_of_one_scope(guarded: Guarded, nursery: trio.Nursery):
+    guarded.login = guarded.new_login(nursery, shared_by="work")
+    await guarded.log_in()
+    guarded.login = guarded.new_login(nursery, shared_by="home")
+    assert (await guarded.fault()).kind == "login"
+    guarded.login = guarded.new_login(nursery, shared_by="work")
+    async with guarded.session() as session:
+        await session.list_tools()
+
+
+async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded: Guarded):
+    for place in (RESOURCE, OAUTH):
+        text = json.dumps(guarded.documents[place])
+        guarded.documents[place] = json.loads(text.replace("127.0.0.1", "localhost"))
+    url = guarded.server.url.replace("127.0.0.1", "localhost")
+    guarded.login = guarded.new_login(guarded.nursery, url=url)
+    await guarded.log_in(url)
+    async with guarded.session(url) as session:
+        await session.list_tools()
 
 
 async def test_a_browser_that_another_server_sent_back_brings_nothing(
