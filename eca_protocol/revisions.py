@@ -14,7 +14,16 @@ from typing import Any
 
 import attrs
 
-__all__ = ["EVER", "Revision", "Window", "detect", "mark", "parse_revision", "window_of"]
+__all__ = [
+    "EVER",
+    "Revision",
+    "Window",
+    "detect",
+    "forced_revision",
+    "mark",
+    "parse_revision",
+    "window_of",
+]
 
 
 @functools.total_ordering
@@ -109,6 +118,25 @@ def detect(initialize_params: object) -> Revision:
     ):
         return Revision.CURRENT
     return Revision.R2025_10
+
+
+def forced_revision(initialize_params: object) -> Revision | None:
+    """The revision that a client forces by `initializationOptions.protocolRevision` (W-12).
+
+    Raises:
+        ValueError: no revision has that name; the text lists those that exist.
+    """
+    params = _mapping(initialize_params)
+    asked = _mapping(params.get("initializationOptions")).get("protocolRevision")
+    return parse_revision(asked) if isinstance(asked, str) else None
+
+
+def detect_server(variants: object) -> Revision:
+    """The revision a server speaks, from `chat.variants` of its first `config/updated` (W-16).
+
+    None where it has none. 2025-09 and the draft are never detected, only forced.
+    """
+    return Revision.R2025_10 if variants is None else Revision.CURRENT
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

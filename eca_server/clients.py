@@ -6,12 +6,14 @@ otherwise; rulings W-6, W-24 and W-42.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from eca_protocol.outbox import WriteShape
+from eca_protocol.revisions import Revision
 
 __all__ = ["DEFAULT_PROFILE", "ClientProfile", "profile_for"]
 
@@ -30,6 +32,8 @@ class ClientProfile:
             so that the frame fits one read of the client's.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
+        approval_seconds: how long a call waits for its word; without limit where it can say it.
+        counts_stopped: whether a stopped turn's usage is told, too.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -39,6 +43,8 @@ class ClientProfile:
     brief_tools: bool = False
     finishes_deleted: bool = False
     diagnostics_are_zero_based: bool = False
+    approval_seconds: float = math.inf
+    counts_stopped: bool = False
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -66,12 +72,21 @@ _NEOVIM = ClientProfile(
 
 _ZERO_BASED = ClientProfile(diagnostics_are_zero_based=True)
 
+DRAFT_SECONDS = 60.0
+"""How long a draft client has for an approval, for which the draft knows no message (W-52)."""
+
 _BY_NAME = {"Neovim": _NEOVIM, "VsCode": _ZERO_BASED, "IntelliJ": _ZERO_BASED}
 
 
-def profile_for(initialize_params: Any) -> ClientProfile:
-    """The profile of the client that sent these raw `initialize` params."""
-    params = _mapping(initialize_params)
+def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) -> ClientProfile:
+    """The profile of the client that sent these raw `initialize` params and speaks `revision`."""
+    profile = _named(_mapping(initialize_params))
+    if revision is Revision.DRAFT:
+        return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
+    return profile
+
+
+def _named(params: Mapping[str, Any]) -> ClientProfile:
     name = _mapping(params.get("clientInfo")).get("name")
     if name == "emacs":
         assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))

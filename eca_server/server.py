@@ -14,14 +14,13 @@ from collections.abc import Callable
 
 import trio
 
-from eca_protocol.codec import Codec
 from eca_protocol.http import HTTPClient
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
 from eca_server.features import Connection, Handlers, Options
-from eca_server.features.lifecycle import SERVED, Greeting
+from eca_server.features.lifecycle import Greeting
 from eca_server.telemetry import telling
 
 __all__ = ["Options", "serve"]
@@ -55,7 +54,7 @@ async def serve(
         transport,
         side="server",
         table=ECA,
-        codec=Greeting(Codec(ECA, SERVED)),
+        codec=Greeting(options.revision),
         handlers=handlers,
         gate=LifecycleGate(),
     )

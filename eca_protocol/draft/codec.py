@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eca_protocol import messages as m
-from eca_protocol.codec import Codec, MessageCodec
+from eca_protocol.codec import Codec
 from eca_protocol.draft import models as d
 from eca_protocol.draft.handshake import read_initialize, write_initialize
 from eca_protocol.draft.hearing import Hearing
@@ -23,12 +23,11 @@ from eca_protocol.draft.prompts import (
     write_response,
 )
 from eca_protocol.draft.telling import Telling
-from eca_protocol.endpoint import Table
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
-__all__ = ["DraftCodec", "codec_for"]
+__all__ = ["DraftCodec"]
 
 _NAME = Revision.DRAFT.value
 
@@ -36,11 +35,6 @@ CONTENT = "chat/contentReceived"
 DECISIONS = ("chat/toolCallApprove", "chat/toolCallReject")
 OCTOBERS = ("chat/promptStop", *DECISIONS)
 """Notifications that the draft lacks and we write all the same: stop, approve, reject (W-52)."""
-
-
-def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:
-    """A connection's codec for a revision; not to be shared, since it may have memory."""
-    return DraftCodec() if revision is Revision.DRAFT else Codec(table, revision)
 
 
 class DraftCodec:

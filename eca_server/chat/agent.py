@@ -178,7 +178,9 @@ class Agent:
             await self._look_at(step, ToCome())
             _tell_of_waiting(turn, [step])
         if not step.call.decided.is_set():
-            await step.call.decided.wait()
+            with trio.move_on_after(turn.chat.session.profile.approval_seconds):
+                await step.call.decided.wait()
+            step.call.reject()  # ignored unless it waits still
         await _all_done(earlier)
         if step.call.is_open:
             step.call.start()

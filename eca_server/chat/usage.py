@@ -31,12 +31,14 @@ class SessionUsage:
 
     Attributes:
         tokens: of all requests.
+        last_tokens: of the last turn's.
         last_cost: US dollars of the last turn; None is unknown.
         cost: US dollars of all turns; None as long as no turn's cost was known.
     """
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.last_tokens = 0
         self.last_cost: Decimal | None = None
         self.cost: Decimal | None = None
 
@@ -48,6 +50,7 @@ class SessionUsage:
     def add_turn(self, tokens: int, cost: Decimal | None) -> None:
         """Count a turn that took so much."""
         self.tokens += tokens
+        self.last_tokens = tokens
         self.last_cost = cost
         if cost is not None:
             self.cost = (self.cost or Decimal()) + cost
@@ -57,6 +60,7 @@ class SessionUsage:
         last = money(self.last_cost)
         return ChatUsageContent(
             session_tokens=self.tokens,
+            tokens_used=self.last_tokens,
             last_message_cost=last,
             message_cost=last,
             session_cost=money(self.cost),

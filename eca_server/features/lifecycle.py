@@ -13,17 +13,17 @@ from typing import Any
 
 import trio
 
-from eca_protocol.codec import Codec, MessageCodec
+from eca_protocol.codec import MessageCodec
+from eca_protocol.draft import codec_for
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.messages import (
     InitializationOptions,
     InitializeParams,
     InitializeResponse,
 )
-from eca_protocol.methods import ECA
 from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
-from eca_protocol.revisions import Revision, detect, parse_revision
+from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
 from eca_server.config import load
 from eca_server.features.connection import Connection
@@ -36,15 +36,27 @@ WATCH_SECONDS = 2.0
 
 
 class Greeting:
-    """The codec until `initialize` was read: it keeps what the client said there, raw.
+    """The codec until `initialize` was read: then that of the edition which the client speaks.
 
-    Which edition a client speaks, and who it is, shows in keys that the editions' models do not
+    Which edition that is, and who the client is, shows in keys that the editions' models do not
     share; both are decided on the raw params.
+
+    Attributes:
+        raw_params: what the client said in `initialize`.
+        revision: the edition, as it was detected or forced.
+        codec: speaks it.
+        problem: why what the client forced is not it.
     """
 
-    def __init__(self, codec: MessageCodec) -> None:
-        self._codec = codec
+    def __init__(self, forced: Revision | None = None) -> None:
+        self._forced = forced
         self.raw_params: Any = None
+        self.problem: str | None = None
+        self._speak(forced or SERVED[-1])
+
+    def _speak(self, revision: Revision) -> None:
+        self.revision = revision
+        self.codec = codec = codec_for(revision if revision in SERVED else SERVED[-1])
         self.incoming = codec.incoming
         self.outgoing = codec.outgoing
         self.encode_params = codec.encode_params
@@ -52,10 +64,28 @@ class Greeting:
         self.decode_result = codec.decode_result
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """As the codec behind it does."""
+        """As the codec does; `initialize` decides which that is."""
         if method == "initialize":
             self.raw_params = raw
-        return self._codec.decode_params(method, raw)
+            self._speak(self._forced or self._asked_for(raw))
+        return self.codec.decode_params(method, raw)
+
+    def _asked_for(self, raw: Any) -> Revision:
+        try:
+            asked = forced_revision(raw)
+        except ValueError as error:
+            self.problem = f"initializationOptions: protocolRevision: {error}"
+            return SERVED[-1]
+        if asked is not None and asked not in SERVED:
+            self.problem = (
+                f"initializationOptions: protocolRevision: {asked.value} is not served yet; "
+                f"this connection speaks {SERVED[-1].value}"
+            )
+        return asked or detect(raw)
+
+
+SERVED = (Revision.DRAFT, Revision.R2025_10)
+"""The editions that are written so far; in place of any other it is the last of them."""
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -82,12 +112,14 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def _initialize(connection: Connection, params: InitializeParams) -> InitializeResponse:
     greeting = connection.peer.codec
-    raw = greeting.raw_params if isinstance(greeting, Greeting) else None
+    assert isinstance(greeting, Greeting)
     options = params.initialization_options or InitializationOptions()
     session = connection.session
-    session.revision = _decide_revision(connection, options, raw)
-    connection.peer.codec = Codec(ECA, SERVED)
-    session.profile = profile_for(raw)
+    session.revision = greeting.revision
+    connection.peer.codec = greeting.codec
+    if greeting.problem is not None:
+        connection.notices.append(greeting.problem)
+    session.profile = profile_for(greeting.raw_params, greeting.revision)
     if session.profile.loses_large_frames:
         connection.peer.codec = _fitting(connection.peer.codec, session.profile.shape.size)
     session.client_info = params.client_info or session.client_info
@@ -100,34 +132,13 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         roots=[root.path for root in session.roots],
         environ=connection.options.environ,
         config_file=connection.options.config_file,
+        kept=connection.kept_secret,
     )
     connection.loaded = connection.load()
     configure(connection.config.otlp)
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
     return InitializeResponse(chat_welcome_message=connection.config.welcome_message)
-
-
-SERVED = Revision.R2025_10
-"""The one edition that is written so far, whatever is detected."""
-
-
-def _decide_revision(connection: Connection, options: InitializationOptions, raw: Any) -> Revision:
-    if connection.options.revision is not None:
-        return connection.options.revision
-    if options.protocol_revision is None:
-        return detect(raw)
-    try:
-        forced = parse_revision(options.protocol_revision)
-    except ValueError as error:
-        connection.notices.append(f"initializationOptions: protocolRevision: {error}")
-        return SERVED
-    if forced is not SERVED:
-        connection.notices.append(
-            f"initializationOptions: protocolRevision: {forced.value} is not served yet; "
-            f"this connection speaks {SERVED.value}"
-        )
-    return forced
 
 
 def _fitting(codec: MessageCodec, size: int) -> MessageCodec:

@@ -170,9 +170,9 @@ def test_a_broken_configuration_is_told_with_source_line_and_key(
     assert "defaultModel" in file
 
 
-@pytest.mark.requirement("W-12b", "W-12c", "W-12d")
+@pytest.mark.requirement("W-12c", "W-12d")
 def test_whatever_edition_is_detected_october_is_spoken(start_server: Start) -> None:
-    for capabilities in ({"doc": True}, {"chatCapabilities": {}}):
+    for capabilities in ({"chat": True}, {"chatCapabilities": {}}):
         server = start_server()
         introduction = server.introduced(capabilities={"codeAssistant": capabilities})
         assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
