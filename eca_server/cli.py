@@ -258,8 +258,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             revision = parse_revision(arguments.protocol_revision)
         except ValueError as error:
             return _refuse(f"--protocol-revision: {error}")
-        if revision is not Revision.R2025_10:
-            return _refuse(f"--protocol-revision: {revision.value} is not served yet, only 2025-10")
+        if revision not in (Revision.DRAFT, Revision.R2025_10):
+            return _refuse(f"--protocol-revision: {revision.value} is not served yet")
         options = attrs.evolve(options, revision=revision)
     return serve_stdio(options)
 
