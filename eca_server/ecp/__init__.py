@@ -1,0 +1,1 @@
+"""Evaluating agents by the Evaluation Context Protocol: manifests, runs, checks and reports."""

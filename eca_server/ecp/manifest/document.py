@@ -1,0 +1,298 @@
+"""YAML as manifests may use it: a tree with positions, within bounds, and without its surprises.
+
+Refused are several documents, keys that come twice, merge keys, tags of other types, and whatever
+is too large, too deep or multiplied by aliases. What YAML 1.1 makes of `yes`, `012` or a date is
+not what an author meant by it where text is wanted: the message says what it became, and to quote
+it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import yaml
+
+from eca_server.config.problems import Problem
+
+__all__ = ["MAX_SIZE", "Document", "parse"]
+
+MAX_SIZE: Final = 2**20
+MAX_DEPTH: Final = 64
+MAX_NODES: Final = 100_000
+
+_FastLoader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STANDARD: Final = "tag:yaml.org,2002:"
+_KINDS: Final = {
+    "bool": "a boolean",
+    "int": "a number",
+    "float": "a number",
+    "null": "null",
+    "timestamp": "a date",
+    "map": "a mapping",
+    "seq": "a list",
+    "binary": "binary data",
+    "merge": "a merge key",
+    "value": "a default key",
+}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+@attrs.define
+class Document:
+    """A parsed file, the problems found so far, and how its nodes are read.
+
+    Each `read_...` gives the value, or None after it noted a problem.
+    """
+
+    path: Path
+    problems: list[Problem] = attrs.field(factory=list)
+    warnings: list[Problem] = attrs.field(factory=list)
+    _constructor: Any = attrs.field(factory=lambda: yaml.SafeLoader(""), init=False)
+
+    def complain(self, mark: Any, key: str | None, message: str) -> None:
+        """Note a problem at the place of `mark`."""
+        self.problems.append(self._problem(mark, key, message))
+
+    def warn(self, mark: Any, key: str | None, message: str) -> None:
+        """Note something allowed and odd."""
+        self.warnings.append(attrs.evolve(self._problem(mark, key, message), level="warning"))
+
+    def _problem(self, mark: Any, key: str | None, message: str) -> Problem:
+        line = None if mark is None else mark.line + 1
+        column = None if mark is None else mark.column + 1
+        return Problem(source=str(self.path), line=line, column=column, key=key, message=message)
+
+    def read_mapping(
+        self, node: yaml.Node, key: str | None, known: tuple[str, ...] | None
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]] | None:
+        """Its members by name: the key's node and the value's. None of `known`: any name."""
+        if not isinstance(node, yaml.MappingNode) or _kind(node) != "map":
+            self.complain(node.start_mark, key, f"expected a mapping, got {_what(node)}")
+            return None
+        members: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for name_node, value in node.value:
+            name = self.read_text(name_node, _under(key, "a key"))
+            if name is None:
+                continue
+            if name in members:
+                first = members[name][0].start_mark.line + 1
+                self.complain(
+                    name_node.start_mark, _under(key, name), f"given twice: first in line {first}"
+                )
+            elif known is not None and name not in known:
+                near = _nearest(name, known) or f"; expected one of {', '.join(known)}"
+                self.complain(name_node.start_mark, _under(key, name), f"unknown key{near}")
+            members.setdefault(name, (name_node, value))
+        return members
+
+    def read_list(self, node: yaml.Node, key: str) -> list[yaml.Node]:
+        """Its items."""
+        if isinstance(node, yaml.SequenceNode) and _kind(node) == "seq":
+            return list(node.value)
+        self.complain(node.start_mark, key, f"expected a list, got {_what(node)}")
+        return []
+
+    def read_text(
+        self, node: yaml.Node, key: str, *, empty: bool = True, null: bool = False
+    ) -> str | None:
+        """Text, as it stands: nothing else is made into text."""
+        kind = _kind(node)
+        if kind == "null" and null:
+            return None
+        if kind != "str":
+            said = f'; write "{node.value}" in quotes' if isinstance(node, yaml.ScalarNode) else ""
+            self.complain(node.start_mark, key, f"expected text, got {_what(node)}{said}")
+            return None
+        text = _joined(node.value)
+        if _SURROGATE.search(text):
+            self.complain(node.start_mark, key, "expected text, got half a surrogate pair in it")
+            return None
+        if not text and not empty:
+            self.complain(node.start_mark, key, "expected text that is not empty")
+            return None
+        return text
+
+    def read_choice(self, node: yaml.Node, key: str, allowed: tuple[str, ...]) -> str | None:
+        """One of a few words."""
+        text = self.read_text(node, key)
+        if text is None or text in allowed:
+            return text
+        self.complain(
+            node.start_mark,
+            key,
+            f"expected one of {', '.join(allowed)}, got {text[:60]!r}{_nearest(text, allowed)}",
+        )
+        return None
+
+    def read_boolean(self, node: yaml.Node, key: str) -> bool | None:
+        """`true` or `false`."""
+        if _kind(node) == "bool" and node.value in {"true", "false"}:
+            return bool(node.value == "true")
+        self.complain(node.start_mark, key, f"expected true or false, got {_what(node)}")
+        return None
+
+    def read_count(self, node: yaml.Node, key: str) -> int | None:
+        """An integer not below zero, in decimal digits."""
+        if _kind(node) == "int" and re.fullmatch(r"0|[1-9][0-9]{0,8}", node.value):
+            return int(node.value)
+        self.complain(node.start_mark, key, f"expected a number from 0 on, got {_what(node)}")
+        return None
+
+    def read_json(self, node: yaml.Node, key: str) -> Any:
+        """What JSON can say: dates, numbers that are none and keys that are no text cannot."""
+        if isinstance(node, yaml.MappingNode):
+            members = self.read_mapping(node, key, None) or {}
+            return {
+                name: self.read_json(value, _under(key, name))
+                for name, (_, value) in members.items()
+            }
+        if isinstance(node, yaml.SequenceNode):
+            return [
+                self.read_json(item, f"{key}[{index}]") for index, item in enumerate(node.value)
+            ]
+        kind = _kind(node)
+        if kind == "str":
+            return self.read_text(node, key)
+        if kind in {"null", "bool", "int", "float"}:
+            try:
+                value = self._constructor.construct_object(node)
+            except ValueError:
+                value = math.nan
+            if not isinstance(value, float) or math.isfinite(value):
+                return value
+        self.complain(
+            node.start_mark, key, f"expected what JSON can say, got {_what(node)}; quote it as text"
+        )
+        return None
+
+
+def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
+    """The document's root; None with a problem noted where it is no YAML or out of bounds."""
+    document = Document(path)
+    text = _decoded(document, data)
+    if text is None:
+        return document, None
+    root = None
+    try:
+        try:
+            root = _composed(document, text, _FastLoader)
+        except yaml.YAMLError as fault:
+            if "Unicode character escape" not in str(fault):
+                raise
+            # It refuses surrogates, which any JSON writer may write in pairs.
+            root = _composed(document, text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as fault:
+        mark = fault.problem_mark or fault.context_mark
+        document.complain(mark, None, f"not YAML: {fault.problem or fault.context}")
+    except yaml.YAMLError as fault:
+        document.complain(None, None, f"not YAML: {fault}")
+    return document, None if document.problems else root
+
+
+def _composed(document: Document, text: str, loader: Any) -> yaml.Node | None:
+    _check_bounds(document, text, loader)
+    if document.problems:
+        return None
+    root = yaml.compose(text, Loader=loader)
+    if root is None:
+        document.complain(None, None, "expected a mapping, got an empty file")
+    elif _expanded(root) > MAX_NODES:
+        message = f"its aliases multiply it beyond {MAX_NODES} values"
+        document.complain(root.start_mark, None, message)
+    return root
+
+
+def _decoded(document: Document, data: bytes) -> str | None:
+    if len(data) > MAX_SIZE:
+        document.complain(None, None, f"expected at most {MAX_SIZE} bytes, got more")
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        message = f"expected UTF-8, got the byte 0x{data[fault.start]:02x}"
+        document.problems.append(Problem(source=str(document.path), line=line, message=message))
+        return None
+
+
+def _check_bounds(document: Document, text: str, loader: Any) -> None:
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                document.complain(event.start_mark, None, "expected one document, got another")
+                return
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                message = f"nested more than {MAX_DEPTH} deep"
+                document.complain(event.start_mark, None, message)
+                return
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _expanded(root: yaml.Node) -> float:
+    """How many values it is with every alias written out; a loop is without end."""
+    sizes: dict[int, float] = {}
+    entered: set[int] = set()
+    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            sizes[id(node)] = 1 + sum(sizes.get(id(child), math.inf) for child in _children(node))
+            entered.discard(id(node))
+        elif id(node) not in sizes and id(node) not in entered:
+            entered.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in _children(node))
+        elif id(node) in entered:
+            return math.inf
+    return sizes[id(root)]
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _kind(node: yaml.Node) -> str:
+    return str(node.tag).removeprefix(_STANDARD)
+
+
+def _what(node: yaml.Node) -> str:
+    kind = _kind(node)
+    said = _KINDS.get(kind, "text" if kind == "str" else f"a value tagged {node.tag:.60}")
+    if not isinstance(node, yaml.ScalarNode) or kind == "null":
+        return said
+    shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}..."
+    if kind == "bool":
+        return f"the boolean that YAML reads in {shown}"
+    return f"{said}, {shown}" if kind != "timestamp" else f"the date that YAML reads in {shown}"
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _under(key: str | None, name: str) -> str:
+    return name if key is None else f"{key}.{name}"
+
+
+def _joined(text: str) -> str:
+    """Text whose escaped surrogate pairs are the characters they stand for."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,0 +1,321 @@
+"""A manifest file, read and checked whole before anything is started.
+
+All its faults are found at once. Warnings are what is allowed and yet hardly meant: a scenario
+without checks, a key that has no effect for its grader.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from eca_server.config.problems import Problem
+from eca_server.ecp.manifest.document import MAX_SIZE, Document, parse
+from eca_server.ecp.manifest.model import (
+    CONDITIONS,
+    FIELDS,
+    Dataset,
+    Grader,
+    Manifest,
+    ManifestInvalid,
+    Scenario,
+    Step,
+)
+
+__all__ = ["GRADER_GROUP", "load_manifest", "read_manifest"]
+
+GRADER_GROUP: Final = "ecp.graders"
+"""The entry-point group of installed graders."""
+
+_BUILT_IN: Final = ("text_match", "llm_judge", "tool_usage")
+_KEYS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "text_match": ("field", "condition", "value", "pattern"),
+    "llm_judge": ("field", "prompt"),
+    "tool_usage": ("tool_name", "arguments", "nested", "min_calls", "max_calls"),
+}
+_GRADER_KEYS: Final = (
+    "type",
+    "field",
+    "condition",
+    "value",
+    "pattern",
+    "prompt",
+    "assertion",
+    "tool_name",
+    "arguments",
+    "nested",
+    "min_calls",
+    "max_calls",
+    "options",
+)
+_ROOT_KEYS: Final = ("manifest_version", "name", "target", "require_capabilities", "scenarios")
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "field": FIELDS,
+    "condition": CONDITIONS,
+    "nested": ("exact", "subset"),
+}
+
+Members = Mapping[str, tuple[yaml.Node, yaml.Node]]
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read the manifest at `path`.
+
+    Raises:
+        OSError: the file cannot be read.
+        ManifestInvalid: it is no manifest; the text has a line for each problem.
+    """
+    with path.open("rb") as file:
+        data = file.read(MAX_SIZE + 1)
+    return read_manifest(data, path)
+
+
+def read_manifest(data: bytes, path: Path) -> Manifest:
+    """Read a manifest's bytes; `path` is where they came from.
+
+    Raises:
+        ManifestInvalid: they are no manifest; the text has a line for each problem.
+    """
+    document, root = parse(data, path)
+    manifest = None
+    if root is not None:
+        manifest = _Reader(document).manifest(root, hashlib.sha256(data).hexdigest())
+    if document.problems or manifest is None:
+        raise ManifestInvalid(sorted(document.problems, key=_place))
+    return manifest
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return problem.line or 0, problem.column or 0
+
+
+class _Reader:
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._installed: Collection[str] | None = None
+
+    def manifest(self, root: yaml.Node, digest: str) -> Manifest | None:
+        document = self._document
+        members = document.read_mapping(root, None, _ROOT_KEYS)
+        if members is None:
+            return None
+        self._require(root, members, None, ("manifest_version", "name", "target", "scenarios"))
+        if "manifest_version" in members:
+            self._document.read_choice(members["manifest_version"][1], "manifest_version", ("v1",))
+        name = self._text(members, None, "name", empty=False) or ""
+        target = self._text(members, None, "target", empty=False) or ""
+        required = False
+        if "require_capabilities" in members:
+            node = members["require_capabilities"][1]
+            required = document.read_boolean(node, "require_capabilities") or False
+        scenarios = []
+        if "scenarios" in members:
+            nodes = document.read_list(members["scenarios"][1], "scenarios")
+            scenarios = [
+                self._scenario(node, f"scenarios[{index}]") for index, node in enumerate(nodes)
+            ]
+            self._warn_of_names(nodes, scenarios)
+            if not nodes and not document.problems:
+                document.warn(members["scenarios"][0].start_mark, "scenarios", "nothing is checked")
+        return Manifest(
+            path=document.path,
+            digest=digest,
+            name=name,
+            target=target,
+            require_capabilities=required,
+            scenarios=tuple(scenarios),
+            warnings=tuple(document.warnings),
+        )
+
+    def _warn_of_names(self, nodes: list[yaml.Node], scenarios: list[Scenario]) -> None:
+        seen: set[str] = set()
+        for node, scenario in zip(nodes, scenarios, strict=True):
+            if scenario.name and scenario.name in seen:
+                self._document.warn(
+                    node.start_mark, "name", f"another scenario is called {scenario.name!r}, too"
+                )
+            seen.add(scenario.name)
+
+    def _scenario(self, node: yaml.Node, key: str) -> Scenario:
+        document = self._document
+        members = document.read_mapping(node, key, ("name", "steps", "dataset"))
+        if members is None:
+            return Scenario(name="")
+        self._require(node, members, key, ("name",))
+        name = self._text(members, key, "name", empty=False) or ""
+        steps: list[Step] = []
+        dataset = None
+        if "steps" in members:
+            nodes = document.read_list(members["steps"][1], f"{key}.steps")
+            steps = [self._step(each, f"{key}.steps[{i}]") for i, each in enumerate(nodes)]
+        if "dataset" in members and _is_given(members["dataset"][1]):
+            dataset = self._dataset(members["dataset"], f"{key}.dataset")
+            if steps:
+                document.complain(
+                    members["dataset"][0].start_mark,
+                    f"{key}.dataset",
+                    "expected steps or a dataset, got both: the dataset would not be used",
+                )
+        elif not steps:
+            document.complain(node.start_mark, key, "expected steps or a dataset, got neither")
+        return Scenario(name=name, steps=tuple(steps), dataset=dataset)
+
+    def _dataset(self, member: tuple[yaml.Node, yaml.Node], key: str) -> Dataset | None:
+        name_node, node = member
+        document = self._document
+        known = ("type", "source", "input_column", "output_column")
+        members = document.read_mapping(node, key, known)
+        if members is None:
+            return None
+        self._require(node, members, key, ("type", "source"))
+        kind = None
+        if "type" in members:
+            kind = document.read_choice(members["type"][1], f"{key}.type", ("csv", "jsonl"))
+        source = self._text(members, key, "source", empty=False)
+        columns = {
+            column: text
+            for column in ("input_column", "output_column")
+            if (text := self._text(members, key, column, empty=False)) is not None
+        }
+        if kind is None or source is None:
+            return None
+        mark = name_node.start_mark
+        return Dataset(
+            type="csv" if kind == "csv" else "jsonl",
+            source=source,
+            line=mark.line + 1,
+            column=mark.column + 1,
+            **columns,
+        )
+
+    def _step(self, node: yaml.Node, key: str) -> Step:
+        document = self._document
+        members = document.read_mapping(node, key, ("input", "constraints", "graders"))
+        if members is None:
+            return Step(input="")
+        self._require(node, members, key, ("input",))
+        said = self._text(members, key, "input") or ""
+        constraints: Mapping[str, Any] = {}
+        if "constraints" in members and _is_given(members["constraints"][1]):
+            read = document.read_json(members["constraints"][1], f"{key}.constraints")
+            if isinstance(read, dict):
+                constraints = read
+            else:
+                mark = members["constraints"][1].start_mark
+                document.complain(mark, f"{key}.constraints", "expected a mapping")
+        graders: list[Grader] = []
+        if "graders" in members:
+            nodes = document.read_list(members["graders"][1], f"{key}.graders")
+            graders = [self._grader(each, f"{key}.graders[{i}]") for i, each in enumerate(nodes)]
+        if not graders:
+            document.warn(node.start_mark, key, "a step without graders checks nothing")
+        return Step(input=said, constraints=constraints, graders=tuple(graders))
+
+    def _grader(self, node: yaml.Node, key: str) -> Grader:
+        document = self._document
+        members = document.read_mapping(node, key, _GRADER_KEYS)
+        if members is None or not self._require(node, members, key, ("type",)):
+            return Grader(type="")
+        kinds = (*_BUILT_IN, *self._others(members["type"][1]))
+        kind = document.read_choice(members["type"][1], f"{key}.type", kinds)
+        given: dict[str, Any] = {"type": kind or ""}
+        for name, (_, value) in members.items():
+            if name not in {"type", "assertion"} and name in _GRADER_KEYS and _is_given(value):
+                read = self._grader_value(value, f"{key}.{name}", name)
+                if read is not None:
+                    given[name] = read
+        if given.get("max_calls") == 0:
+            given.setdefault("min_calls", 0)
+        grader = Grader(**given)
+        if kind is not None:
+            self._check_grader(node, members, key, grader)
+        return grader
+
+    def _grader_value(self, node: yaml.Node, key: str, name: str) -> Any:
+        document = self._document
+        if name in _CHOICES:
+            return document.read_choice(node, key, _CHOICES[name])
+        if name in {"min_calls", "max_calls"}:
+            return document.read_count(node, key)
+        if name not in {"arguments", "options"}:
+            return document.read_text(node, key)
+        if isinstance(node, yaml.MappingNode):
+            return document.read_json(node, key)
+        document.read_mapping(node, key, None)
+        return None
+
+    def _check_grader(self, node: yaml.Node, members: Members, key: str, grader: Grader) -> None:
+        document = self._document
+        needed: tuple[str, ...] = ()
+        if grader.type == "text_match":
+            needed = ("condition", "pattern" if grader.condition == "regex" else "value")
+        elif grader.type == "llm_judge":
+            needed = ("prompt",)
+        for name in needed:
+            if name not in members or not _is_given(members[name][1]):
+                document.complain(node.start_mark, f"{key}.{name}", _NEEDED[name])
+        if grader.pattern is not None:
+            self._check_pattern(members["pattern"][1], f"{key}.pattern", grader.pattern)
+        if grader.type == "llm_judge" and grader.prompt is not None and not grader.prompt.strip():
+            document.complain(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
+        if grader.max_calls is not None and grader.max_calls < grader.min_calls:
+            document.complain(node.start_mark, f"{key}.max_calls", "below min_calls")
+        unused = set(members) - {"type"} - set(_KEYS_OF.get(grader.type, (*members,)))
+        for name in sorted(unused & set(_GRADER_KEYS)):
+            mark = members[name][0].start_mark
+            document.warn(mark, f"{key}.{name}", f"without effect on a {grader.type}")
+        if grader.type == "tool_usage" and not {"tool_name", "arguments", "max_calls"} & {*members}:
+            document.warn(node.start_mark, key, "any call of any tool passes this check")
+
+    def _check_pattern(self, node: yaml.Node, key: str, pattern: str) -> None:
+        if not pattern:
+            self._document.complain(node.start_mark, key, _NEEDED["pattern"])
+            return
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            self._document.complain(node.start_mark, key, f"expected a regular expression: {error}")
+
+    def _others(self, node: yaml.Node) -> tuple[str, ...]:
+        """The installed graders, looked for only where a type is none of the built-in ones."""
+        if getattr(node, "value", None) in _BUILT_IN:
+            return ()
+        if self._installed is None:
+            self._installed = [entry.name for entry in entry_points(group=GRADER_GROUP)]
+        return tuple(self._installed)
+
+    def _require(
+        self, node: yaml.Node, members: Members, key: str | None, names: tuple[str, ...]
+    ) -> bool:
+        missing = [name for name in names if name not in members]
+        for name in missing:
+            where = name if key is None else f"{key}.{name}"
+            self._document.complain(node.start_mark, where, "expected this key, got none")
+        return not missing
+
+    def _text(
+        self, members: Members, key: str | None, name: str, *, empty: bool = True
+    ) -> str | None:
+        if name not in members:
+            return None
+        where = name if key is None else f"{key}.{name}"
+        return self._document.read_text(members[name][1], where, empty=empty)
+
+
+_NEEDED: Final = {
+    "condition": f"expected one of {', '.join(CONDITIONS)}, got none",
+    "value": "expected the text to compare with, got none",
+    "pattern": "expected a regular expression that is not empty, got none",
+    "prompt": "expected the judge's criteria, got none",
+}
+
+
+def _is_given(node: yaml.Node) -> bool:
+    return not str(node.tag).endswith(":null")

@@ -1,0 +1,209 @@
+"""Manifests: what is read, and how every fault is told with its place."""
+
+# ruff: noqa: E501 - each row is a fault and the whole line that tells it
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.ecp.manifest import Manifest, ManifestInvalid, read_manifest
+
+GOOD = """\
+manifest_version: v1
+name: Library desk
+target: python desk_agent.py
+scenarios:
+  - name: renewal
+    steps:
+      - input: "Please renew B-17"
+        constraints: {tokens: 3}
+        graders:
+          - {type: text_match, condition: regex, pattern: "(?i)renewed"}
+          - {type: text_match, field: evaluation_context, condition: equals, value: ""}
+          - {type: tool_usage, tool_name: renew, arguments: {book: B-17, times: [1, 2.5, null]}}
+          - {type: tool_usage, tool_name: delete, max_calls: 0}
+          - {type: llm_judge, prompt: Is it polite}
+  - name: rows
+    dataset: {type: csv, source: rows.csv, input_column: question}
+"""
+
+
+def read(text: str | bytes) -> Manifest:
+    data = text.encode() if isinstance(text, str) else text
+    return read_manifest(data, Path("m.yaml"))
+
+
+def faults(text: str | bytes) -> list[str]:
+    with pytest.raises(ManifestInvalid) as caught:
+        read(text)
+    return str(caught.value).splitlines()
+
+
+def test_a_manifest_is_read_as_it_stands() -> None:
+    manifest = read(GOOD)
+    assert not manifest.warnings
+    assert (manifest.name, manifest.target) == ("Library desk", "python desk_agent.py")
+    renewal, rows = manifest.scenarios
+    graders = renewal.steps[0].graders
+    assert [grader.type for grader in graders] == [
+        *["text_match"] * 2,
+        *["tool_usage"] * 2,
+        "llm_judge",
+    ]
+    assert graders[2].arguments == {"book": "B-17", "times": [1, 2.5, None]}
+    assert (graders[3].min_calls, graders[3].max_calls) == (0, 0)
+    assert renewal.steps[0].constraints == {"tokens": 3}
+    assert rows.dataset is not None
+    assert (rows.dataset.source, rows.dataset.input_column) == ("rows.csv", "question")
+
+
+HEAD = "manifest_version: v1\nname: n\ntarget: t\n"
+STEP = HEAD + "scenarios:\n- name: s\n  steps:\n  - input: i\n    graders:\n    - "
+
+FAULTS = {
+    "a version that is no text": (
+        "manifest_version: 1\n",
+        'm.yaml:1:19: manifest_version: expected text, got a number, 1; write "1" in quotes',
+    ),
+    "another version": (
+        "manifest_version: v2\n",
+        "m.yaml:1:19: manifest_version: expected one of v1, got 'v2'",
+    ),
+    "a missing key": ("name: n\n", "m.yaml:1:1: target: expected this key, got none"),
+    "a slip of the pen": (
+        HEAD + "scenario: []",
+        "m.yaml:4:1: scenario: unknown key; did you mean scenarios?",
+    ),
+    "a key twice": (HEAD + "name: m", "m.yaml:4:1: name: given twice: first in line 2"),
+    "yes": (
+        HEAD + "require_capabilities: yes",
+        "m.yaml:4:23: require_capabilities: expected true or false, got the boolean that YAML reads in yes",
+    ),
+    "a date as a name": (
+        HEAD + "scenarios:\n- name: 2026-01-02",
+        'm.yaml:5:9: scenarios[0].name: expected text, got the date that YAML reads in 2026-01-02; write "2026-01-02" in quotes',
+    ),
+    "octal": (
+        HEAD + "scenarios:\n- name: 012",
+        'm.yaml:5:9: scenarios[0].name: expected text, got a number, 012; write "012" in quotes',
+    ),
+    "an empty name": (
+        HEAD + "scenarios:\n- name: ''\n  steps: []",
+        "m.yaml:5:9: scenarios[0].name: expected text that is not empty",
+    ),
+    "nothing to do": (
+        HEAD + "scenarios:\n- name: a\n  steps: []",
+        "m.yaml:5:3: scenarios[0]: expected steps or a dataset, got neither",
+    ),
+    "steps and a dataset": (
+        HEAD + "scenarios:\n- name: a\n  steps: [{input: i}]\n  dataset: {type: csv, source: s}",
+        "m.yaml:7:3: scenarios[0].dataset: expected steps or a dataset, got both: the dataset would not be used",
+    ),
+    "no regular expression": (
+        STEP + "{type: text_match, condition: regex, pattern: '('}",
+        "m.yaml:9:53: scenarios[0].steps[0].graders[0].pattern: expected a regular expression: missing ), unterminated subpattern at position 0",
+    ),
+    "no value": (
+        STEP + "{type: text_match, condition: equals}",
+        "m.yaml:9:7: scenarios[0].steps[0].graders[0].value: expected the text to compare with, got none",
+    ),
+    "an unknown grader": (
+        STEP + "{type: tool_use}",
+        "m.yaml:9:14: scenarios[0].steps[0].graders[0].type: expected one of text_match, llm_judge, tool_usage, got 'tool_use'; did you mean tool_usage?",
+    ),
+    "a blank prompt": (
+        STEP + "{type: llm_judge, prompt: ' '}",
+        "m.yaml:9:7: scenarios[0].steps[0].graders[0].prompt: expected the judge's criteria, got none",
+    ),
+    "a date as an argument": (
+        STEP + "{type: tool_usage, arguments: {a: 2026-01-02}}",
+        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected what JSON can say, got the date that YAML reads in 2026-01-02; quote it as text",
+    ),
+    "infinity": (
+        STEP + "{type: tool_usage, arguments: {a: .inf}}",
+        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected what JSON can say, got a number, .inf; quote it as text",
+    ),
+    "a key that is no text": (
+        STEP + "{type: tool_usage, arguments: {1: a}}",
+        'm.yaml:9:38: scenarios[0].steps[0].graders[0].arguments.a key: expected text, got a number, 1; write "1" in quotes',
+    ),
+    "no limits": (
+        STEP + "{type: tool_usage, min_calls: 3, max_calls: 2}",
+        "m.yaml:9:7: scenarios[0].steps[0].graders[0].max_calls: below min_calls",
+    ),
+    "a merge key": (
+        HEAD + "scenarios:\n- <<: {name: a}",
+        'm.yaml:5:3: scenarios[0].a key: expected text, got a merge key, <<; write "<<" in quotes',
+    ),
+    "a tag": (HEAD + "scenarios: !!python/object:os.system [a]", "m.yaml:4:12: scenarios: "),
+    "a list": ("- a", "m.yaml:1:1: expected a mapping, got a list"),
+    "nothing": ("", "m.yaml: expected a mapping, got an empty file"),
+    "two documents": ("a: 1\n---\nb: 2", "m.yaml:2:1: expected one document, got another"),
+    "no YAML": ("a: [", "m.yaml:2:1: not YAML: "),
+    "half a pair": (
+        HEAD + 'scenarios:\n- name: "\\uD800"',
+        "m.yaml:5:9: scenarios[0].name: expected text, got half a surrogate pair in it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_told_with_line_column_and_key(name: str) -> None:
+    text, said = FAULTS[name]
+    assert any(line.startswith(said) for line in faults(text)), faults(text)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    assert len(faults("manifest_version: 1\nname: 2\nnmae: x")) == 5
+
+
+def test_bytes_that_are_no_text_are_placed_and_a_mark_at_the_start_is_none() -> None:
+    assert faults(b"a: 1\nb: \xff") == ["m.yaml:2: expected UTF-8, got the byte 0xff"]
+    assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "Library desk"
+
+
+def test_a_surrogate_pair_written_as_two_escapes_is_one_character() -> None:
+    assert read(GOOD.replace("Library desk", '"\\uD83D\\uDE00"')).name == "\U0001f600"
+
+
+def test_what_would_grow_beyond_measure_is_refused_at_once() -> None:
+    rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    began = time.perf_counter()
+    assert "multiply it beyond 100000" in faults("\n".join(rows))[0]
+    assert "multiply it beyond 100000" in faults("a: &a [*a]")[0]
+    assert "nested more than 64 deep" in faults("[" * 100_000)[0]
+    assert "at most 1048576 bytes" in faults(b"#" * 1_048_577)[0]
+    assert time.perf_counter() - began < 1
+
+
+WARNINGS = {
+    "scenarios: nothing is checked": HEAD + "scenarios: []",
+    "another scenario is called 's', too": STEP
+    + "{type: tool_usage, tool_name: a}\n- name: s\n  steps: [{input: i}]",
+    "a step without graders checks nothing": HEAD + "scenarios:\n- name: s\n  steps: [{input: i}]",
+    "value: without effect on a tool_usage": STEP + "{type: tool_usage, tool_name: a, value: b}",
+    "assertion: without effect on a llm_judge": STEP + "{type: llm_judge, prompt: a, assertion: b}",
+    "any call of any tool passes this check": STEP + "{type: tool_usage}",
+}
+
+
+@pytest.mark.parametrize("said", WARNINGS)
+def test_what_is_allowed_and_hardly_meant_is_warned_about(said: str) -> None:
+    warnings = [str(problem) for problem in read(WARNINGS[said]).warnings]
+    assert any(warning.endswith(said) for warning in warnings), warnings
+
+
+@given(st.binary(max_size=60) | st.text(alphabet=" -:[]{}&*!'\"\n#ab1<", max_size=60))
+def test_whatever_is_read_ends_in_a_manifest_or_in_words(text: bytes | str) -> None:
+    said = "m.yaml"
+    try:
+        read(text)
+    except ManifestInvalid as fault:
+        said = str(fault)
+    assert said.startswith("m.yaml")
