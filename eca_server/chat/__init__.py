@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eca_server.chat.chat import Chat, Chats
+from eca_server.chat.chat import Chat
+from eca_server.chat.chats import Chats
 from eca_server.chat.turn import Body, Prompt, Turn
 
 __all__ = ["Body", "Chat", "Chats", "Prompt", "Turn"]

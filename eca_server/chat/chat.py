@@ -1,4 +1,4 @@
-"""A chat: its history, its usage, its turns one after the other; and all chats of a connection.
+"""A chat: its history, its usage, its settings, its turns one after the other.
 
 What a prompt, a stop, a delete do in which state is the table of `states`. The methods called by
 handlers never wait: a stop has taken effect when the next message is looked at.
@@ -7,17 +7,26 @@ handlers never wait: a stop has taken effect when the next message is looked at.
 from __future__ import annotations
 
 import logging
-import uuid
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
+import attrs
 import trio
 
-from eca_protocol.messages import ChatMetadataContent
+from eca_protocol.messages import (
+    ChatClearedParams,
+    ChatMetadataContent,
+    ChatStatus,
+    ChatStatusChangedParams,
+)
 from eca_server.chat.memory import Memory
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.chat.store import ChatSettings
 from eca_server.chat.tool_call import ToolCall
-from eca_server.chat.turn import Prompt, Turn
+from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.chat.usage import SessionUsage
 from eca_server.chat.window import Window
 from eca_server.llm.history import Message, in_force
@@ -25,7 +34,7 @@ from eca_server.session import Session
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
 
-__all__ = ["Chat", "Chats"]
+__all__ = ["Chat", "Selection"]
 
 _log = logging.getLogger("eca_server.chat")
 
@@ -39,6 +48,21 @@ KEEP_SECONDS = 0.05
 """How long a turn that is closed without its body waits for its place on disk."""
 
 
+@attrs.define(kw_only=True)
+class Selection:
+    """What the client selected; None: nothing.
+
+    Attributes:
+        model: as `provider/model`.
+        variant: of that model.
+        behavior: by its name.
+    """
+
+    model: str | None = None
+    variant: str | None = None
+    behavior: str | None = None
+
+
 class Chat:
     """One chat of the connected client.
 
@@ -49,7 +73,11 @@ class Chat:
         window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
         systems: the instructions by behaviour, written once (design decision 20).
-        title: what the chat is called, once the model has found a name.
+        title: what the chat is called, once the model or the user has found a name.
+        settings: what is kept of it beside its history; changed by `set`.
+        selection: what the client selected for this chat alone.
+        created: when it began, in seconds since the epoch.
+        updated: when it was last prompted.
         awaits_key_of: the provider whose key the next prompt is; a stop ends the wait.
     """
 
@@ -70,6 +98,9 @@ class Chat:
         self.usage = SessionUsage()
         self.window = Window()
         self.title: str | None = None
+        self.settings = ChatSettings()
+        self.selection = Selection()
+        self.created = self.updated = time.time()
         self.awaits_key_of: str | None = None
         self.state = ChatState.IDLE
         self.last_turn_failed = False
@@ -79,6 +110,9 @@ class Chat:
         self._memory = memory
         self._bodies = set() if bodies is None else bodies
         self._may_be_stored = may_be_stored
+        self._restoring = trio.Lock()
+        self._set: dict[str, Any] = {}
+        self._cleared: trio.Event | None = None
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
         self._dropped: list[Prompt] = []
@@ -102,6 +136,7 @@ class Chat:
         self._dropped.extend(self._queue)
         self._queue.clear()
         if not self._turn.stopped:
+            self._tell_status()
             self._turn.stop()
             self._nursery.start_soon(self._close_late, self._turn)
 
@@ -110,12 +145,24 @@ class Chat:
         self._cancel_title()
         if self._move(Input.DELETE) is not Action.SILENCE:
             return
+        if self._cleared is not None:
+            self._cleared.set()
         self._queue.clear()
         if self._turn is not None:
             if self.session.profile.finishes_deleted:
                 self._turn.finish()
             self._turn.silence()
             self._turn.stop()
+
+    def steer(self, text: str) -> None:
+        """Put a text into the running turn's next request; ignored when nothing runs."""
+        if self._turn is not None and self.state is ChatState.RUNNING:
+            self._turn.steers.append(Steer(text=text))
+
+    def drop_steers(self) -> None:
+        """Take back what was not put into a request yet."""
+        if self._turn is not None:
+            self._turn.steers.clear()
 
     def call(self, call_id: str) -> ToolCall | None:
         """The tool call of that id, if it is one of the turn that runs."""
@@ -126,6 +173,53 @@ class Chat:
         if self.title is None and self._title_scope is None and self.state is ChatState.RUNNING:
             self._title_scope = trio.CancelScope()
             self._nursery.start_soon(self._find_title, make_title, self._title_scope)
+
+    @property
+    def status(self) -> ChatStatus:
+        """Where it stands, in the protocol's words."""
+        if self.awaits_key_of is not None and self.state is ChatState.IDLE:
+            return "login"
+        return _STATUSES[self.state]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is as if it had never been named."""
+        is_untouched = self.settings == ChatSettings() and self.selection == Selection()
+        return self.status == "idle" and is_untouched and not (self.history or self.title)
+
+    def has_message(self, content_id: str) -> bool:
+        """Whether the user's message of that id is one of the chat's."""
+        running = () if self._turn is None else (self._turn.prompt.content_id,)
+        return content_id in (*running, *(message.content_id for message in self.history))
+
+    def set(self, **changes: Any) -> None:
+        """Change some of `settings`; they count more than what is stored, and are kept later."""
+        self._set |= changes
+        self.settings = attrs.evolve(self.settings, **changes)
+
+    def rename(self, title: str) -> None:
+        """Call it what the user calls it, from now on (W-25); it is kept with the settings."""
+        self._cancel_title()
+        self.title = title
+        self.set(is_named_by_user=True)
+        self._tell_title()
+
+    async def keep_settings(self) -> None:
+        """Store title and settings; bounded in time."""
+        if self._memory is not None and self.state is not ChatState.DELETED:
+            await self._memory.keep_settings(self)
+
+    async def clear(self) -> None:
+        """Forget what was said, once a turn that runs is stopped; the client is told."""
+        await self.restore()
+        if self._turn is None:
+            self._clear()
+        else:
+            self._cleared = cleared = self._cleared or trio.Event()
+            self.stop()
+            await cleared.wait()
+        if self._memory is not None and self.state is not ChatState.DELETED:
+            await self._memory.clear(self)
 
     async def close(self) -> None:
         """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`)."""
@@ -151,14 +245,16 @@ class Chat:
 
     def _begin(self, prompt: Prompt) -> None:
         turn = self._turn = Turn(self, prompt)
+        self.updated = time.time()
         self._bodies.add(turn)
+        self._tell_status()
         turn.begin()
         self._nursery.start_soon(self._run, turn)
 
     async def _run(self, turn: Turn) -> None:
         try:
             with turn.scope:
-                await self._restore()
+                await self.restore()
                 await turn.prompt.body(turn)
         except Exception:  # noqa: BLE001 - a body's fault must not end the server
             _log.exception("a turn of chat %s failed", self.id)
@@ -171,11 +267,13 @@ class Chat:
             turn.ended.set()
             self._bodies.discard(turn)
 
-    async def _restore(self) -> None:
-        """Read the chat back before its first turn, if its id may be that of a stored one."""
-        if self._may_be_stored and self._memory is not None:
-            await self._memory.restore(self)
-            self._may_be_stored = False  # not before: a stop may have cut it short
+    async def restore(self) -> None:
+        """Read the chat back, once, if its id may be that of a stored one."""
+        async with self._restoring:
+            if self._may_be_stored and self._memory is not None:
+                await self._memory.restore(self)
+                self.settings = attrs.evolve(self.settings, **self._set)
+                self._may_be_stored = False  # not before: a stop may have cut it short
 
     async def _keep(self, turn: Turn) -> None:
         """Commit what the turn brought, once, before its `finished` (design decision 18)."""
@@ -207,14 +305,41 @@ class Chat:
         self.history.extend(turn.messages)
         self.told = in_force(turn.messages, self.told)
         self.last_turn_failed = turn.failed
-        turn.finish(self._told_of_dropped())
+        self._tell_status()
+        turn.finish(self._told_of_dropped(turn))
+        if self._cleared is not None:
+            self._clear()
         if self._queue:
             self.prompt(self._queue.popleft())
 
-    def _told_of_dropped(self) -> str:
-        dropped, self._dropped = self._dropped, []
-        texts = "\n\n".join(prompt.text for prompt in dropped)
-        return f"Stopped. Waiting prompts that were dropped:\n\n{texts}" if dropped else ""
+    def _clear(self) -> None:
+        self.history.clear()
+        self.told = ()
+        self.window = Window()
+        self.ledger = Ledger()
+        self.systems.clear()
+        self.set(flags={})
+        if not self.settings.is_named_by_user:
+            self._cancel_title()
+            self.title = None
+        self.session.notify("chat/cleared", ChatClearedParams(chat_id=self.id, messages=True))
+        if self._cleared is not None:
+            self._cleared.set()
+            self._cleared = None
+
+    def _tell_status(self) -> None:
+        params = ChatStatusChangedParams(chat_id=self.id, status=_STATUSES[self.state])
+        self.session.notify("chat/statusChanged", params)
+
+    def _told_of_dropped(self, turn: Turn) -> str:
+        texts = [steer.text for steer in turn.steers] + [each.text for each in self._dropped]
+        self._dropped = []
+        why = "Stopped. Waiting prompts that were dropped" if turn.stopped else "This came too late"
+        return "\n\n".join([f"{why}:", *texts]) if texts else ""
+
+    def _tell_title(self) -> None:
+        if self.title:
+            self.session.emit(self.id, "system", ChatMetadataContent(title=self.title))
 
     def _cancel_title(self) -> None:
         if self._title_scope is not None:
@@ -234,78 +359,15 @@ class Chat:
             self._title_scope = None
             if title:
                 self.title = title
-                self.session.emit(self.id, "system", ChatMetadataContent(title=title))
-                if self._memory is not None:
-                    await self._memory.name(self)
+                self._tell_title()
+                await self.keep_settings()
 
 
-class Chats:
-    """The chats of a connection, by id."""
-
-    def __init__(
-        self, session: Session, nursery: trio.Nursery, memory: Memory | None = None
-    ) -> None:
-        self.memory = memory
-        self._session = session
-        self._nursery = nursery
-        self._chats: dict[str, Chat] = {}
-        self._deleted: set[str] = set()
-        self._bodies: set[Turn] = set()
-
-    def open(self, chat_id: str | None) -> Chat:
-        """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
-        known = chat_id or str(uuid.uuid4())
-        chat = self._chats.get(known)
-        if chat is None:
-            if self.memory is not None and not self._chats:
-                self._nursery.start_soon(self.memory.wake)
-            may_be_stored = bool(chat_id) and known not in self._deleted
-            chat = self._chats[known] = Chat(
-                known,
-                self._session,
-                self._nursery,
-                self.memory,
-                bodies=self._bodies,
-                may_be_stored=may_be_stored,
-            )
-        return chat
-
-    def get(self, chat_id: str | None) -> Chat | None:
-        """The chat of that id, if it exists."""
-        return self._chats.get(chat_id) if chat_id else None
-
-    def delete(self, chat_id: str | None) -> None:
-        """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
-        if not chat_id:
-            return
-        chat = self._chats.pop(chat_id, None)
-        if chat is not None:
-            chat.delete()
-        if self.memory is not None:
-            self._deleted.add(chat_id)
-            self._nursery.start_soon(self.memory.delete, chat_id)
-
-    async def close(self) -> Sequence[str]:
-        """Stop every chat, wait until all turns are closed, and store what is left.
-
-        Returns:
-            What did not succeed within its bounds: a tool that could not be ended, chats that
-            could not be stored or deleted.
-        """
-        for chat in self._chats.values():
-            chat.stop()
-        async with trio.open_nursery() as closing:
-            for chat in self._chats.values():
-                closing.start_soon(chat.close)
-            with trio.move_on_after(TOOL_STOP_SECONDS):
-                for turn in tuple(self._bodies):  # those of deleted chats, too
-                    if turn.cut_a_call:
-                        await turn.ended.wait()
-        left = [
-            f"a tool of the chat {turn.chat.id} cannot be ended"
-            for turn in self._bodies
-            if turn.cut_a_call
-        ]
-        if self.memory is not None and not await self.memory.close():
-            left.append("the last changes of the chats could not be written to the disk")
-        return left
+_STATUSES: Mapping[ChatState, ChatStatus] = MappingProxyType(
+    {
+        ChatState.IDLE: "idle",
+        ChatState.RUNNING: "running",
+        ChatState.STOPPING: "stopping",
+        ChatState.DELETED: "idle",
+    }
+)

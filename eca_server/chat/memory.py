@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import attrs
 
 from eca_server.chat.store import (
     BeforeImage,
@@ -16,7 +18,7 @@ from eca_server.chat.store import (
     TurnUsage,
 )
 from eca_server.chat.usage import taken
-from eca_server.llm.history import in_force
+from eca_server.llm.history import Message, in_force
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
@@ -49,17 +51,19 @@ class Memory:
         """Give a chat the history that is stored under its id, if there is any."""
         stored = await self._store.load(chat.id)
         if stored is not None:
-            chat.history[:0] = [kept.message for kept in stored.messages]
+            chat.history[:0] = [_restored(kept) for kept in stored.messages]
             chat.told = in_force(chat.history)
             chat.title = chat.title or stored.title
+            chat.settings = stored.settings
+            chat.created = stored.created
             for usage in stored.usages:
                 chat.usage.add_turn(usage.tokens, usage.cost)
 
     async def keep(self, turn: Turn) -> None:
         """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
-        ids = [turn.prompt.content_id, *(str(uuid.uuid4()) for _ in turn.messages[1:])]
         messages = [
-            StoredMessage(id=i, message=m) for i, m in zip(ids, turn.messages, strict=False)
+            StoredMessage(id=each.content_id or str(uuid.uuid4()), message=each)
+            for each in turn.messages
         ]
         tokens, cost = taken(turn.usages)
         await self._store.append(
@@ -68,6 +72,7 @@ class Memory:
             messages,
             title=turn.chat.title,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
+            settings=turn.chat.settings,
         )
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
@@ -75,17 +80,24 @@ class Memory:
         images = [_before_image(turn.prompt.content_id, change) for change in changes]
         await self._store.add_before_images(turn.chat.id, images)
 
-    async def name(self, chat: Chat) -> None:
-        """Store a chat's new title."""
-        await self._store.append(chat.id, self._workspace, title=chat.title)
+    async def keep_settings(self, chat: Chat) -> None:
+        """Store a chat's title and settings."""
+        await self._store.append(chat.id, self._workspace, title=chat.title, settings=chat.settings)
+
+    async def clear(self, chat: Chat) -> None:
+        """Forget what was said in a chat."""
+        await self._store.clear(chat.id)
+        await self.keep_settings(chat)
 
     async def delete(self, chat_id: str) -> None:
         """Forget a chat."""
         await self._store.delete(chat_id)
 
-    async def latest(self, limit: int) -> Sequence[ChatSummary]:
+    async def latest(
+        self, limit: int, *, by: Literal["updated", "created"] = "updated"
+    ) -> Sequence[ChatSummary]:
         """The workspace's chats, the latest first."""
-        return await self._store.list(self._workspace, limit)
+        return await self._store.list(self._workspace, limit, by=by)
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A stored chat."""
@@ -94,6 +106,14 @@ class Memory:
     async def close(self) -> bool:
         """Write what is left; whether everything is on disk."""
         return await self._store.close()
+
+
+def _restored(kept: StoredMessage) -> Message:
+    """A stored message; those of an older server have the id of a user's beside them alone."""
+    message = kept.message
+    if message.role != "user" or message.content_id is not None:
+        return message
+    return attrs.evolve(message, content_id=kept.id)
 
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:

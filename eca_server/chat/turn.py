@@ -29,14 +29,14 @@ from eca_protocol.messages import (
 )
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
-from eca_server.llm.history import Message, ToolCallPart, ToolResultPart
+from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.session import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
 
-__all__ = ["Body", "Prompt", "Turn"]
+__all__ = ["Body", "Prompt", "Steer", "Turn"]
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
 
@@ -59,6 +59,14 @@ class Prompt:
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
+@attrs.frozen(kw_only=True)
+class Steer:
+    """What the user says to a turn that runs; `content_id` as for a prompt."""
+
+    text: str
+    content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
+
+
 class Turn:
     """A prompt that has begun.
 
@@ -74,6 +82,7 @@ class Turn:
         cited: the URLs of the sources shown.
         cut_a_call: a tool ran when the turn was stopped.
         kept: what it brought is stored, or on its way there.
+        steers: what the user said meanwhile, and no request has taken in yet.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -90,6 +99,7 @@ class Turn:
         self.cited: set[str] = set()
         self.cut_a_call = False
         self.kept = False
+        self.steers: list[Steer] = []
         self._reasons: dict[str, tuple[str, float]] = {}
         self._mute = False
 
@@ -140,6 +150,14 @@ class Turn:
             reason_id, started = self._reasons.pop(key)
             spent = round((trio.current_time() - started) * 1000)
             self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
+
+    def take_steers(self) -> None:
+        """Add what the user said meanwhile to the messages, with its echo."""
+        taken, self.steers = self.steers, []
+        for steer in taken:
+            self.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
+            parts = (TextPart(steer.text),)
+            self.messages.append(Message(role="user", parts=parts, content_id=steer.content_id))
 
     def begin_call(self, key: str, naming: Naming) -> ToolCall:
         """The model begins to write a call; whatever ends the turn closes it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.memory import line_of
@@ -27,7 +29,8 @@ async def _run(turn: Turn, situation: Situation) -> None:
         turn.say("\n".join(lines), role="system")
     elif wanted[0].isdecimal() and 0 < int(wanted[0]) <= len(others):
         stored = await memory.load(others[int(wanted[0]) - 1].id)
-        messages = [] if stored is None else [kept.message for kept in stored.messages]
+        kept = () if stored is None else stored.messages
+        messages = [attrs.evolve(each.message, content_id=None) for each in kept]
         turn.messages.extend(messages)
         count = len(messages)
         turn.say(f"This chat now knows the {count} messages of that one. Go on.", role="system")

@@ -158,12 +158,16 @@ class Message:
         parts: what it says, in order.
         origin: who made an assistant's message.
         interrupted: it was stopped, or broke, before its end.
+        content_id: of a message that the client was shown as the user's: the id of that content.
+        shown: the words it was shown in, if they are not its last text.
     """
 
     role: Literal["user", "assistant", "tool"]
     parts: tuple[Part, ...]
     origin: Origin | None = None
     interrupted: bool = False
+    content_id: str | None = None
+    shown: str | None = None
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)

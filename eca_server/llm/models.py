@@ -41,12 +41,16 @@ from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Model", "Models"]
 
+_EFFORTS = ("low", "medium", "high")
+"""Of a model that thinks and of which no more is known: every API takes these."""
+
 
 class Model:
     """A model that can be asked: its backend, with retries above it.
 
     Attributes:
         facts: what is known of it.
+        effort: how much it is to think when it answers the user; None: nothing is said of that.
     """
 
     def __init__(
@@ -55,11 +59,13 @@ class Model:
         policy: RetryPolicy,
         facts: ModelFacts | None = None,
         thoughts: Thoughts = "all",
+        effort: str | None = None,
     ) -> None:
         self._backend = backend
         self._policy = policy
         self._thoughts = thoughts
         self.facts = facts or ModelFacts()
+        self.effort = effort
 
     @property
     def backend(self) -> Backend:
@@ -221,12 +227,31 @@ class Models:
             self.names = (name, *self.names)
         return name
 
-    def find(self, name: str) -> Model:
-        """The model of that name.
+    def variants(self, name: str) -> tuple[str, ...]:
+        """The variants of a model: how much it can be asked to think, and those configured.
+
+        One that is configured as empty is none.
+        """
+        provider, _, model = name.partition("/")
+        configured = self._configured_model(provider, model).variants
+        known = self._capabilities(provider, model)
+        efforts = _EFFORTS if known.efforts is None else known.efforts
+        names = dict.fromkeys((*(efforts if known.reasoning else ()), *configured))
+        return tuple(each for each in names if each not in configured or configured[each])
+
+    def find(self, name: str, variant: str | None = None) -> Model:
+        """The model of that name; a variant that it has not is as if none was asked for.
 
         Raises:
             BackendError: there is none, or something is missing for it.
         """
+        effort = None
+        if variant in self.variants(name):
+            provider, _, model = name.partition("/")
+            if variant in self._configured_model(provider, model).variants:
+                name = f"{name}:{variant}"
+            else:
+                effort = variant
         backend = self._registry.backend(name)
         origin = backend.origin
         configured = self._configured_model(origin.provider, origin.model)
@@ -236,6 +261,7 @@ class Models:
             self._policy,
             self._facts(origin.provider, origin.model),
             configured.reasoning_history if api and api.thoughts_optional else "all",
+            effort,
         )
 
     @property

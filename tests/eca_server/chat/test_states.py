@@ -63,10 +63,15 @@ class Recorder:
     def __init__(self, profile: ClientProfile) -> None:
         self.profile = profile
         self.said: list[ChatContent] = []
+        self.statuses: list[str] = []
 
     def emit(self, chat_id: str, role: str, content: ChatContent) -> None:
         assert chat_id == "c"
         self.said.append(content)
+
+    def notify(self, method: str, params: Any) -> None:
+        assert (method, params.chat_id) == ("chat/statusChanged", "c")
+        self.statuses.append(params.status)
 
     async def drained(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -190,6 +195,9 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
             if deleted_at is None:
                 assert begun == finished
                 assert chat.state is ChatState.IDLE
+                assert session.statuses.count("running") == begun
+                assert session.statuses.count("idle") == finished
+                assert session.statuses[-1:] in ([], ["idle"])
             else:
                 assert len(said) == deleted_at
                 assert begun - finished in ((0,) if finishes_deleted else (0, 1))

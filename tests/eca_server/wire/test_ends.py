@@ -232,7 +232,7 @@ def test_a_deaf_client_does_not_keep_a_server_that_was_told_to_end(server: Stran
 HANGING = """
 import sys, time, trio
 import eca_server.stdio
-from eca_server.chat.chat import Chats
+from eca_server.chat.chats import Chats
 from eca_server.cli import run
 
 async def close(self):

@@ -284,7 +284,7 @@ def test_a_fault_of_our_own_is_32603_and_told_to_the_log_only(
     broken = tmp_path / "broken.py"
     broken.write_text(
         "import sys\n"
-        "from eca_server.chat.chat import Chats\n"
+        "from eca_server.chat.chats import Chats\n"
         "from eca_server.cli import run\n"
         "def delete(self, chat_id):\n"
         "    raise KeyError('the secret of the house')\n"

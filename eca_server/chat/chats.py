@@ -1,0 +1,101 @@
+"""All chats of a connection, by id, and what of them is stored."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from eca_server.chat.chat import TOOL_STOP_SECONDS, Chat
+from eca_server.chat.memory import Memory
+from eca_server.chat.turn import Turn
+from eca_server.session import Session
+
+__all__ = ["Chats"]
+
+
+class Chats:
+    """The chats of a connection, by id."""
+
+    def __init__(
+        self, session: Session, nursery: trio.Nursery, memory: Memory | None = None
+    ) -> None:
+        self.memory = memory
+        self._session = session
+        self._nursery = nursery
+        self._chats: dict[str, Chat] = {}
+        self._deleted: set[str] = set()
+        self._bodies: set[Turn] = set()
+
+    def open(self, chat_id: str | None) -> Chat:
+        """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
+        known = chat_id or str(uuid.uuid4())
+        chat = self._chats.get(known)
+        if chat is None:
+            if self.memory is not None and not self._chats:
+                self._nursery.start_soon(self.memory.wake)
+            may_be_stored = bool(chat_id) and known not in self._deleted
+            chat = self._chats[known] = Chat(
+                known,
+                self._session,
+                self._nursery,
+                self.memory,
+                bodies=self._bodies,
+                may_be_stored=may_be_stored,
+            )
+        return chat
+
+    def get(self, chat_id: str | None) -> Chat | None:
+        """The chat of that id, if it exists."""
+        return self._chats.get(chat_id) if chat_id else None
+
+    def __iter__(self) -> Iterator[Chat]:
+        """Those that exist."""
+        return iter(self._chats.values())
+
+    async def find(self, chat_id: str) -> Chat | None:
+        """The chat of that id with its history, read back if it is stored; None: there is none."""
+        chat = self.open(chat_id)
+        await chat.restore()
+        if chat.is_blank:
+            if self._chats.get(chat_id) is chat:
+                del self._chats[chat_id]
+            return None
+        return chat
+
+    def delete(self, chat_id: str | None) -> None:
+        """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
+        if not chat_id:
+            return
+        chat = self._chats.pop(chat_id, None)
+        if chat is not None:
+            chat.delete()
+        if self.memory is not None:
+            self._deleted.add(chat_id)
+            self._nursery.start_soon(self.memory.delete, chat_id)
+
+    async def close(self) -> Sequence[str]:
+        """Stop every chat, wait until all turns are closed, and store what is left.
+
+        Returns:
+            What did not succeed within its bounds: a tool that could not be ended, chats that
+            could not be stored or deleted.
+        """
+        for chat in self._chats.values():
+            chat.stop()
+        async with trio.open_nursery() as closing:
+            for chat in self._chats.values():
+                closing.start_soon(chat.close)
+            with trio.move_on_after(TOOL_STOP_SECONDS):
+                for turn in tuple(self._bodies):  # those of deleted chats, too
+                    if turn.cut_a_call:
+                        await turn.ended.wait()
+        left = [
+            f"a tool of the chat {turn.chat.id} cannot be ended"
+            for turn in self._bodies
+            if turn.cut_a_call
+        ]
+        if self.memory is not None and not await self.memory.close():
+            left.append("the last changes of the chats could not be written to the disk")
+        return left

@@ -1,0 +1,139 @@
+"""What was said in a chat as contents, for a client that shows the chat again.
+
+The rules it keeps: the order of a turn (rulings W-26, W-30); whatever is begun is ended. What no
+history keeps is not told again: progress, remarks of the server's, how long something took.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatFlagContent,
+    ChatReasonFinishedContent,
+    ChatReasonStartedContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatURLContent,
+)
+from eca_server.chat.tool_call import Naming, ToolCall
+from eca_server.llm.history import (
+    CitationPart,
+    CompactionPart,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.session import Role
+from eca_server.tools.tool import ToolOutput
+
+__all__ = ["Describe", "Told", "replayed", "words_of"]
+
+Told: TypeAlias = tuple[Role, ChatContent]
+
+Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
+"""How a call is named on the wire, and its summary if there is one."""
+
+COMPACTED = "The chat was compacted here: of what stands above, the model knows a summary."
+
+
+def replayed(
+    messages: Sequence[Message], *, flags: Mapping[str, str], describe: Describe
+) -> list[Told]:
+    """The contents of these messages, in order.
+
+    Args:
+        messages: of a history; a call's result is among them, if it has one.
+        flags: the user's marks, by the content id of the message each is on.
+        describe: names the calls.
+    """
+    replay = _Replay(describe, _results(messages))
+    for message in messages:
+        if message.role == "user":
+            replay.user(message, flags)
+        elif message.role == "assistant":
+            replay.assistant(message)
+    return replay.told
+
+
+def words_of(message: Message) -> str:
+    """What a user's message was shown as: the user's own words, without what stood before them."""
+    if message.shown is not None:
+        return message.shown
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return texts[-1] if texts else ""
+
+
+def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
+    return {
+        part.call_id: part
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    }
+
+
+@attrs.define
+class _Replay:
+    """The contents so far."""
+
+    describe: Describe
+    results: Mapping[str, ToolResultPart]
+    told: list[Told] = attrs.field(factory=list)
+
+    def user(self, message: Message, flags: Mapping[str, str]) -> None:
+        """The user's words, with the mark on them."""
+        if any(isinstance(part, CompactionPart) for part in message.parts):
+            self.told.append(("system", ChatTextContent(text=COMPACTED)))
+            return
+        content_id = message.content_id
+        words = ChatTextContent(text=words_of(message), content_id=content_id)
+        self.told.append(("user", words))
+        if content_id is not None and content_id in flags:
+            flag = ChatFlagContent(text=flags[content_id], content_id=content_id)
+            self.told.append(("system", flag))
+
+    def assistant(self, message: Message) -> None:
+        """What a model said, thought and did."""
+        for part in message.parts:
+            match part:
+                case TextPart(text) | RefusalPart(text) if text:
+                    self._emit(ChatTextContent(text=text))
+                case ReasoningPart(text=text) if text:
+                    self._reason(text)
+                case ToolCallPart():
+                    self._call(part)
+                case CitationPart(url=url, title=title):
+                    self._emit(ChatURLContent(title=title or url, url=url))
+                case _:
+                    pass
+
+    def _emit(self, content: ChatContent) -> None:
+        self.told.append(("assistant", content))
+
+    def _reason(self, text: str) -> None:
+        reason_id = str(uuid.uuid4())
+        self._emit(ChatReasonStartedContent(id=reason_id))
+        self._emit(ChatReasonTextContent(id=reason_id, text=text))
+        self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=0))
+
+    def _call(self, part: ToolCallPart) -> None:
+        naming, summary = self.describe(part)
+        result = self.results.get(part.id)
+        call = ToolCall(self._emit, naming)
+        call.prepare(part.raw, summary=summary)
+        if result is None:
+            call.stop()
+            return
+        arguments: Mapping[str, Any] = part.arguments or {}
+        call.announce(arguments, manual_approval=False)
+        call.start()
+        call.finish(ToolOutput(parts=result.parts, is_error=result.is_error))
