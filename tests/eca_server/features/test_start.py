@@ -42,3 +42,10 @@ def test_slow_libraries_are_not_imported_at_the_start(imported: set[str], module
 
 def test_a_method_of_no_chapter_has_no_handler() -> None:
     assert Handlers().get("weather/forecast") is None
+
+
+def test_chats_load_nothing_of_mcp_where_no_server_is_configured() -> None:
+    listing = "import eca_server.features.chat, sys; print(*sys.modules)"
+    command = [sys.executable, "-c", listing]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert not [name for name in loaded if name.startswith("eca_server.mcp")]

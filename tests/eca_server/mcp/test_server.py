@@ -251,6 +251,19 @@ async def test_lists_that_only_some_need_hold_nobody_up(autojump_clock: Any) -> 
         assert told == ["starting", "running"]
 
 
+async def test_nobody_waits_for_the_lists_of_a_server_that_does_not_run(
+    autojump_clock: Any,
+) -> None:
+    place = Place()
+    place.opening, place.refuses = 1, MCPFault("no such program", kind="start")
+    async with server_at(place) as (server, told):
+        await server.listed()
+        server.start()
+        with trio.fail_after(2):
+            await server.listed()
+        assert told == ["starting", "failed"]
+
+
 async def test_a_storm_of_changes_asks_once_and_tells_what_is_other(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
