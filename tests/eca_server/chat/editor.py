@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from eca_protocol import json
+from eca_protocol.codec import MessageCodec
 from eca_protocol.fold import Conversation
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.features import Connection, Options
@@ -33,11 +34,11 @@ class Editor:
 
     connection: Connection
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, codec: MessageCodec | None = None) -> None:
         self._wire = Wire(transport)
         self._ids = itertools.count(1)
         self.seen = self._wire.seen
-        self._conversation = Conversation()
+        self._conversation = Conversation(codec)
         self.shown = self._conversation.fold
 
     async def start(self, **params: Any) -> dict[str, Any]:
@@ -168,9 +169,13 @@ async def editor(
     started: bool = True,
     keeps_chats: bool = False,
     discovers: bool = False,
+    codec: MessageCodec | None = None,
     **environ: str,
 ) -> AsyncIterator[Editor]:
-    """An editor connected to a server in this process; titles are off unless configured."""
+    """An editor connected to a server in this process; titles are off unless configured.
+
+    `codec` reads what the server says, where it is not one of October's or later.
+    """
     configured = {"chat": {"title": False}, **(config or {})}
     environ = {
         "XDG_CONFIG_HOME": "/nowhere",
@@ -182,7 +187,7 @@ async def editor(
     jumps = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
     with trio.fail_after(100_000 if jumps else 20):
         async with trio.open_nursery() as nursery:
-            ours = Editor(far)
+            ours = Editor(far, codec)
 
             def note(connection: Connection) -> None:
                 ours.connection = connection
