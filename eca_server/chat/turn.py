@@ -25,6 +25,7 @@ from eca_protocol.messages import (
     ChatReasonTextContent,
     ChatTextContent,
     ChatURLContent,
+    ChatUsageContent,
     UsageLimit,
 )
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
@@ -214,6 +215,10 @@ class Turn:
             self._write("system", ChatTextContent(text=last_words))
         self._write("system", ChatProgressContent(state="finished", text=""))
         self.silence()
+
+    def tell_usage(self, usage: ChatUsageContent) -> None:
+        """What the chat has taken; even of a turn that was stopped (W-23, W-50)."""
+        self._write("system", usage)
 
     def silence(self) -> None:
         """Write nothing more."""
