@@ -244,6 +244,7 @@ class Config:
         lsp_timeout: for what the editor is asked.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
         mcp_timeout: until an MCP server is ready.
+        mcp_keep_alive: between two signs of life of an MCP server at a `url`.
         extra_configs: more files like this one; they win over all others.
         include_parent_agents_files: whether an AGENTS.md above the workspace counts.
     """
@@ -322,6 +323,9 @@ class Config:
         factory=dict, metadata=setting(MCP_SERVERS, "mcpServers")
     )
     mcp_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "mcpTimeoutSeconds"))
+    mcp_keep_alive: float = attrs.field(
+        default=30, metadata=setting(SECONDS, "mcpKeepAliveSeconds")
+    )
     extra_configs: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(listing(PATH), "extraConfigs")
     )

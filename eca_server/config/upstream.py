@@ -44,7 +44,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "completion.model": "there is no inline completion yet",
     "hooks": "no hook is run",
     "index.repoMap": None,
-    "mcpKeepAliveSeconds": None,
     "network.clientCert": "no certificate is shown to endpoints",
     "network.clientKey": "no certificate is shown to endpoints",
     "network.clientKeyPassphrase": "no certificate is shown to endpoints",

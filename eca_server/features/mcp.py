@@ -161,6 +161,7 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
         headers=settings.headers,
         revision=settings.protocol,
         start_seconds=seconds,
+        keep_alive_seconds=connection.config.mcp_keep_alive,
     )
 
 

@@ -9,7 +9,9 @@ message is tried as a server of the older transport, where the configuration doe
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from eca_server.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.http_endpoint import HTTPEndpoint, Login
 from eca_server.mcp.http_transport import NotStreamable, Waits
+from eca_server.mcp.keep_alive import keep_alive
 from eca_server.mcp.legacy_sse import LegacySSE
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
@@ -38,7 +41,7 @@ _WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse
 
 
 class _SpeaksOnly(Exception):
-    """The server refused the handshake and named a revision without one."""
+    """The server refused how we began, and named a revision without a handshake."""
 
     def __init__(self, era: Era) -> None:
         super().__init__(era.revision)
@@ -74,7 +77,7 @@ async def connect(
         client = await stack.enter_async_context(HTTPClient()) if http is None else http
 
         def begin(
-            era: Era, settings: ServerSettings = settings
+            era: Era, settings: ServerSettings = settings, *, is_last: bool = False
         ) -> contextlib.AbstractAsyncContextManager[Session]:
             if settings.url is None:
                 transport = _start(settings, environment, roots, log)
@@ -85,13 +88,13 @@ async def connect(
                 is_older = settings.transport == "sse"
                 kind = LegacySSE if is_older else StreamableHTTP
                 transport = kind(endpoint, log, waits)
-            return _begin(settings, era, transport=transport, roots=roots, log=log)
+            return _begin(settings, era, transport=transport, roots=roots, log=log, is_last=is_last)
 
         asked_for = ERAS.get(settings.revision, ERAS[OFFERED])
         try:
             session = await stack.enter_async_context(begin(asked_for))
         except _SpeaksOnly as refusal:
-            session = await stack.enter_async_context(begin(refusal.era))
+            session = await stack.enter_async_context(begin(refusal.era, is_last=True))
         except NotStreamable as refusal:
             if settings.transport is not None:
                 raise
@@ -114,6 +117,7 @@ async def _begin(
     transport: ServerTransport,
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
+    is_last: bool,
 ) -> AsyncIterator[Session]:
     """One attempt, in one era."""
     session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
@@ -124,12 +128,16 @@ async def _begin(
             try:
                 await session.introduce()
             except RequestFailed as refusal:
-                other = None if settings.revision == "legacy" else _stateless_era(refusal)
-                if other is None or era.stateless:
+                is_final = is_last or settings.revision == "legacy"
+                other = None if is_final else _stateless_era(refusal)
+                if other is None or (era.stateless and refusal.code != _UNSUPPORTED_REVISION):
                     raise MCPFault(f"it refused {refusal.method}: {refusal.message}") from refusal
                 raise _SpeaksOnly(other) from refusal
         if patience.cancelled_caught:
             raise MCPFault(_silence(settings, log), kind="timeout")
+        if not session.era.stateless:
+            seconds = settings.keep_alive_seconds if settings.url else math.inf
+            session.peer.start_soon(partial(keep_alive, session, seconds))
         yield session
 
 

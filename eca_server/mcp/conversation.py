@@ -64,6 +64,7 @@ class Conversation:
         instructions: what it wants the model to know; untrusted, already cut.
         on_change: told that a list has changed; must not wait.
         on_update: told the URI of a resource that has changed; likewise.
+        suspect: set when a call was not answered in time.
         ended: set once the server is gone; `fault` says why.
     """
 
@@ -83,6 +84,7 @@ class Conversation:
         self.instructions = ""
         self.on_change: Callable[[Changed], None] = _nobody_listens
         self.on_update: Callable[[str], None] = _nobody_listens
+        self.suspect = trio.Event()
         self.ended = trio.Event()
         self.fault: MCPFault | None = None
         self._transport = transport
@@ -130,8 +132,7 @@ class Conversation:
         self._log.note(f"output: {line[:500].decode('utf-8', 'replace')}")
         self._noise += 1
         if self._noise >= MAX_NOISE and not self._heard_a_message:
-            self.fault = MCPFault(f"its first {MAX_NOISE} lines were no messages ({why})")
-            self.peer.close(self.fault.message)
+            self.give_up(MCPFault(f"its first {MAX_NOISE} lines were no messages ({why})"))
 
     def _fail_all(self, why: str) -> None:
         """A message was lost, and with it perhaps the answer to any call: fail them now."""
@@ -267,23 +268,35 @@ class Conversation:
         state = {} if question.state is None else {"requestState": question.state}
         return {"inputResponses": answers, **state}
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def _ask(
+        self, method: str, params: Mapping[str, Any], seconds: float = ANSWER_SECONDS
+    ) -> Any:
         """A request that is soon answered, or a fault: `refused`, `timeout`, `closed`."""
-        with trio.move_on_after(ANSWER_SECONDS):
+        with trio.move_on_after(seconds):
             try:
                 return await self._request(method, params)
             except RequestFailed as fault:
                 raise MCPFault(f"{method}: {fault.message}", kind="refused") from fault
-        raise MCPFault(f"{method}: no answer within {ANSWER_SECONDS:g} s", kind="timeout")
+        raise MCPFault(f"{method}: no answer within {seconds:g} s", kind="timeout")
 
-    async def ping(self) -> None:
+    async def ping(self, seconds: float = ANSWER_SECONDS) -> None:
         """See that it answers; nothing to ask of a stateless server.
 
         Raises:
-            MCPFault: it does not.
+            MCPFault: it does not, or refuses to.
         """
         if not self.era.stateless:
-            await self._ask("ping", {})
+            await self._ask("ping", {}, seconds)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something that was asked is not answered yet."""
+        return bool(self._open)
+
+    def give_up(self, fault: MCPFault) -> None:
+        """End the conversation, for a reason of ours."""
+        self.fault = self.fault or fault
+        self.peer.close(fault.message)
 
     def roots_changed(self) -> None:
         """Tell the server that the roots are others now."""

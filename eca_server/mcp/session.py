@@ -190,6 +190,7 @@ class Session(Conversation):
             finally:
                 del self._progress[token]
             return result
+        self.suspect.set()
         raise MCPFault(f"the tool {name} gave no answer within {deadline:g} s", kind="timeout")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:

@@ -28,6 +28,7 @@ class ServerSettings:
         headers: sent with every request to `url`.
         revision: `auto` (a handshake first), `legacy` (only that) or a stateless revision's name.
         start_seconds: how long it may take to be initialized.
+        keep_alive_seconds: between two signs of life that are wanted of a server at a `url`.
     """
 
     name: str
@@ -40,3 +41,4 @@ class ServerSettings:
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     revision: str = "auto"
     start_seconds: float = START_SECONDS
+    keep_alive_seconds: float = 30.0

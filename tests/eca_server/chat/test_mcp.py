@@ -176,9 +176,12 @@ async def test_programs_that_may_have_to_download_the_server_have_longer(
         return Place().connect()
 
     monkeypatch.setattr(mcp, "connect", connect)
-    async with with_servers({"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50) as ours:
+    async with with_servers(
+        {"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50, mcpKeepAliveSeconds=20
+    ) as ours:
         await status(ours, "s", "running")
         assert [each.start_seconds for each in given] == [seconds]
+        assert given[0].keep_alive_seconds == 20
         assert given[0].directory == Path.home() / "sub"
 
 

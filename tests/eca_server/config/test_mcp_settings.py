@@ -40,6 +40,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
                 },
             },
             "mcpTimeoutSeconds": 9,
+            "mcpKeepAliveSeconds": 10,
         },
     )
     config = house.config()
@@ -53,7 +54,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
     assert web.client_secret is not None
     assert web.client_secret.reveal() == "not-a-real-secret"
     assert web.auth_scope == "workspace"
-    assert config.mcp_timeout == 9
+    assert (config.mcp_timeout, config.mcp_keep_alive) == (9, 10)
     assert git.fault is None
     assert web.fault is None
 

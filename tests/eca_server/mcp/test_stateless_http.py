@@ -8,6 +8,7 @@ import anyio
 import pytest
 import trio
 
+from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import TextContent
 from tests.eca_server.mcp.web import Exchange, WebServer, session_at, until_left, web_server
 
@@ -53,6 +54,23 @@ async def test_a_server_without_a_handshake_is_spoken_to_in_its_own_revision():
     assert call.message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == (
         "2026-07-28"
     )
+
+
+async def test_a_server_that_refuses_its_own_revision_at_first_is_asked_once_more():
+    async def refuses_once(exchange: Exchange) -> None:
+        server.on["server/discover"] = lambda e: e.json(e.result(FOUND))
+        await server.on["initialize"](exchange)
+
+    async with web_server() as server:
+        be_stateless(server)
+        server.on["server/discover"] = refuses_once
+        async with session_at(server.url, revision="2026-07-28") as session:
+            assert session.era.revision == "2026-07-28"
+        server.on["server/discover"] = server.on["initialize"]
+        with pytest.raises(MCPFault, match="Unsupported"):
+            async with session_at(server.url):
+                pass
+    assert server.kinds().count("server/discover") == 3
 
 
 def tool_with(name: str, **properties: Any) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""Signs of life: who is asked for them, when, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.keep_alive import PING_SECONDS, SECOND_CHANCE, keep_alive
+from tests.eca_server.mcp.scripted import session_with
+from tests.eca_server.mcp.web import session_at, web_server
+
+pytestmark = pytest.mark.trio
+
+
+class Watched:
+    """A server that answers pings as a test says: `ok`, or the kind of a fault."""
+
+    def __init__(self, *answers: str) -> None:
+        self.suspect = trio.Event()
+        self.is_busy = False
+        self.answers = list(answers)
+        self.pinged: list[float] = []
+        self.given_up: tuple[float, MCPFault] | None = None
+
+    async def ping(self, seconds: float) -> None:
+        self.pinged.append(trio.current_time())
+        answer: Any = self.answers.pop(0) if self.answers else "ok"
+        if answer == "timeout":
+            await trio.sleep(seconds)
+        if answer != "ok":
+            raise MCPFault("no", kind=answer)
+
+    def give_up(self, fault: MCPFault) -> None:
+        self.given_up = trio.current_time(), fault
+
+
+@pytest.mark.parametrize(
+    ("answers", "pings", "ends"),
+    [
+        (["ok"], [30, 60, 90], None),
+        (["refused"], [30, 60, 90], None),
+        (["timeout", "ok"], [30, 30 + PING_SECONDS + SECOND_CHANCE], None),
+        (["timeout", "timeout"], [30, 90], 90 + PING_SECONDS),
+    ],
+)
+async def test_only_who_is_silent_twice_is_over(
+    autojump_clock: Any, answers: list[str], pings: list[float], ends: float | None
+):
+    watched = Watched(*answers)
+    begun = trio.current_time()
+    with trio.move_on_after(105):
+        await keep_alive(watched, 30)
+    assert [round(at - begun) for at in watched.pinged] == pings
+    if ends is None:
+        assert watched.given_up is None
+    else:
+        assert watched.given_up is not None
+        at, fault = watched.given_up
+        assert (round(at - begun), fault.kind) == (ends, "closed")
+
+
+async def test_who_is_busy_is_not_asked(autojump_clock: Any):
+    watched = Watched("timeout", "timeout")
+    watched.is_busy = True
+    with trio.move_on_after(1000):
+        await keep_alive(watched, 30)
+    assert watched.pinged == []
+    assert watched.given_up is None
+
+
+async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock: Any):
+    watched = Watched()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_alive, watched, math.inf)
+        await trio.sleep(10_000)
+        assert watched.pinged == []
+        watched.suspect.set()
+        await trio.sleep(1)
+        assert len(watched.pinged) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_far_away_is_pinged():
+    async with web_server() as server, session_at(server.url, keep_alive_seconds=0.02):
+        await server.has_seen("ping", 2)
+
+
+async def test_a_call_without_an_answer_makes_a_server_suspect():
+    pinged = trio.Event()
+    changed = ["say", {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+    script = {"on": {"tools/call": [], "ping": [changed, ["result", {}]]}}
+    async with session_with(script) as session:
+        session.on_change = lambda _: pinged.set()
+        with pytest.raises(MCPFault, match="no answer"):
+            await session.call_tool("echo", {}, deadline=0.02)
+        with trio.fail_after(5):
+            await pinged.wait()
+        session.give_up(MCPFault("enough", kind="closed"))
+        with trio.fail_after(5):
+            await session.ended.wait()
+    assert str(session.fault) == "enough"
