@@ -22,6 +22,7 @@ from eca_protocol.messages import (
     LinesRange,
     McpResourceContext,
     RepoMapContext,
+    TextContext,
     UnknownContext,
     WebContext,
 )
@@ -47,6 +48,7 @@ _ORDER = (
     FileContext,
     DirectoryContext,
     WebContext,
+    TextContext,
     McpResourceContext,
     UnknownContext,
     RepoMapContext,
@@ -195,6 +197,8 @@ class _Gathering:
                 self._add_path(path, None)
             case WebContext(url=url):
                 self._add_page(url)
+            case TextContext():
+                self._add_words(context)
             case McpResourceContext(uri=uri, server=server):
                 self._add_resource(server, uri)
             case UnknownContext(type=kind):
@@ -252,17 +256,29 @@ class _Gathering:
         if isinstance(page, str):
             self._leave_out(url, page)
             return
+        attributes = {"url": url} | ({"title": page.title} if page.title else {})
+        self._add_text("web", url, attributes, page.text, self.reader.limits.page)
+
+    def _add_words(self, context: TextContext) -> None:
+        if self._is_repeated(context):
+            return
+        attributes = {"label": context.label} if context.label else {}
+        name, most = context.label or "A text", self.reader.limits.file
+        self._add_text("text", name, attributes, context.content, most)
+
+    def _add_text(
+        self, section: str, name: str, attributes: Mapping[str, str], whole: str, most: int
+    ) -> None:
         try:
             self._must_have_room()
         except TooLarge as fault:
-            self._leave_out(url, str(fault))
+            self._leave_out(name, str(fault))
             return
-        size = min(self.reader.limits.page, self.room)
-        text = cut_end(page.text, Cap(lines=size, size=size))
-        attributes = {"url": url} | ({"title": page.title} if page.title else {})
-        self._take(Section(name="web", attributes=attributes, body=(text,)), len(text.encode()))
-        if text != page.text:
-            self.note(f"{_short(url)} was cut: its text is longer than {size} bytes")
+        size = min(most, self.room)
+        text = cut_end(whole, Cap(lines=size, size=size))
+        self._take(Section(name=section, attributes=attributes, body=(text,)), len(text.encode()))
+        if text != whole:
+            self.note(f"{_short(name)} was cut: its text is longer than {size} bytes")
 
     def _add_resource(self, server: str, uri: str) -> None:
         if self._is_repeated((server, uri)):

@@ -19,6 +19,7 @@ from eca_protocol.messages import (
     Position,
     Range,
     RepoMapContext,
+    TextContext,
     UnknownContext,
     WebContext,
 )
@@ -67,6 +68,15 @@ def names(text: str) -> list[str]:
 
 async def test_without_contexts_there_is_nothing(workspace) -> None:
     assert await built(workspace, message="hello @property") == Built()
+
+
+async def test_a_text_from_elsewhere_stands_under_its_label(workspace) -> None:
+    query, plain = TextContext(label="a query", content="SELECT 1"), TextContext(content="x")
+    text = await block(workspace, query, plain, query)
+    assert '<eca_text label="a query">\nSELECT 1\n</eca_text>\n<eca_text>\nx\n</eca_text>' in text
+    assert names(text) == ["contexts", "text", "text"]
+    long = await built(workspace, TextContext(content="x" * 99), limits=Limits(file=10))
+    assert long.notes == ("A text was cut: its text is longer than 10 bytes.",)
 
 
 @pytest.mark.requirement("CTX-1")
