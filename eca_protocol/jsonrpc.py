@@ -31,6 +31,7 @@ __all__ = [
     "Request",
     "Response",
     "classify",
+    "error_response",
 ]
 
 Id: TypeAlias = int | str
@@ -163,16 +164,17 @@ def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
     answered = value.get("id")
     if type(answered) is not int and type(answered) is not str:
         if answered is None and error is not None:
-            return _error_response(None, error)
+            return error_response(None, error)
         raise RemoteProtocolError(
             f"id: expected the integer or string of a request, got {_kind(answered)}"
         )
     if error is not None:
-        return _error_response(answered, error)
+        return error_response(answered, error)
     return Response(answered, value["result"])
 
 
-def _error_response(answered: Id | None, error: Any) -> ErrorResponse:
+def error_response(answered: Id | None, error: Any) -> ErrorResponse:
+    """What an `error` says; a code that is no integer is kept in the data (ruling W-60)."""
     if not isinstance(error, dict):
         return ErrorResponse(answered, INTERNAL_ERROR, _text_of(error), None)
     code = error.get("code")

@@ -19,6 +19,7 @@ __all__ = [
     "Revision",
     "Window",
     "detect",
+    "detect_server",
     "forced_revision",
     "mark",
     "parse_revision",

@@ -12,7 +12,24 @@ waits, unless a call of ours is pending; a stopped turn ends with the server's l
 
 from __future__ import annotations
 
+from eca_protocol.client.answers import (
+    AskQuestionHandler,
+    DefinitionHandler,
+    DiagnosticsHandler,
+    ReferencesHandler,
+)
 from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client, DiagnosticsHandler, Event, connect
+from eca_protocol.client.client import Client, Event
+from eca_protocol.client.connecting import connect
 
-__all__ = ["Chat", "Client", "DiagnosticsHandler", "Event", "Turn", "connect"]
+__all__ = [
+    "AskQuestionHandler",
+    "Chat",
+    "Client",
+    "DefinitionHandler",
+    "DiagnosticsHandler",
+    "Event",
+    "ReferencesHandler",
+    "Turn",
+    "connect",
+]

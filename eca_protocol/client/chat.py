@@ -30,7 +30,7 @@ class Chat:
     Attributes:
         id: the chat's id, ours unless one was given.
         model: for prompts that name no other; None leaves it to the server.
-        behavior: likewise.
+        behavior: likewise; newer editions call it an agent.
         title: as the server named the chat.
         usage: the newest the server told.
     """
@@ -60,19 +60,26 @@ class Chat:
         contexts: Sequence[m.ChatContext] = (),
         model: str | None = None,
         behavior: m.ChatBehavior | None = None,
+        variant: str | None = None,
+        trust: bool | None = None,
     ) -> Turn:
         """A turn: iterate over it to send the prompt and to get what comes of it.
 
-        Turns of one chat take place one after the other: the next is sent when the one before it
-        has finished.
+        `variant` is one of the model's; `trust` lets tools run which would ask. Turns of one chat
+        take place one after the other: the next is sent when the one before it has finished.
         """
-        return Turn(
-            self,
-            message,
-            contexts=contexts,
+        behavior = behavior or self.behavior
+        params = m.ChatPromptParams(
+            chat_id=self.id,
+            message=message,
             model=model or self.model,
-            behavior=behavior or self.behavior,
+            behavior=behavior,
+            agent=behavior,
+            variant=variant,
+            trust=trust,
+            contexts=tuple(contexts),
         )
+        return Turn(self, params)
 
     def stop(self) -> None:
         """End the running turn, whichever it is; its iteration ends with the server's answer."""
@@ -81,6 +88,10 @@ class Chat:
             if turn is not None:
                 turn.stopped = True
             self._client.chat_prompt_stop(self.id)
+
+    def steer(self, message: str) -> None:
+        """Say a word to the running turn; its next request to the model takes it in."""
+        self._client.chat_prompt_steer(self.id, message)
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
         """Let a waiting tool call run; `save="session"` asks no more for that tool."""
@@ -93,6 +104,10 @@ class Chat:
     async def delete(self) -> None:
         """Let the server forget the chat; a running turn ends."""
         await self._client.chat_delete(self.id)
+        self.deleted()
+
+    def deleted(self) -> None:
+        """The server has forgotten the chat: a running turn has ended with it."""
         self._finish()
         self._client.forget(self)
 
@@ -105,6 +120,20 @@ class Chat:
     async def query_commands(self, query: str = "") -> tuple[m.ChatCommand, ...]:
         """See `Client.chat_query_commands`."""
         return await self._client.chat_query_commands(query, chat_id=self.id)
+
+    async def update(self, *, title: str | None = None, trust: bool | None = None) -> None:
+        """See `Client.chat_update`."""
+        await self._client.chat_update(self.id, title=title, trust=trust)
+
+    async def clear(self) -> None:
+        """See `Client.chat_clear`."""
+        await self._client.chat_clear(self.id)
+
+    async def history(
+        self, *, limit: int | None = None, before: str | None = None, after: str | None = None
+    ) -> m.ChatHistoryResponse:
+        """See `Client.chat_history`."""
+        return await self._client.chat_history(self.id, limit=limit, before=before, after=after)
 
     @property
     def unread(self) -> int:
@@ -177,30 +206,20 @@ class Turn:
     DeadlineExceeded (nothing came for the client's `idle_deadline` seconds), ConnectionClosed.
 
     Attributes:
+        params: the prompt.
         response: the server's answer to the prompt, once it came.
         stopped: we stopped it.
         arguments_texts: what the model has written of each call's arguments so far, by the call's
             id: the pieces that were taken, joined.
     """
 
-    def __init__(
-        self,
-        chat: Chat,
-        message: str,
-        *,
-        contexts: Sequence[m.ChatContext],
-        model: str | None,
-        behavior: m.ChatBehavior | None,
-    ) -> None:
+    def __init__(self, chat: Chat, params: m.ChatPromptParams) -> None:
         self.chat = chat
-        self.message = message
+        self.params = params
         self.response: m.ChatPromptResponse | None = None
         self.stopped = False
         self.arguments_texts: dict[str, str] = {}
         self.unread = 0
-        self._contexts = tuple(contexts)
-        self._model = model
-        self._behavior = behavior
         self._inbox: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
         self._started = False
@@ -221,14 +240,7 @@ class Turn:
         await self.chat.begin(self)
         try:
             client = self.chat.client
-            params = m.ChatPromptParams(
-                chat_id=self.chat.id,
-                message=self.message,
-                model=self._model,
-                behavior=self._behavior,
-                contexts=self._contexts,
-            )
-            self._call = client.start_request("chat/prompt", params)
+            self._call = client.start_request("chat/prompt", self.params)
             response: m.ChatPromptResponse = await self._call.result(deadline=client.deadline)
         except BaseException:
             if not self._ended:
@@ -327,6 +339,8 @@ class Turn:
 def _weight(content: m.ChatContent) -> int:
     if isinstance(content, m.ChatTextContent | m.ChatReasonTextContent):
         return CONTENT_WEIGHT + len(content.text)
+    if isinstance(content, m.ChatImageContent):
+        return CONTENT_WEIGHT + len(content.base64)
     if isinstance(content, m.ChatToolCallPrepareContent):
         return CONTENT_WEIGHT + len(content.arguments_text)
     if isinstance(content, m.ChatToolCalledContent):

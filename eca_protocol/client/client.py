@@ -1,34 +1,29 @@
-"""The client's connection: start or join a server, keep what it says, route it, leave it well."""
+"""The client's connection: keep what the server says, route it, leave it well."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.answers import Answers
 from eca_protocol.client.calls import Calls
 from eca_protocol.client.chat import Chat
-from eca_protocol.codec import Codec
-from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError, StartFailed
+from eca_protocol.draft import codec_for
+from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer, PendingCall
-from eca_protocol.process import Child, Ladder, spawn
-from eca_protocol.revisions import Revision
+from eca_protocol.process import Child, Ladder
+from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.streams import Transport
 
-__all__ = ["Client", "DiagnosticsHandler", "Event", "connect"]
+__all__ = ["Client", "Event"]
 
-DiagnosticsHandler: TypeAlias = Callable[
-    [m.EditorGetDiagnosticsParams],
-    "m.EditorGetDiagnosticsResponse | Awaitable[m.EditorGetDiagnosticsResponse]",
-]
 Event: TypeAlias = (
     m.ChatContentReceivedParams
     | m.ConfigUpdatedParams
@@ -37,7 +32,21 @@ Event: TypeAlias = (
     | m.UnknownServerUpdatedParams
     | m.ShowMessageParams
     | m.ProgressParams
+    | m.ChatClearedParams
+    | m.ChatDeletedParams
+    | m.ChatOpenedParams
+    | m.ChatStatusChangedParams
+    | m.JobsUpdatedParams
+    | m.ProviderStatus
+    | m.RewriteContentReceivedParams
+    | m.ToolServerRemovedParams
 )
+
+ANNOUNCED: Final = Revision.CURRENT
+"""In which edition we introduce ourselves: what an older server does not know, it passes over."""
+
+ASSUMED: Final = detect_server(None)
+"""Which edition is spoken until the server's first `config/updated` tells which it is (W-16)."""
 
 INBOX = 2**20
 """Bytes of contents that nobody has taken, above which reading waits."""
@@ -56,6 +65,7 @@ class Client(Calls):
         config: what the server's `config/updated` have said so far, together.
         tool_servers: the newest `tool/serverUpdated` of each server, by name.
         idle_deadline: seconds a turn may be silent; None: no limit.
+        revision: the edition that is spoken with the server.
         handled: the methods of the server's that this client handles.
     """
 
@@ -64,8 +74,8 @@ class Client(Calls):
         transport: Transport,
         *,
         child: Child | None = None,
-        revision: Revision = Revision.R2025_10,
-        diagnostics: DiagnosticsHandler | None = None,
+        revision: Revision | None = None,
+        answers: Answers | None = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
@@ -73,17 +83,24 @@ class Client(Calls):
             "chat/contentReceived": self._on_content,
             "config/updated": self._on_config,
             "tool/serverUpdated": self._on_tool_server,
+            "tool/serverRemoved": self._on_tool_server_removed,
+            "chat/deleted": self._on_chat_deleted,
+            "chat/cleared": self._add_event,
+            "chat/opened": self._add_event,
+            "chat/statusChanged": self._add_event,
+            "jobs/updated": self._add_event,
+            "providers/updated": self._add_event,
+            "rewrite/contentReceived": self._add_event,
             "$/showMessage": self._add_event,
             "$/progress": self._add_event,
+            **(answers or Answers()).handlers(),
         }
-        if diagnostics is not None:
-            handlers["editor/getDiagnostics"] = diagnostics
         self.handled = frozenset(handlers)
         peer = Peer(
             transport,
             side="client",
             table=ECA,
-            codec=Codec(ECA, revision),
+            codec=codec_for(revision or ANNOUNCED),
             handlers=handlers,
             before_reading=self._room,
         )
@@ -92,6 +109,8 @@ class Client(Calls):
         self.config = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
         self.idle_deadline = idle_deadline
+        self.revision = revision or ASSUMED
+        self._revision_is_known = revision is not None
         self._child = child
         self._chats: dict[str, Chat] = {}
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
@@ -187,8 +206,21 @@ class Client(Calls):
         if chat is None or not chat.take(received):
             self._add_event(received)
 
+    async def initialize(
+        self, params: m.InitializeParams, *, deadline: float | None = None
+    ) -> m.InitializeResponse:
+        """See `Calls.initialize`."""
+        result = await super().initialize(params, deadline=deadline)
+        if not self._revision_is_known:
+            self._peer.codec = codec_for(self.revision)
+        return result
+
     def _on_config(self, params: m.ConfigUpdatedParams) -> None:
-        if params.chat is not None:
+        if not self._revision_is_known:
+            self._revision_is_known = True
+            self.revision = detect_server(None if params.chat is None else params.chat.variants)
+            self._peer.codec = codec_for(self.revision)
+        if params.chat is not None and params.chat_id is None:
             said = {
                 field.name: value
                 for field in attrs.fields(m.ChatConfig)
@@ -201,6 +233,16 @@ class Client(Calls):
     def _on_tool_server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):
             self.tool_servers[params.name] = params
+        self._add_event(params)
+
+    def _on_tool_server_removed(self, params: m.ToolServerRemovedParams) -> None:
+        self.tool_servers.pop(params.name, None)
+        self._add_event(params)
+
+    def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
+        chat = self._chats.get(params.chat_id)
+        if chat is not None:
+            chat.deleted()
         self._add_event(params)
 
     def _add_event(self, event: Event) -> None:
@@ -247,111 +289,3 @@ class Client(Calls):
         if not self.closed:
             self.exit()
         self._peer.close("we left")
-
-
-def connect(
-    *,
-    command: Sequence[str] | None = None,
-    transport: Transport | None = None,
-    workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = (),
-    client_info: m.ClientInfo | None = None,
-    initialization_options: m.InitializationOptions | None = None,
-    diagnostics: DiagnosticsHandler | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    start_deadline: float = 60.0,
-    deadline: float | None = 30.0,
-    idle_deadline: float | None = 600.0,
-) -> _Connecting:
-    """Connect to a server, for as long as an `async with` block lasts.
-
-    Args:
-        command: starts the server; it is shut down and ended when the block is left.
-        transport: in place of `command`, a byte stream to a server that runs.
-        workspace_folders: the project's roots, as folders or paths.
-        client_info: who we are.
-        initialization_options: passed to the server.
-        diagnostics: answers the server's `editor/getDiagnostics`; without it the server is told
-            that we have none.
-        cwd: the server's working directory.
-        env: the server's environment, in place of ours.
-        start_deadline: seconds until `initialize` is answered.
-        deadline: seconds until any other request is answered; None: no limit.
-        idle_deadline: seconds a turn may be silent; None: no limit.
-
-    Raises:
-        StartFailed: on entering: the command cannot be started or ended before it answered.
-        DeadlineExceeded: on entering: it did not answer in time.
-        RequestFailed: on entering: it refused `initialize`.
-    """
-    if (command is None) == (transport is None):
-        raise LocalProtocolError("connect takes a command or a transport, and not both")
-    editor = m.EditorCapabilities(diagnostics=True) if diagnostics is not None else None
-    hello = m.InitializeParams(
-        process_id=os.getpid(),
-        client_info=client_info or m.ClientInfo(name="eca-protocol"),
-        initialization_options=initialization_options,
-        capabilities=m.ClientCapabilities(
-            code_assistant=m.CodeAssistantCapabilities(chat=True, editor=editor)
-        ),
-        workspace_folders=tuple(_folder(folder) for folder in workspace_folders),
-    )
-
-    def open_client() -> Client:
-        child = None if command is None else spawn(command, cwd=cwd, env=env)
-        stream = transport if child is None else child.transport
-        assert stream is not None
-        return Client(
-            stream,
-            child=child,
-            diagnostics=diagnostics,
-            deadline=deadline,
-            idle_deadline=idle_deadline,
-        )
-
-    return _Connecting(open_client, hello, start_deadline)
-
-
-class _Connecting:
-    """What `connect` gives: the client, once it is entered."""
-
-    def __init__(
-        self, open_client: Callable[[], Client], hello: m.InitializeParams, deadline: float
-    ) -> None:
-        self._open_client = open_client
-        self._hello = hello
-        self._deadline = deadline
-        self._client: Client
-
-    async def __aenter__(self) -> Client:
-        self._client = client = self._open_client()
-        await client.__aenter__()
-        try:
-            client.initialize_response = await client.initialize(
-                self._hello, deadline=self._deadline
-            )
-            client.initialized()
-        except ConnectionClosed as closed:
-            await client.__aexit__(None, None, None)
-            code = client.exit_code
-            how = "" if code is None else f" (exit code {code})"
-            raise StartFailed(f"the server ended before it answered initialize{how}") from closed
-        except BaseException:
-            await client.__aexit__(None, None, None)
-            raise
-        return client
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, trace)
-
-
-def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:
-    if isinstance(folder, m.WorkspaceFolder):
-        return folder
-    path = Path(folder).absolute()
-    return m.WorkspaceFolder(uri=path.as_uri(), name=path.name or str(path))

@@ -15,7 +15,8 @@ from eca_protocol.codec.explain import explain_failure
 from eca_protocol.codec.read import Mismatch, Read
 from eca_protocol.codec.write import NotWritten, Write
 from eca_protocol.endpoint import Method, Table
-from eca_protocol.errors import DecodeError, LocalProtocolError
+from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
+from eca_protocol.jsonrpc import error_response
 from eca_protocol.revisions import Revision
 
 __all__ = ["Codec", "MessageCodec"]
@@ -96,10 +97,13 @@ class Codec:
         """The typed result of `method`; None where the result says nothing.
 
         Raises:
+            RequestFailed: an error stands where the result should be (W-60).
             DecodeError: it does not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
         try:
+            if isinstance(raw, dict) and ("error" in raw or "message" in raw):
+                _raise_error_in(raw, method)
             return self._read_result[method](raw or _empty(raw), None)
         except (Mismatch, KeyError):
             raise self._failure("result", method, raw) from None
@@ -180,6 +184,16 @@ class Codec:
 def _empty(raw: Any) -> Any:
     """Of what is falsy: `{}` for what means "nothing is said"; the rest is a wrong type."""
     return {} if raw is None or raw == [] else raw
+
+
+def _raise_error_in(raw: dict[str, Any], method: str) -> None:
+    """Some servers' errors are results: `{error: {code, message}}` or `{type, message}`."""
+    error = raw.get("error")
+    if error is None and raw.keys() <= {"type", "message"}:
+        error = raw if raw.get("type") in {"error", "warning", "info"} else None
+    if isinstance(error, dict):
+        failure = error_response(None, error)
+        raise RequestFailed(failure.code, failure.message, failure.data, method=method)
 
 
 def _read_nothing(_: Any, __: Any) -> None:

@@ -10,7 +10,7 @@ import anyio
 
 from eca_protocol import messages as m
 from eca_protocol.client import Client, connect
-from eca_protocol.codec import Codec
+from eca_protocol.draft import codec_for
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
@@ -39,6 +39,10 @@ class FakeServer:
         }
         for method in ECA.received_by("server"):
             self.on(method, answers.get(method, lambda _: None))
+
+    def answers(self, method: str, result: Any) -> None:
+        """A request is answered so from now on."""
+        self.on(method, lambda _: result)
 
     def on(self, method: str, handler: Callable[[Any], Any]) -> None:
         """What a method does from now on, beside being recorded."""
@@ -99,15 +103,17 @@ class FakeServer:
 
 
 @asynccontextmanager
-async def connected(**options: Any) -> AsyncIterator[tuple[Client, FakeServer]]:
-    """A client, and the fake server at its other end."""
+async def connected(
+    *, speaks: Revision = Revision.R2025_10, **options: Any
+) -> AsyncIterator[tuple[Client, FakeServer]]:
+    """A client, and at its other end the fake server, which speaks that edition."""
     ours, theirs = memory_pair(limit=4 * 2**20)
     handlers: dict[str, Callable[[Any], Any]] = {}
     peer = Peer(
         theirs,
         side="server",
         table=ECA,
-        codec=Codec(ECA, Revision.R2025_10),
+        codec=codec_for(speaks),
         handlers=handlers,
     )
     async with peer:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.codec import Codec
-from eca_protocol.errors import INVALID_PARAMS, DecodeError, LocalProtocolError
+from eca_protocol.errors import INVALID_PARAMS, DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.messages import (
     ChatCommand,
     ChatContentReceivedParams,
@@ -446,3 +446,24 @@ def test_a_notification_comes_in_as_a_list_of_one() -> None:
     ((method, params),) = CODEC.incoming("initialize", raw)
     assert method == "initialize"
     assert params.client_info == ClientInfo(name="vi")
+
+
+@pytest.mark.requirement("W-60e")
+@pytest.mark.parametrize(
+    ("method", "result", "data"),
+    [
+        (
+            "chat/history",
+            {"error": {"code": "chat_not_found", "message": "gone"}},
+            {"code": "chat_not_found"},
+        ),
+        ("mcp/addServer", {"error": {"code": -5, "message": "gone", "data": 1}}, 1),
+        ("completion/inline", {"type": "warning", "message": "gone"}, None),
+    ],
+)
+def test_an_error_that_stands_in_a_result_is_an_error(method: str, result: Any, data: Any) -> None:
+    with pytest.raises(RequestFailed, match="gone") as raised:
+        CODEC.decode_result(method, result)
+    assert raised.value.code == (-5 if data == 1 else -32603)
+    assert raised.value.data == data
+    assert raised.value.method == method

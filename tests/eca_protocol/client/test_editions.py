@@ -1,0 +1,228 @@
+"""The client in every edition: how it finds out which is spoken, and what CURRENT adds (W-16)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from fake_server import connected
+
+from eca_protocol import messages as m
+from eca_protocol.client import Client
+from eca_protocol.errors import LocalProtocolError, RequestFailed
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision, detect
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement]
+
+OCTOBER = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
+CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))
+
+
+@pytest.mark.requirement("W-16a")
+async def test_the_client_introduces_itself_as_one_of_today() -> None:
+    raw: list[Any] = []
+
+    async with connected(
+        speaks=Revision.CURRENT, definition=lambda _: m.EditorGetDefinitionResponse(status="error")
+    ) as (_, server):
+        (hello,) = server.params_of("initialize")
+        raw.append(server.peer.codec.encode_params("initialize", hello))
+    assert detect(raw[0]) is Revision.CURRENT
+    assert raw[0]["capabilities"]["codeAssistant"] == {
+        "chat": True,
+        "rewrite": True,
+        "editor": {"definition": True},
+        "chatCapabilities": {"askQuestion": False},
+    }
+    assert "initializationOptions" not in raw[0]
+
+
+@pytest.mark.requirement("W-16b")
+@pytest.mark.parametrize(
+    ("speaks", "first", "key"),
+    [
+        (Revision.R2025_10, OCTOBER, "behavior"),
+        (Revision.R2025_10, m.ConfigUpdatedParams(), "behavior"),
+        (Revision.CURRENT, CURRENT, "agent"),
+    ],
+)
+async def test_the_first_update_tells_which_edition_is_spoken(
+    speaks: Revision, first: m.ConfigUpdatedParams, key: str
+) -> None:
+    async with connected(speaks=speaks) as (client, server):
+        await client.chat_prompt("before", chat_id="c", behavior="plan")
+        server.peer.notify("config/updated", first)
+        await client.configured()
+        assert client.revision is speaks
+        server.peer.notify("config/updated", CURRENT)  # only the first one counts
+        await client.chat_query_commands()
+        assert client.revision is speaks
+        await client.chat_prompt("after", chat_id="c", behavior="plan")
+        before, after = server.params_of("chat/prompt")
+        assert (before.behavior, before.agent) == ("plan", None)
+        assert {"behavior": after.behavior, "agent": after.agent}[key] == "plan"
+        assert [after.behavior, after.agent].count(None) == 1
+
+
+@pytest.mark.requirement("W-16c")
+@pytest.mark.parametrize("forced", [Revision.DRAFT, Revision.R2025_09, Revision.CURRENT])
+async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
+    async with connected(speaks=forced, revision=forced) as (client, server):
+        assert client.revision is forced
+        (hello,) = server.params_of("initialize")
+        if forced is not Revision.DRAFT:  # its `initializationOptions` are what the server likes
+            assert hello.initialization_options.protocol_revision == forced.value
+            server.peer.notify("config/updated", OCTOBER)
+            await client.configured()
+        assert client.revision is forced
+
+
+NAME = ("name",)
+RANGE = m.Range(start=m.Position(line=1, character=1), end=m.Position(line=1, character=2))
+CALLS: list[tuple[str, Callable[[Client], Any], tuple[Any, ...], Any]] = [
+    ("chat/queryFiles", lambda c: c.chat_query_files("q"), (None, "q"), {"files": ()}),
+    ("chat/promptSteer", lambda c: c.chat("c").steer("m"), ("c", "m"), None),
+    ("chat/promptSteerRemove", lambda c: c.chat_prompt_steer_remove("c"), ("c",), None),
+    ("chat/rollback", lambda c: c.chat_rollback("c", "1"), ("c", "1", ()), {}),
+    ("chat/clear", lambda c: c.chat("c").clear(), ("c", True), {}),
+    ("chat/addFlag", lambda c: c.chat_add_flag("c", "1", "t"), ("c", "1", "t"), {}),
+    ("chat/removeFlag", lambda c: c.chat_remove_flag("c", "1"), ("c", "1"), {}),
+    ("chat/fork", lambda c: c.chat_fork("c", "1"), ("c", "1"), {}),
+    ("chat/update", lambda c: c.chat("c").update(title="t"), ("c", "t", None), {}),
+    ("chat/list", lambda c: c.chat_list(limit=3), (3, None), {"chats": ()}),
+    ("chat/open", lambda c: c.chat_open("c", limit=3), ("c", 3, None, None), {"found": False}),
+    ("chat/history", lambda c: c.chat("c").history(before="b"), ("c", None, "b", None), {}),
+    (
+        "chat/selectedAgentChanged",
+        lambda c: c.chat_selected_agent_changed("a", chat_id="c"),
+        ("c", "a"),
+        None,
+    ),
+    (
+        "chat/selectedModelChanged",
+        lambda c: c.chat_selected_model_changed("a/b", variant="high"),
+        (None, "a/b", "high"),
+        None,
+    ),
+    (
+        "completion/inline",
+        lambda c: c.completion_inline("text", RANGE.start),
+        ("text", 0, RANGE.start),
+        {"items": ()},
+    ),
+    (
+        "rewrite/prompt",
+        lambda c: c.rewrite_prompt(
+            m.RewritePromptParams(id="1", text="t", prompt="p", range=RANGE)
+        ),
+        ("1", "t", "p", None, RANGE),
+        {"status": "prompting"},
+    ),
+    (
+        "workspace/didChangeWorkspaceFolders",
+        lambda c: c.workspace_did_change_workspace_folders(added=[m.WorkspaceFolder(uri="u")]),
+        (m.WorkspaceFoldersChangeEvent(added=(m.WorkspaceFolder(uri="u"),)),),
+        None,
+    ),
+    ("mcp/connectServer", lambda c: c.mcp_connect_server("name"), NAME, None),
+    ("mcp/logoutServer", lambda c: c.mcp_logout_server("name"), NAME, None),
+    ("mcp/enableServer", lambda c: c.mcp_enable_server("name"), NAME, None),
+    ("mcp/disableServer", lambda c: c.mcp_disable_server("name"), NAME, None),
+    (
+        "mcp/updateServer",
+        lambda c: c.mcp_update_server("name", command="x", args=["y"]),
+        ("name", "x", ("y",), None, None, None),
+        {},
+    ),
+    ("mcp/removeServer", lambda c: c.mcp_remove_server("name"), NAME, {"removed": True}),
+    ("providers/list", lambda c: c.providers_list(), (), {"providers": ()}),
+    (
+        "providers/login",
+        lambda c: c.providers_login("p", method="m"),
+        ("p", "m"),
+        {"action": "done"},
+    ),
+    (
+        "providers/loginInput",
+        lambda c: c.providers_login_input("p", {"a_b": "1"}),
+        ("p", {"a_b": "1"}),
+        {"action": "done"},
+    ),
+    ("providers/logout", lambda c: c.providers_logout("p"), ("p",), {}),
+    ("jobs/list", lambda c: c.jobs_list(), (), {"jobs": ()}),
+    ("jobs/kill", lambda c: c.jobs_kill("1"), ("1",), {"killed": True}),
+    ("jobs/readOutput", lambda c: c.jobs_read_output("1"), ("1",), {"lines": ()}),
+]
+
+
+async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server() -> None:
+    async with connected(speaks=Revision.CURRENT, revision=Revision.CURRENT) as (client, server):
+        for method, call, _, result in CALLS:
+            if result is not None:
+                server.answers(method, ECA[method].result(**result))
+            outcome = call(client)
+            if inspect.isawaitable(outcome):
+                await outcome
+        await client.chat_query_commands()
+        for method, _, values, _ in CALLS:
+            (params,) = server.params_of(method)
+            assert attrs.astuple(params, recurse=False) == values, method
+
+
+async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
+    async with connected() as (client, server):
+        with pytest.raises(LocalProtocolError, match=r"chat/list does not exist in .*2025-10"):
+            await client.chat_list()
+        client.chat_prompt_steer("c", "m")
+        await client.chat_query_commands()
+        assert server.params_of("chat/promptSteer") == []
+
+
+async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
+    async def ask(params: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
+        return m.ChatAskQuestionResponse(answer=params.question.upper())
+
+    found = m.EditorGetReferencesResponse(status="success", locations=())
+    async with connected(speaks=Revision.CURRENT, ask_question=ask, references=lambda _: found) as (
+        _,
+        server,
+    ):
+        question = m.ChatAskQuestionParams(chat_id="c", question="why")
+        answer = await server.peer.call("chat/askQuestion", question)
+        assert answer == m.ChatAskQuestionResponse(answer="WHY")
+        place = m.EditorGetReferencesParams(uri="file:///a", position=RANGE.start)
+        assert await server.peer.call("editor/getReferences", place) == found
+        with pytest.raises(RequestFailed, match="-32601"):
+            await server.peer.call(
+                "editor/getDefinition",
+                m.EditorGetDefinitionParams(uri="file:///a", position=RANGE.start),
+            )
+
+
+async def test_a_chat_that_the_server_deletes_ends_its_turn() -> None:
+    async with connected(speaks=Revision.CURRENT) as (client, server):
+        turn = client.chat("c").prompt("hi")
+        await turn.start()
+        server.text("c", "half")
+        server.peer.notify("chat/deleted", m.ChatDeletedParams(chat_id="c"))
+        assert await turn.text() == "half"
+        assert client.chat("c") is not turn.chat
+
+
+async def test_what_is_of_one_chat_changes_nothing_for_the_others() -> None:
+    async with connected(speaks=Revision.CURRENT) as (client, server):
+        server.peer.notify("config/updated", CURRENT)
+        mcp = m.MCPServerUpdatedParams(name="m", status="running", url="http://x")
+        server.peer.notify("tool/serverUpdated", mcp)
+        scoped = m.ConfigUpdatedParams(chat_id="c", chat=m.ChatConfig(select_model="c/d"))
+        server.peer.notify("config/updated", scoped)
+        await client.chat_query_commands()
+        assert client.selected_model is None
+        assert client.tool_servers == {"m": mcp}
+        server.peer.notify("tool/serverRemoved", m.ToolServerRemovedParams(name="m"))
+        await client.chat_query_commands()
+        assert client.tool_servers == {}
