@@ -24,6 +24,7 @@ from eca_server.workspace import FileFault
 
 __all__ = ["messages_of"]
 
+_LONGEST_URI = 2000
 _CONTINUE = TextPart("Continue.")
 
 _Part: TypeAlias = TextPart | ImagePart | FilePart
@@ -99,7 +100,7 @@ class _Giving:
         try:
             given = give_resource(self.server, contents, room=room, limits=self.limits)
         except FileFault as fault:
-            yield TextPart(f"({contents.uri} is left out: {fault})")
+            yield TextPart(f"({contents.uri[:_LONGEST_URI]} is left out: {fault})")
             return
         self.size += given.size
         yield TextPart(render([given.section]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -39,8 +40,11 @@ __all__ = [
 ]
 
 _NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
+_MOST: Final = 500  # prompts that are commands
+_MOST_ARGUMENTS: Final = 20
 _LONGEST_NAME: Final = 128
 _LONGEST_DESCRIPTION: Final = 500
+_LONGEST_OF_ARGUMENT: Final = 200
 _LONGEST_FAULT: Final = 2000
 
 
@@ -65,19 +69,19 @@ class ServerPrompt:
     @property
     def description(self) -> str:
         """One line."""
-        told = self.prompt.description or self.prompt.title
-        return printable((told or f"A prompt of {self.server.name}.")[:_LONGEST_DESCRIPTION])
+        told = self.prompt.description or self.prompt.title or f"A prompt of {self.server.name}."
+        return _line(told, _LONGEST_DESCRIPTION)
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
         """As the server describes them."""
         return tuple(
             CommandArgument(
-                name=each.name,
-                description=printable(each.description[:_LONGEST_DESCRIPTION]) or None,
+                name=_line(each.name, _LONGEST_NAME),
+                description=_line(each.description, _LONGEST_OF_ARGUMENT) or None,
                 required=each.required,
             )
-            for each in self.prompt.arguments
+            for each in self.prompt.arguments[:_MOST_ARGUMENTS]
         )
 
     def values(self, given: str) -> Mapping[str, str]:
@@ -86,27 +90,31 @@ class ServerPrompt:
         Raises:
             MissingArguments: there are too few.
         """
-        wanted = self.prompt.arguments
+        wanted = self.prompt.arguments[:_MOST_ARGUMENTS]
         words = words_of(given, most=len(wanted))
         values = {
             each.name: word
             for each, word in zip(wanted, words, strict=False)
             if word or each.required
         }
-        missing = [each for each in wanted if each.required and each.name not in values]
-        if missing:
-            told = "; ".join(
-                f"`{each.name}`" + (f" ({each.description})" if each.description else "")
-                for each in missing
-            )
-            usage = " ".join(
-                each.name if each.required else f"[{each.name}]" for each in self.prompt.arguments
-            )
-            raise MissingArguments(
-                f"`/{self.name}` needs {told}. It is called like this: `/{self.name} {usage}`; "
-                "a value with blanks stands in quotes."
-            )
+        if any(each.required and each.name not in values for each in wanted):
+            raise MissingArguments(self._usage(len(words)))
         return values
+
+    def _usage(self, given: int) -> str:
+        """What is missing where only so many arguments were given, and how to call it."""
+        missing = "; ".join(
+            f"`{each.name}`" + (f" ({each.description})" if each.description else "")
+            for each in self.arguments[given:]
+            if each.required
+        )
+        usage = " ".join(
+            each.name if each.required else f"[{each.name}]" for each in self.arguments
+        )
+        return (
+            f"`/{self.name}` needs {missing}. It is called like this: `/{self.name} {usage}`; "
+            "a value with blanks stands in quotes."
+        )
 
 
 def server_prompts(
@@ -114,17 +122,22 @@ def server_prompts(
 ) -> tuple[ServerPrompt, ...]:
     """The prompts of servers, each under a name of its own; `taken` are names in use."""
     used = set(taken)
+    offered = ((server, prompt) for server in servers for prompt in server.prompts)
     found = []
-    for server in servers:
-        for prompt in server.prompts:
-            plain = _NOT_IN_NAMES.sub("-", f"{server.name}:{prompt.name}")[:_LONGEST_NAME]
-            name, number = plain, 1
-            while name.lower() in used:
-                number += 1
-                name = f"{plain}-{number}"
-            used.add(name.lower())
-            found.append(ServerPrompt(name=name, server=server, prompt=prompt))
+    for server, prompt in islice(offered, _MOST):
+        plain = _NOT_IN_NAMES.sub("-", f"{server.name}:{prompt.name}"[:_LONGEST_NAME])
+        name, number = plain, 1
+        while name.lower() in used:
+            number += 1
+            name = f"{plain}-{number}"
+        used.add(name.lower())
+        found.append(ServerPrompt(name=name, server=server, prompt=prompt))
     return tuple(found)
+
+
+def _line(text: str, longest: int) -> str:
+    """A server's text as one line that people can read."""
+    return printable(" ".join(text[: 4 * longest].split())[:longest])
 
 
 async def find_server_prompt(

@@ -43,6 +43,7 @@ Resources: TypeAlias = "Mapping[Key, tuple[ResourceContents, ...] | str]"
 
 _MOST: Final = 100  # resources that are offered for one query
 _LONGEST: Final = 500  # characters of what is shown of one
+_LONGEST_URI: Final = 2000
 _HOLE = re.compile(r"\{[^{}]*\}")
 
 
@@ -91,12 +92,12 @@ def matching_resources(
     for server in servers:
         for uri, resource in _matching(server, wanted):
             key = server.name, uri
-            if key not in has and key not in found:
+            if key not in has and key not in found and len(uri) <= _LONGEST_URI:
                 found[key] = McpResourceContext(
                     uri=uri,
                     name=resource.name[:_LONGEST],
                     description=(resource.description or resource.title)[:_LONGEST],
-                    mime_type=resource.mime_type or "text/plain",
+                    mime_type=resource.mime_type[:_LONGEST] or "text/plain",
                     server=server.name,
                 )
             if len(found) >= _MOST:
@@ -108,7 +109,7 @@ def _matching(server: Server, wanted: str) -> Iterator[tuple[str, Resource | Res
     folded = wanted.casefold()
     for resource in server.resources:
         told = (resource.uri, resource.name, resource.title, resource.description)
-        if any(folded in each.casefold() for each in told):
+        if any(folded in each[:_LONGEST_URI].casefold() for each in told):
             yield resource.uri, resource
     for template in server.templates:
         if _fills(wanted, template.uri_template):
@@ -159,9 +160,9 @@ def give_resource(
     Raises:
         FileFault: it is nothing that a model can be shown, or too large.
     """
-    attributes = {"server": server, "uri": contents.uri}
+    attributes = {"server": server, "uri": contents.uri[:_LONGEST_URI]}
     if contents.mime_type:
-        attributes["type"] = contents.mime_type
+        attributes["type"] = contents.mime_type[:_LONGEST]
     if contents.text is not None:
         size = min(limits.resource, room)
         text = cut_end(contents.text, Cap(lines=size, size=size))
