@@ -120,6 +120,10 @@ class Child:
         """Let it see the end of its input; what is being sent to it fails."""
         self._fd_transport.close_writing()
 
+    def close_stdout(self) -> None:
+        """Read nothing more of its output: it learns it when it writes."""
+        self._fd_transport.close_reading()
+
     async def end(self, ladder: Ladder | None = None) -> int | None:
         """Go down the ladder; the exit code, or None if even KILL did not end it in time.
 

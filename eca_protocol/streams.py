@@ -119,12 +119,21 @@ class FdTransport:
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as both_ways:
             both_ways.shutdown(socket.SHUT_WR)
 
+    def close_reading(self) -> None:
+        """Receive no more: the other side learns it when it sends."""
+        fd, self._read_fd = self._read_fd, -1
+        if fd < 0:
+            return
+        if fd != self._write_fd:
+            self._release(fd)
+            return
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as both_ways:
+            both_ways.shutdown(socket.SHUT_RD)
+
     async def aclose(self) -> None:
         """Close both descriptors. Where they were blocking before, they are so again."""
         self.close_writing()
-        fd, self._read_fd = self._read_fd, -1
-        if fd >= 0:
-            self._release(fd)
+        self.close_reading()
 
     def _release(self, fd: int) -> None:
         anyio.notify_closing(fd)

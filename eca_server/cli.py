@@ -1,4 +1,4 @@
-"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`.
+"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `tap`.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
 What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
@@ -61,6 +61,14 @@ Print the JSON Schema of the configuration file, for an editor that checks it
 while you write.
 """
 
+_TAP = """\
+Stand between an editor and the server that COMMAND starts, and keep what they say
+in a file that only you may read. What passes is not changed or delayed; in the file
+what looks like a secret is masked. With --replay a kept conversation is played once
+more: the editor's side to the server that COMMAND starts, or without one the
+server's side to whoever started us.
+"""
+
 _WITH_VALUE = ("--config-file", "--log-level", "--protocol-revision", "--model")
 
 _SERVING = ("serve", "server")
@@ -75,6 +83,10 @@ def run(arguments: Sequence[str]) -> int:
         _parser().print_help(sys.stderr)  # a person, who would wait for ever
         return 2
     command, others = _parted(arguments)
+    server: list[str] = []
+    if command == "tap" and "--" in others:
+        dashes = others.index("--")
+        others, server = others[:dashes], others[dashes + 1 :]
     if command not in _SERVING:
         _mend_streams()
     if "--version" in others:
@@ -86,6 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     is_for_all = {"-h", "--help"} & set(others) and command not in arguments
     options = _parser().parse_args(others if is_for_all else [command, *others])
+    options.server = server
     try:
         return _COMMANDS[command](options)
     except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
@@ -191,7 +204,35 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     config.add_argument("what", choices=("schema",), metavar="schema", help="what to print")
+    _add_tap(commands)
     return parser
+
+
+def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
+    tap = commands.add_parser(
+        "tap",
+        help="keep what an editor and a server say to each other",
+        usage="eca-server tap [-h] [--out FILE] [--unmasked] [--replay FILE] [-- COMMAND ...]",
+        description=_TAP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    tap.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where it is kept; if it is there, FILE-2 and so on (default: a new file below "
+        "~/.local/share/eca-python/transcripts)",
+    )
+    tap.add_argument("--unmasked", action="store_true", help="keep secrets, too")
+    tap.add_argument("--replay", type=Path, metavar="FILE", help="play a kept conversation")
+    tap.add_argument(
+        "--deadline",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long a player waits for the other side (default: 30)",
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -298,6 +339,16 @@ def _config(_: argparse.Namespace) -> int:
     return 0
 
 
+def _tap(arguments: argparse.Namespace) -> int:
+    from eca_server.tap import play_again, tap_stdio  # noqa: PLC0415
+
+    if arguments.replay is not None:
+        return play_again(arguments.replay, arguments.server, deadline=arguments.deadline)
+    if not arguments.server:
+        return _refuse("tap: expected `-- COMMAND` that starts a server")
+    return tap_stdio(arguments.server, out=arguments.out, masked=not arguments.unmasked)
+
+
 def _refuse(why: str) -> int:
     sys.stderr.write(f"eca-server: {why}\n")
     return 2
@@ -309,4 +360,5 @@ _COMMANDS = {
     "chat": _chat,
     "doctor": _doctor,
     "config": _config,
+    "tap": _tap,
 }

@@ -1,0 +1,215 @@
+"""One side of a recorded conversation, played to somebody who takes the other side.
+
+What was written is written again, in order, each message once the other side has said what it may
+hang on: the client's requests, answers and notifications before it, or the server's answers, its
+requests, the calls it has announced and the turns it has finished. Other contents of a stream do
+not count, since no two models cut alike. The ids that the other side made are translated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import anyio
+
+from eca_protocol import json
+from eca_protocol.errors import METHOD_NOT_FOUND, ConnectionClosed, DeadlineExceeded
+from eca_protocol.framing import ContentLengthDecoder, encode_frame
+from eca_protocol.streams import Transport
+from eca_protocol.transcript.cutter import message_in
+from eca_protocol.transcript.entries import Ended, Passed, Side, Transcript
+
+__all__ = ["Player", "play"]
+
+_Step: TypeAlias = tuple[str, ...]
+_Message: TypeAlias = Mapping[str, Any]
+
+
+class Player:
+    """What to write and when. No I/O.
+
+    Args:
+        transcript: the conversation.
+        side: who is played.
+        process_id: stands in `initialize` in place of the recorded one.
+    """
+
+    def __init__(
+        self, transcript: Transcript, side: Side, *, process_id: int | None = None
+    ) -> None:
+        self._side = side
+        self._process_id = process_id
+        self._entries = [each for each in transcript.entries if isinstance(each, Passed | Ended)]
+        self._next = 0
+        self._recorded: dict[_Step, list[_Message]] = {}
+        self._heard: Counter[_Step] = Counter()
+        self._needed: Counter[_Step] = Counter()
+        self._ids: dict[str, str] = {}
+        self._request_ids: dict[bytes, Any] = {}
+        self._refusals: list[bytes] = []
+        for message in self._theirs():
+            step = self._step(message)
+            if step is not None:
+                self._recorded.setdefault(step, []).append(message)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was written and heard."""
+        self._skip_theirs()
+        return self._next == len(self._entries) and not self.missing
+
+    @property
+    def missing(self) -> list[str]:
+        """What the other side has to say before it goes on."""
+        self._skip_theirs()
+        return [" ".join(step) for step in (self._needed - self._heard)]
+
+    def heard(self, message: _Message) -> None:
+        """The other side has said something."""
+        step = self._step(message)
+        if step is None:
+            return
+        recorded = self._recorded.get(step, [])
+        number = self._heard[step]
+        self._heard[step] += 1
+        is_request = "method" in message and "id" in message
+        if number < len(recorded):
+            pairs = zip(_ids(recorded[number]), _ids(message), strict=True)
+            self._ids.update((one, other) for one, other in pairs if one and other)
+            if is_request:
+                self._request_ids[json.dumps(recorded[number]["id"])] = message["id"]
+        elif is_request:
+            error = {"code": METHOD_NOT_FOUND, "message": "the transcript has no such request"}
+            refusal = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+            self._refusals.append(encode_frame(json.dumps(refusal)))
+
+    def due(self) -> Iterator[bytes | None]:
+        """What is to be written now; None is the end of it."""
+        while self._refusals:
+            yield self._refusals.pop(0)
+        while not self.missing and self._next < len(self._entries):
+            entry = self._entries[self._next]
+            self._next += 1
+            yield self._translated(entry) if isinstance(entry, Passed) else None
+
+    def _theirs(self) -> Iterator[_Message]:
+        for entry in self._entries:
+            message = entry.message if isinstance(entry, Passed) else None
+            if message is not None and entry.side != self._side:
+                yield message
+
+    def _skip_theirs(self) -> None:
+        """Go on to our next entry; what they said up to there is needed."""
+        while self._next < len(self._entries):
+            entry = self._entries[self._next]
+            if entry.side == self._side:
+                return
+            self._next += 1
+            message = entry.message if isinstance(entry, Passed) else None
+            step = None if message is None else self._step(message)
+            if step is not None:
+                self._needed[step] += 1
+
+    def _step(self, message: _Message) -> _Step | None:
+        """What kind of event it is for us; None for what we do not wait for."""
+        method = message.get("method")
+        if method is None:
+            return "the answer to", json.dumps(message.get("id")).decode()
+        if "id" in message:
+            return "the request", str(method)
+        if self._side == "server":
+            return "the notification", str(method)
+        params = message.get("params")
+        content = params.get("content") if isinstance(params, Mapping) else None
+        if isinstance(content, Mapping):
+            if content.get("state") == "finished":
+                return ("the end of a turn",)
+            if content.get("type") == "toolCallRun":
+                return ("a tool call",)
+        return None
+
+    def _translated(self, entry: Passed) -> bytes:
+        """The entry's bytes, with the ids of this conversation."""
+        message = entry.message
+        if message is None:
+            return entry.data
+        now = _replaced(message, self._ids)
+        if "id" in message:
+            is_answer = "method" not in message
+            ours = message["id"]
+            now["id"] = self._request_ids.get(json.dumps(ours), ours) if is_answer else ours
+        if self._process_id is not None and message.get("method") == "initialize":
+            now["params"] = {**now["params"], "processId": self._process_id}
+        return entry.data if now == message else encode_frame(json.dumps(now))
+
+
+def _ids(message: _Message) -> list[str | None]:
+    """The ids that the writer of a message may have made, always in the same order."""
+    found: list[Any] = []
+    for part in ("params", "result"):
+        value = message.get(part)
+        inner = value if isinstance(value, Mapping) else {}
+        content = inner.get("content")
+        found += [inner.get(name) for name in ("chatId", "contentId", "toolCallId")]
+        found.append(content.get("id") if isinstance(content, Mapping) else None)
+    return [each if isinstance(each, str) else None for each in found]
+
+
+def _replaced(value: Any, ids: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(item, ids) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, ids) for item in value]
+    return ids.get(value, value) if isinstance(value, str) else value
+
+
+async def play(
+    transcript: Transcript, transport: Transport, side: Side, *, deadline: float = 30.0
+) -> list[dict[str, Any]]:
+    """Play one side of a conversation over a transport; what the other side said.
+
+    Args:
+        transcript: the conversation.
+        transport: where the other side is; it is closed where that side is, and at the end.
+        side: who is played.
+        deadline: seconds of silence that are borne while something is waited for.
+
+    Raises:
+        DeadlineExceeded: what is waited for did not come (it says what), or nothing was read.
+        ConnectionClosed: the other side has left before.
+    """
+    player = Player(transcript, side, process_id=os.getpid() if side == "client" else None)
+    decoder = ContentLengthDecoder()
+    said: list[dict[str, Any]] = []
+    try:
+        while True:
+            with anyio.move_on_after(deadline) as scope:
+                data = await _exchange(player, transport)
+            if scope.cancelled_caught:
+                raise DeadlineExceeded(", ".join(player.missing), deadline)
+            if data is None:
+                return said
+            if not data:
+                raise ConnectionClosed(f"still to come: {', '.join(player.missing)}")
+            for body in decoder.feed(data):
+                message = message_in(body) if isinstance(body, bytes) else None
+                if message is not None:
+                    said.append(message)
+                    player.heard(message)
+    finally:
+        await transport.aclose()
+
+
+async def _exchange(player: Player, transport: Transport) -> bytes | None:
+    """Write what is due, then read: `b""` if the other side has left, None at our own end."""
+    try:
+        for frame in player.due():
+            if frame is None:
+                return None
+            await transport.send(frame)
+        return None if player.is_over else await transport.receive()
+    except OSError:
+        return b""

@@ -1,0 +1,143 @@
+"""The proxy between an editor and a server that it starts: bytes pass, and are recorded.
+
+Bytes pass untouched and at once, in either direction, and so does every end: of input, of output,
+a reader that has left, a signal, the exit code. The server runs as a child with a process group of
+its own and inherits stderr. One that outlives its client's last word by `PATIENCE` seconds of
+silence goes down the ladder of `process.py`, as does one that a cancellation leaves behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskStatus
+
+from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.streams import FdTransport, Transport
+from eca_protocol.transcript.entries import Side
+from eca_protocol.transcript.recorder import Recorder
+
+__all__ = ["PATIENCE", "tap"]
+
+PATIENCE: Final = 10.0
+"""Seconds of the server's silence after the end of its input, or after a TERM."""
+
+DRAINING: Final = 3.0
+"""Seconds of silence after the server's end: a process that it left behind may hold its output."""
+
+_SIGNALS = [signal.SIGTERM, signal.SIGINT, *([] if os.name == "nt" else [signal.SIGHUP])]
+
+
+async def tap(
+    command: Sequence[str],
+    client: FdTransport,
+    recorder: Recorder,
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    handles_signals: bool = False,
+) -> int:
+    """Start a server, let it talk with `client`, record both; its exit code.
+
+    The client's transport and the recorder are closed at the end.
+
+    Args:
+        command: starts the server.
+        client: where the client is; standard streams have to be owned (`owned_stdio`).
+        recorder: writes the transcript.
+        cwd: the server's working directory.
+        env: the server's environment, in place of ours.
+        handles_signals: pass TERM, INT and HUP that come to this process on to the server.
+
+    Raises:
+        StartFailed: the command cannot be started.
+    """
+    try:
+        child = spawn(command, cwd=cwd, env=env)
+        return await _Tap(child, client, recorder).run(handles_signals=handles_signals)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await client.aclose()
+            await anyio.to_thread.run_sync(recorder.close)
+
+
+class _Tap:
+    """One session of the proxy."""
+
+    def __init__(self, child: Child, client: FdTransport, recorder: Recorder) -> None:
+        self._child = child
+        self._client = client
+        self._recorder = recorder
+        self._waiting = anyio.CancelScope()
+        self._seconds = math.inf
+        self._server_ended = anyio.Event()
+
+    async def run(self, *, handles_signals: bool) -> int:
+        """Pass everything until the server has ended; its exit code."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                if handles_signals:
+                    await tasks.start(self._pass_signals)
+                tasks.start_soon(self._pass_client)
+                tasks.start_soon(self._pass_server)
+                with self._waiting:
+                    await self._child.wait()
+                if self._child.returncode is None:
+                    await self._child.end(Ladder(after_stdin=0.0))
+                self._waiting = anyio.CancelScope()
+                self._allow(DRAINING)
+                with self._waiting:
+                    await self._server_ended.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            code = await self._child.end()
+            code = -signal.SIGKILL if code is None else code
+            self._recorder.exited(code)
+        return code
+
+    async def _pass_client(self) -> None:
+        await self._pass("client", self._client, self._child.transport)
+        self._client.close_reading()
+        self._child.close_stdin()
+        self._allow(PATIENCE)
+
+    async def _pass_server(self) -> None:
+        await self._pass("server", self._child.transport, self._client)
+        self._child.close_stdout()
+        self._client.close_writing()
+        self._server_ended.set()
+
+    async def _pass(self, side: Side, source: Transport, sink: Transport) -> None:
+        """Pass what a side writes until it ends, or nobody reads it any more."""
+        with contextlib.suppress(OSError):
+            while data := await source.receive():
+                self._recorder.passed(side, data)
+                try:
+                    await sink.send(data)
+                finally:
+                    self._recorder.wake()
+                self._allow(self._seconds)
+            self._recorder.ended(side)
+
+    async def _pass_signals(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+            task_status.started()
+            async for number in signals:
+                with contextlib.suppress(ProcessLookupError):
+                    if self._child.returncode is None:
+                        os.kill(self._child.pid, number)
+                if number == signal.SIGTERM:
+                    self._allow(PATIENCE)
+
+    def _allow(self, seconds: float) -> None:
+        """What is waited for has so long from now on, and from every word that passes."""
+        if self._child.returncode is None or seconds == DRAINING:
+            self._seconds = seconds
+        self._waiting.deadline = anyio.current_time() + self._seconds

@@ -1,0 +1,245 @@
+"""Writes a transcript while the conversation goes on, and never holds it up.
+
+To note bytes is a plain call that appends them to a list; a thread cuts them into messages and
+writes. What makes the record impossible (a full disk, one that is too slow) ends the record, with
+one word about it, and not the conversation. What was noted and not yet written, some milliseconds
+of it, is what a crash can lose.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from eca_protocol.framing import encode_frame
+from eca_protocol.streams import Transport
+from eca_protocol.transcript.cutter import Cutter, Piece
+from eca_protocol.transcript.entries import (
+    Ended,
+    Entry,
+    Exited,
+    Passed,
+    Side,
+    first_line,
+    line_of,
+)
+
+__all__ = ["Mask", "RecordedTransport", "Recorder", "new_file"]
+
+MAX_UNWRITTEN: Final = 64 * 2**20
+"""Bytes that may wait to be written; with more, the disk is too slow for a record."""
+
+WRITE: Final = 2**18
+"""Bytes of lines that are written at once, about."""
+
+Mask: TypeAlias = Callable[[bytes], bytes]
+"""What may be kept of a message's body, or of bytes that are no message."""
+
+_Note: TypeAlias = tuple[float, Side, bytes] | Ended | Exited
+
+
+def new_file(path: Path) -> tuple[int, Path]:
+    """Make a file that only the user may read; where there is one, `-2`, `-3`, ... is added.
+
+    Returns:
+        A descriptor to write to it, and its path.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    number, free = 1, path
+    while True:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            return os.open(free, flags, 0o600), free
+        except FileExistsError:
+            number += 1
+            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+class Recorder:
+    """Writes what is noted to a descriptor, which it owns, until `close`.
+
+    Args:
+        file: a descriptor, of `new_file` for example.
+        command: what starts the server, for the first line.
+        mask: takes secrets out of what is written; None writes all of it.
+        on_fault: told, on the writing thread, why the record ends early.
+    """
+
+    def __init__(
+        self,
+        file: int,
+        *,
+        command: Sequence[str] = (),
+        mask: Mask | None = None,
+        on_fault: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._file = file
+        self._mask = mask
+        self._on_fault = on_fault
+        self._notes: deque[_Note] = deque()
+        self._noted = 0
+        self._written = 0
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._fault: str | None = None
+        self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
+        head = first_line(datetime.now(UTC), command)
+        self._head = head if mask is None else mask(head)
+        self._begun = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
+        self._thread.start()
+
+    @property
+    def fault(self) -> str | None:
+        """Why the record ended early, if it did."""
+        return self._fault
+
+    def passed(self, side: Side, data: bytes) -> None:
+        """Note bytes that a side wrote; they are looked at once `wake` is called."""
+        if self._fault is not None:
+            return
+        self._noted += len(data)
+        if self._noted - self._written > MAX_UNWRITTEN:
+            self._give_up("it is written too slowly")
+            return
+        self._notes.append((self._now(), side, data))
+
+    def ended(self, side: Side) -> None:
+        """Note the end of what a side writes."""
+        self._notes.append(Ended(at=self._now(), side=side))
+        self.wake()
+
+    def exited(self, code: int) -> None:
+        """Note the exit code of the server's process."""
+        self._notes.append(Exited(at=self._now(), code=code))
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the thread write what was noted."""
+        self._wake.set()
+
+    def close(self, *, seconds: float = 2.0) -> None:
+        """Write what is left, for so long at most, and close the file; this waits."""
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(seconds)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _run(self) -> None:
+        try:
+            self._write(self._head)
+            is_last = False
+            while not is_last and self._fault is None:
+                self._wake.wait()
+                self._wake.clear()
+                is_last = self._is_closing
+                self._write_noted(is_last=is_last)
+        except OSError as error:
+            self._give_up(error.strerror or str(error))
+        finally:
+            self._notes.clear()
+            os.close(self._file)
+
+    def _write_noted(self, *, is_last: bool) -> None:
+        lines: list[bytes] = []
+        size = 0
+        while self._notes and self._fault is None:
+            note = self._notes.popleft()
+            for entry in self._entries(note):
+                line = line_of(entry)
+                lines.append(line)
+                size += len(line)
+            if isinstance(note, tuple):
+                self._written += len(note[2])
+            if size > WRITE:
+                self._write(b"".join(lines))
+                lines.clear()
+                size = 0
+        if is_last:
+            lines += [line_of(each) for each in self._rest(self._now(), *self._cutters)]
+        self._write(b"".join(lines))
+
+    def _entries(self, note: _Note) -> Iterator[Entry]:
+        if isinstance(note, tuple):
+            at, side, data = note
+            yield from self._passed(at, side, self._cutters[side].feed(data))
+            return
+        ended = (note.side,) if isinstance(note, Ended) else self._cutters
+        yield from self._rest(note.at, *ended)
+        yield note
+
+    def _rest(self, at: float, *sides: Side) -> Iterator[Passed]:
+        """What was cut short by the end of those sides."""
+        for side in sides:
+            yield from self._passed(at, side, self._cutters[side].feed_eof())
+
+    def _passed(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[Passed]:
+        for data, body in pieces:
+            kept = data if body is None else body
+            masked = kept if self._mask is None else self._mask(kept)
+            if masked == kept:
+                yield Passed(at=at, side=side, data=data, body=body)
+            elif body is None:
+                yield Passed(at=at, side=side, data=masked, masked=True)
+            else:
+                frame = encode_frame(masked)
+                yield Passed(at=at, side=side, data=frame, body=masked, masked=True)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def _give_up(self, why: str) -> None:
+        self._fault = why
+        self._wake.set()
+        self._on_fault(f"the transcript ends here: {why}")
+
+
+class RecordedTransport:
+    """A transport that records what passes over it.
+
+    Args:
+        transport: what is recorded; closing is passed on.
+        recorder: stays open, and is the caller's to close.
+        side: whose transport it is.
+    """
+
+    def __init__(self, transport: Transport, recorder: Recorder, side: Side) -> None:
+        self._transport = transport
+        self._recorder = recorder
+        self._ours = side
+        self._theirs: Side = "server" if side == "client" else "client"
+
+    async def receive(self) -> bytes:
+        """See `Transport.receive`."""
+        data = await self._transport.receive()
+        if data:
+            self._recorder.passed(self._theirs, data)
+            self._recorder.wake()
+        else:
+            self._recorder.ended(self._theirs)
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """See `Transport.send`."""
+        self._recorder.passed(self._ours, data)
+        try:
+            await self._transport.send(data)
+        finally:
+            self._recorder.wake()
+
+    async def aclose(self) -> None:
+        """See `Transport.aclose`."""
+        self._recorder.ended(self._ours)
+        await self._transport.aclose()

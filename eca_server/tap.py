@@ -1,0 +1,163 @@
+"""`tap`: stands between an editor and a server and keeps what they say; or plays it again.
+
+What looks like a secret is masked in the record, never on its way: an editor sends the keys that a
+user types in, and people send records to each other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import ECAError, InvalidJSON, StartFailed
+from eca_protocol.process import spawn
+from eca_protocol.streams import FdTransport, owned_stdio
+from eca_protocol.transcript import Mask, Recorder, Transcript, new_file, play, read_transcript, tap
+from eca_server.config.folders import data_folder, make_data_folder
+from eca_server.secret import HIDDEN, Secret, mask
+
+__all__ = ["masker", "play_again", "tap_stdio"]
+
+_SECRET_NAME = re.compile(
+    r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
+    r"|(proxy-)?authorization|(set-)?cookie"
+)
+"""Names, of members and of environment variables, whose text is a secret whatever it looks like."""
+
+_LOOKS_LIKE_ONE = (
+    r"key|passw|passphr|secret|token|auth|cookie|bearer|basic|sk[-_]|hf_|xai-|pplx-|gh[opsur]_"
+    r"|glpat-|eyJ|://[^/\s]*@"
+)
+"""A cheap test that clears nearly every message of holding any."""
+
+
+_SHORTEST = 8
+"""Characters of a variable's value that is hidden wherever it stands; shorter ones are words."""
+
+
+def tap_stdio(command: Sequence[str], *, out: Path | None, masked: bool) -> int:
+    """Run a server behind the standard streams of this process; its exit code."""
+    file, path = _record_file(out)
+    _say(f"tap: keeping the conversation in {path}")
+    recorder = Recorder(
+        file,
+        command=command,
+        mask=masker(os.environ) if masked else None,
+        on_fault=lambda why: _say(f"tap: {path}: {why}"),
+    )
+    try:
+        with owned_stdio(for_good=True) as (read_fd, write_fd):
+            code = trio.run(_tap, command, read_fd, write_fd, recorder)
+    except StartFailed as error:
+        _say(f"tap: {error}")
+        return 1
+    return code if code >= 0 else 128 - code
+
+
+async def _tap(command: Sequence[str], read_fd: int, write_fd: int, recorder: Recorder) -> int:
+    client = FdTransport(read_fd, write_fd)
+    return await tap(command, client, recorder, handles_signals=True)
+
+
+def play_again(path: Path, command: Sequence[str], *, deadline: float) -> int:
+    """Play the client of a transcript to a server, or without a command the server to a client."""
+    try:
+        transcript = read_transcript(path)
+    except ValueError as error:
+        _say(f"tap: {error}")
+        return 2
+    try:
+        said = trio.run(_play, transcript, command, deadline)
+    except ECAError as error:
+        _say(f"tap: {error}")
+        return 1
+    _say(f"tap: played to the end; {len(said)} messages came")
+    return 0
+
+
+async def _play(
+    transcript: Transcript, command: Sequence[str], deadline: float
+) -> list[dict[str, Any]]:
+    if not command:
+        with owned_stdio(for_good=True) as (read_fd, write_fd):
+            return await play(
+                transcript, FdTransport(read_fd, write_fd), "server", deadline=deadline
+            )
+    child = spawn(command)
+    try:
+        return await play(transcript, child.transport, "client", deadline=deadline)
+    finally:
+        await child.end()
+
+
+def _record_file(out: Path | None) -> tuple[int, Path]:
+    if out is not None:
+        return new_file(out)
+    data = data_folder(os.environ)
+    make_data_folder(data)
+    folder = data / "transcripts"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return new_file(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.jsonl")
+
+
+def masker(environ: Mapping[str, str]) -> Mask:
+    """What takes secrets out of a message, or of bytes that are none.
+
+    Hidden is what looks like a key, what stands under a name like `api_key`, what a user typed in
+    for a login, and what the environment holds under such a name.
+    """
+    known = tuple(
+        Secret(value)
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST and _SECRET_NAME.fullmatch(name)
+    )
+    spelled = [re.escape(json.dumps(secret.reveal()).decode()[1:-1]) for secret in known]
+    may_hold_one = re.compile("|".join([f"(?i:{_LOOKS_LIKE_ONE})", *spelled]).encode())
+
+    def mask_bytes(data: bytes) -> bytes:
+        if not may_hold_one.search(data):
+            return data
+        try:
+            value = json.loads(data)
+        except InvalidJSON:
+            text = mask(data.decode("utf-8", "surrogateescape"), *known)
+            return text.encode("utf-8", "surrogateescape")
+        masked = _masked(value, known)
+        return data if masked == value else json.dumps(masked)
+
+    return mask_bytes
+
+
+def _masked(value: Any, known: Sequence[Secret]) -> Any:
+    if isinstance(value, str):
+        return mask(value, *known)
+    if isinstance(value, list):
+        return [_masked(item, known) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("method") == "providers/loginInput":
+        value = {**value, "params": _without_input(value.get("params"))}
+    return {
+        name: HIDDEN
+        if isinstance(item, str) and _SECRET_NAME.fullmatch(name)
+        else _masked(item, known)
+        for name, item in value.items()
+    }
+
+
+def _without_input(params: Any) -> Any:
+    typed = params.get("data") if isinstance(params, dict) else None
+    return {**params, "data": dict.fromkeys(typed, HIDDEN)} if isinstance(typed, dict) else params
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()

@@ -1,0 +1,150 @@
+"""One side of a recorded conversation is played; the other side need not be the one of then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
+from eca_protocol.framing import encode_frame
+from eca_protocol.streams import memory_pair
+from eca_protocol.transcript import Ended, Passed, Player, Transcript, play
+from tests.eca_protocol.wire import Wire, code_of, notification, request, success
+
+JUNK = b"junk"
+
+
+def transcript(*said: tuple[str, Any]) -> Transcript:
+    entries = []
+    for side, what in said:
+        body = None if isinstance(what, bytes | None) else json.dumps(what).encode()
+        data = what if body is None else encode_frame(body)
+        entries.append(
+            Ended(at=0, side=side)  # type: ignore[arg-type]  # it is one of the two
+            if data is None
+            else Passed(at=0, side=side, data=data, body=body)  # type: ignore[arg-type]
+        )
+    return Transcript(started=datetime.now(UTC), command=(), entries=tuple(entries))
+
+
+def content(kind: str, **members: Any) -> dict[str, Any]:
+    params = {"chatId": "C", "role": "assistant", "content": {"type": kind, **members}}
+    return notification("chat/contentReceived", params)
+
+
+FINISHED = content("progress", state="finished")
+PROMPT = request(2, "chat/prompt", {"message": "hi"})
+APPROVE = notification("chat/toolCallApprove", {"chatId": "C", "toolCallId": "T"})
+TOLD = transcript(
+    ("client", request(1, "initialize", {"processId": 7})),
+    ("server", success(1, {})),
+    ("client", JUNK),
+    ("client", PROMPT),
+    ("server", success(2, {"chatId": "C"})),
+    ("server", content("text", text="a")),
+    ("server", content("toolCallRun", id="T")),
+    ("client", APPROVE),
+    ("server", request("s1", "editor/getDiagnostics", {"uri": "u"})),
+    ("client", success("s1", {"diagnostics": []})),
+    ("server", FINISHED),
+    ("client", request(3, "shutdown")),
+    ("server", success(3)),
+    ("client", None),
+)
+
+
+def sent(player: Player) -> list[Any]:
+    return [
+        each if each in (None, JUNK) else json.loads(each.partition(b"\r\n\r\n")[2])  # type: ignore[union-attr]
+        for each in player.due()
+    ]
+
+
+def renamed(message: Any, **ids: str) -> Any:
+    text = json.dumps(message)
+    for before, now in ids.items():
+        text = text.replace(f'"{before}"', f'"{now}"')
+    return json.loads(text)
+
+
+def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run() -> None:
+    player = Player(TOLD, "client", process_id=99)
+    assert sent(player) == [request(1, "initialize", {"processId": 99})]
+    assert player.missing == ["the answer to 1"]
+    player.heard(success(1, {"more": True}))
+    assert sent(player) == [JUNK, PROMPT]
+    player.heard(success(2, {"chatId": "mine"}))
+    assert sent(player) == []
+    player.heard(renamed(content("toolCallRun", id="its"), C="mine"))
+    assert sent(player) == [renamed(APPROVE, C="mine", T="its")]
+    assert player.missing == ["the request editor/getDiagnostics"]
+    player.heard(request(40, "editor/getDiagnostics", {"uri": "other"}))
+    player.heard(request(41, "editor/getDiagnostics"))
+    refusal, answer = sent(player)
+    assert code_of(refusal) == (41, -32601)
+    assert answer == success(40, {"diagnostics": []})
+    player.heard(FINISHED)
+    assert sent(player) == [request(3, "shutdown")]
+    player.heard(success(3))
+    assert sent(player) == [None]
+    assert player.is_over
+
+
+def test_a_server_answers_with_the_ids_of_this_client() -> None:
+    player = Player(TOLD, "server")
+    assert sent(player) == []
+    player.heard(request("i", "initialize", {}))
+    assert sent(player) == [success("i", {})]
+    player.heard(request("p", "chat/prompt", {"message": "hi"}))
+    assert sent(player)[0] == success("p", {"chatId": "C"})
+    player.heard(renamed(APPROVE, C="C"))
+    assert [each["method"] for each in sent(player)] == ["editor/getDiagnostics"]
+    player.heard(success("s1", None))
+    assert sent(player) == [FINISHED]
+    assert not player.is_over
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (lambda wire: wire.send(success(1)), DeadlineExceeded),
+        (lambda wire: wire.transport.aclose(), ConnectionClosed),
+    ],
+)
+async def test_who_waits_in_vain_says_what_for(
+    answers: Callable[[Wire], Any], expected: type[Exception]
+) -> None:
+    near, far = memory_pair()
+    wire = Wire(far)
+    told = transcript(("client", PROMPT), ("server", success(2, {})))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answers, wire)
+        with pytest.raises(expected, match="the answer to 2"):
+            await play(told, near, "client", deadline=0.02)
+
+
+@pytest.mark.anyio
+async def test_two_players_play_the_whole_conversation() -> None:
+    near, far = memory_pair()
+    heard: dict[str, list[Any]] = {}
+    told = transcript(*((side, what) for side, what in plain() if what is not None))
+
+    async def run(side: Any, transport: Any) -> None:
+        heard[side] = await play(told, transport, side, deadline=5)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, "server", far)
+        tasks.start_soon(run, "client", near)
+    for side, other in (("client", "server"), ("server", "client")):
+        assert heard[side] == [what for who, what in plain() if who == other and what is not None]
+
+
+def plain() -> list[tuple[str, Any]]:
+    said = [(each.side, getattr(each, "message", None)) for each in TOLD.entries]  # type: ignore[union-attr]
+    return said[3:]

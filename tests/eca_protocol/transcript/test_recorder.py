@@ -1,0 +1,121 @@
+"""A record that is written while a conversation goes on, and never in its way."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.framing import encode_frame
+from eca_protocol.streams import memory_pair
+from eca_protocol.transcript import (
+    Ended,
+    Exited,
+    Passed,
+    RecordedTransport,
+    Recorder,
+    new_file,
+    read_transcript,
+)
+from eca_protocol.transcript import recorder as recorder_module
+
+FRAME = encode_frame(b'{"a": 1}')
+
+
+def test_what_passes_is_kept_in_order_for_the_user_alone(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file, command=["eca"])
+    recorder.passed("client", FRAME + FRAME[:9])
+    recorder.passed("server", b"junk")
+    recorder.passed("client", FRAME[9:])
+    recorder.ended("client")
+    recorder.exited(3)
+    recorder.close()
+    entries = read_transcript(path).entries
+    assert [getattr(each, "data", type(each)) for each in entries] == [
+        FRAME, FRAME, Ended, b"junk", Exited
+    ]  # fmt: skip
+    assert [each.at for each in entries] == sorted(each.at for each in entries)
+    assert isinstance(entries[0], Passed)
+    assert entries[0].message == {"a": 1}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("mine")
+    for name in ("t-2.jsonl", "t-3.jsonl"):
+        file, found = new_file(path)
+        os.close(file)
+        assert found == tmp_path / name
+    assert path.read_text() == "mine"
+
+
+def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    command = ["eca", "--key", "secret"]
+    recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
+    recorder.passed("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
+    recorder.passed("server", b"secret")
+    recorder.close()
+    assert b"secret" not in path.read_bytes()
+    masked, whole, rest = read_transcript(path).entries
+    assert masked == Passed(
+        at=masked.at, side="client", data=encode_frame(b'{"a":\n"*"}'), body=b'{"a":\n"*"}',
+        masked=True,
+    )  # fmt: skip
+    assert isinstance(whole, Passed)
+    assert not whole.masked
+    assert isinstance(rest, Passed)
+    assert (rest.data, rest.masked) == (b"*", True)
+
+
+def test_a_full_disk_ends_the_record_with_one_word() -> None:
+    faults: list[str] = []
+    told = threading.Event()
+
+    def tell(fault: str) -> None:
+        faults.append(fault)
+        told.set()
+
+    recorder = Recorder(os.open("/dev/full", os.O_WRONLY), on_fault=tell)
+    recorder.passed("client", FRAME)
+    recorder.wake()
+    assert told.wait(5)
+    recorder.passed("client", FRAME)
+    recorder.ended("client")
+    recorder.close()
+    assert faults == ["the transcript ends here: No space left on device"]
+
+
+def test_a_disk_that_is_too_slow_ends_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "MAX_UNWRITTEN", 200_000)
+    reader, writer = os.pipe()  # nobody reads it
+    recorder = Recorder(writer)
+    for _ in range(3):
+        recorder.passed("client", b"x" * 90_000)
+        recorder.wake()
+    assert recorder.fault == "it is written too slowly"
+    os.close(reader)
+    recorder.close()
+
+
+@pytest.mark.anyio
+async def test_a_connection_of_ones_own_is_recorded_from_its_side(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file)
+    near, far = memory_pair()
+    recorded = RecordedTransport(near, recorder, "server")
+    await far.send(FRAME)
+    assert await recorded.receive() == FRAME
+    await recorded.send(FRAME)
+    assert await far.receive() == FRAME
+    await far.aclose()
+    assert await recorded.receive() == b""
+    await recorded.aclose()
+    recorder.close()
+    assert [(type(each), each.side) for each in read_transcript(path).entries] == [
+        (Passed, "client"), (Passed, "server"), (Ended, "client"), (Ended, "server"),
+    ]  # fmt: skip

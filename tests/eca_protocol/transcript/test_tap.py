@@ -1,0 +1,167 @@
+"""The proxy passes every byte and every end; shown with the smallest servers there are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.streams import FdTransport
+from eca_protocol.transcript import (
+    Ended,
+    Exited,
+    Passed,
+    Recorder,
+    new_file,
+    proxy,
+    read_transcript,
+    tap,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
+
+
+class Session:
+    """A tap that runs, its client's end, and its outcome."""
+
+    def __init__(self, client: FdTransport, record: Path) -> None:
+        self.client = client
+        self.record = record
+        self.code: int | None = None
+        self.over = anyio.Event()
+
+    async def rest(self) -> bytes:
+        """All that comes until the server's end."""
+        data = bytearray()
+        while chunk := await self.client.receive():
+            data += chunk
+        return bytes(data)
+
+    async def exit_code(self) -> int | None:
+        await self.over.wait()
+        return self.code
+
+
+async def send_for_ever(client: FdTransport) -> None:
+    while True:
+        await client.send(b"x")
+        await anyio.lowlevel.checkpoint()
+
+
+@contextlib.asynccontextmanager
+async def session(folder: Path, *command: str) -> AsyncIterator[Session]:
+    there, back = os.pipe(), os.pipe()
+    file, record = new_file(folder / "t.jsonl")
+    ours = Session(FdTransport(back[0], there[1]), record)
+
+    async def run() -> None:
+        ours.code = await tap(command, FdTransport(there[0], back[1]), Recorder(file))
+        ours.over.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            yield ours
+            await ours.over.wait()
+    await ours.client.aclose()
+
+
+async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_path: Path) -> None:
+    stream = b"Content-Length: 2\r\n\r\n{}junk\xff" + b"Content-Length: 9\r\n\r\n{"
+    async with session(tmp_path, "sh", "-c", "cat; exit 7") as ours:
+        for byte in stream:
+            await ours.client.send(bytes([byte]))
+            assert await ours.client.receive() == bytes([byte])
+        ours.client.close_writing()
+        assert await ours.rest() == b""
+        assert await ours.exit_code() == 7
+    entries = read_transcript(ours.record).entries
+    for side in ("client", "server"):
+        passed = [each for each in entries if isinstance(each, Passed) and each.side == side]
+        assert b"".join(each.data for each in passed) == stream
+        assert passed[0].message == {}
+    assert [each.side for each in entries if isinstance(each, Ended)] == ["client", "server"]
+    assert isinstance(entries[-1], Exited)
+    assert entries[-1].code == 7
+
+
+async def test_much_passes_whole_both_ways_at_once(tmp_path: Path) -> None:
+    much = os.urandom(3_000_000)
+    async with session(tmp_path, "cat") as ours:
+
+        async def send() -> None:
+            await ours.client.send(much)
+            ours.client.close_writing()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            assert await ours.rest() == much
+    assert ours.code == 0
+
+
+async def test_a_reader_that_leaves_is_learnt_by_the_server(tmp_path: Path) -> None:
+    async with session(tmp_path, "yes") as ours:
+        await ours.client.receive()
+        ours.client.close_reading()
+        assert await ours.exit_code() == -signal.SIGPIPE
+
+
+async def test_a_server_that_reads_no_more_is_learnt_by_the_client(tmp_path: Path) -> None:
+    async with session(tmp_path, "sh", "-c", "exec <&-; echo closed; exec sleep 60") as ours:
+        assert await ours.client.receive() == b"closed\n"
+        with pytest.raises(BrokenPipeError):
+            await send_for_ever(ours.client)
+        os.kill(child_of(os.getpid()), signal.SIGKILL)
+        assert await ours.exit_code() == -signal.SIGKILL
+
+
+async def test_the_last_words_of_a_server_come_and_its_end_is_passed(tmp_path: Path) -> None:
+    async with session(tmp_path, "sh", "-c", "printf bye") as ours:
+        assert await ours.rest() == b"bye"
+        assert await ours.exit_code() == 0
+        with pytest.raises(BrokenPipeError):
+            await ours.client.send(b"x")
+
+
+async def test_a_server_that_stays_behind_in_silence_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "PATIENCE", 0.05)
+    async with session(tmp_path, "sleep", "60") as ours:
+        ours.client.close_writing()
+        assert await ours.exit_code() == -signal.SIGTERM
+
+
+async def test_a_cancelled_tap_leaves_no_server(tmp_path: Path) -> None:
+    file, record = new_file(tmp_path / "t.jsonl")
+    there, back = os.pipe(), os.pipe()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tap, ["cat"], FdTransport(there[0], back[1]), Recorder(file))
+        client = FdTransport(back[0], there[1])
+        await client.send(b"x")
+        assert await client.receive() == b"x"
+        tasks.cancel_scope.cancel()
+    assert await client.receive() == b""
+    await client.aclose()
+    last = read_transcript(record).entries[-1]
+    assert isinstance(last, Exited)
+
+
+async def test_a_command_that_cannot_start_is_told(tmp_path: Path) -> None:
+    file, _ = new_file(tmp_path / "t.jsonl")
+    there, back = os.pipe(), os.pipe()
+    with pytest.raises(StartFailed):
+        await tap(["/no/such"], FdTransport(there[0], back[1]), Recorder(file))
+    for fd in (there[1], back[0]):
+        os.close(fd)
