@@ -116,8 +116,8 @@ async def build(
 
     def work() -> Built:
         gathering = _Gathering(reader=reader, pages=pages, resources=found)
-        for _, uri in changed:
-            gathering.note(f"{_short(uri)} has changed since it was given, and is given anew")
+        for server, uri in changed:
+            gathering.tell_changed(server, uri)
         for mention in find_mentions(message, most=limits.contexts):
             gathering.add_mention(mention)
         for context in wanted:
@@ -179,6 +179,12 @@ class _Gathering:
     def note(self, sentence: str) -> None:
         """Tell the user something."""
         self.notes.append(f"{sentence}.")
+
+    def tell_changed(self, server: str, uri: str) -> None:
+        """Say that what is given of a resource takes the place of what was given before."""
+        self.note(f"{_short(uri)} has changed since it was given, and is given anew")
+        where = {"server": server, "uri": uri}
+        self.sections.append(Section(name="changed_resource", attributes=where))
 
     def add_mention(self, mention: Mention) -> None:
         """Read what a mention means; one that means nothing is no mention."""

@@ -152,6 +152,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
         chats = ours.connection.chats
         asked = [str(each.parts) for each in chats.open("c").history if each.role == "user"]
         assert ["repo://a" in each for each in asked] == [True, True, False]
+        assert '<eca_changed_resource server="git" uri="repo://a"/>' in asked[1]
         assert "new" in asked[1]
         assert "repo://b" not in asked[1]
         assert "repo://" not in str(chats.open("d").history)
