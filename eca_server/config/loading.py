@@ -45,6 +45,7 @@ class Loaded:
         sources: every place that was looked at, the earliest first.
         files: every file whose content or absence counts, as it was just before it was read.
         values: the JSON of each source that could be read, by its name.
+        is_pure: the client's options are the only source, as they want it.
     """
 
     config: Config
@@ -52,6 +53,7 @@ class Loaded:
     sources: tuple[Source, ...]
     files: Mapping[Path, Stamp] = attrs.field(factory=dict, repr=False)
     values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
+    is_pure: bool = False
 
     def is_current(self) -> bool:
         """Whether every file is still as it was; asks the disk."""
@@ -83,7 +85,8 @@ def load(
     home = home or home_folder(environ)
     roots = tuple(roots)
     loading = _Loading(environ=environ, home=home, before=before.values if before else {})
-    if not loading.add_options(initialization_options):
+    is_pure = loading.add_options(initialization_options)
+    if not is_pure:
         loading.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
         if config_file is not None:
             loading.add_file(config_file, required=True)
@@ -101,6 +104,7 @@ def load(
         sources=tuple(loading.sources),
         files=loading.files,
         values=loading.values,
+        is_pure=is_pure,
     )
 
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.interpolation import Unresolved
+from eca_server.config.interpolation import Surroundings, Unresolved
+from eca_server.config.problems import dotted
 from eca_server.config.reading import (
     COUNT,
     FLAG,
@@ -27,14 +28,16 @@ from eca_server.config.reading import (
     listing,
     record,
     setting,
+    settings_of,
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["MCP_SERVERS", "MCPServer"]
+__all__ = ["MCP_SERVERS", "MCPServer", "fault_in", "is_secret", "keys_of_servers"]
 
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # of shorter ones too much else would be hidden
 _IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)
+_NO_URL = "expected a url that begins with http:// or https:// and names a host"
 _HINDERS = "(until this is mended the MCP server does not start)"
 
 
@@ -142,7 +145,7 @@ class MCPServer:
         if self.command and self.url:
             return "expected a command or a url, got both"
         if self.url and not _is_http(self.url):
-            return "expected a url that begins with http:// or https:// and names a host"
+            return _NO_URL
         return None if self.command or self.url else "expected a command or a url, got neither"
 
 
@@ -186,3 +189,24 @@ def _read_servers(value: object, place: Place) -> dict[str, Any]:
 
 MCP_SERVERS = attrs.evolve(_NAMED, read=_read_servers)
 """`mcpServers`, by the name the user gives each."""
+
+
+def fault_in(name: str, settings: object, surroundings: Surroundings) -> str | None:
+    """What of a server's settings, as JSON, cannot be read; None: nothing."""
+    place = Place(surroundings)
+    layer = _read_servers({name: settings}, place)
+    url = layer.get(name, {}).get("url")
+    if not place.faults and url and not _is_http(url):
+        place.faults[(name, "url")] = _NO_URL
+    told = (f"{dotted(path[1:])}: {fault}" for path, fault in place.faults.items())
+    return "; ".join(text.strip(": ").removesuffix(f" {_HINDERS}") for text in told) or None
+
+
+def keys_of_servers() -> tuple[str, ...]:
+    """Every key that a server's settings can have."""
+    return tuple(key[0] for _, _, keys in settings_of(MCPServer) for key in keys)
+
+
+def is_secret(variable: str) -> bool:
+    """Whether the value of a variable of that name is a secret."""
+    return _IS_SECRET.search(variable) is not None

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from eca_protocol.errors import ECAError
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.folders import data_folder, make_data_folder
@@ -20,7 +22,7 @@ from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.config.reading import deep_merge
 
-__all__ = ["LayerFault", "OwnLayer", "layer_path", "parse_layer"]
+__all__ = ["LayerFault", "OwnLayer", "Parts", "layer_path", "parse_layer"]
 
 _VERSION: Final = 1
 _LOCK_SECONDS: Final = 2.0
@@ -41,11 +43,30 @@ def parse_layer(text: str, roots: Iterable[Path]) -> dict[str, Any]:
     Raises:
         LayerFault: it is not one of ours.
     """
-    content = _parse(text)
-    merged: dict[str, Any] = dict(content["everywhere"])
+    parts = _parse(text)
+    merged: dict[str, Any] = dict(parts.everywhere)
     for root in roots:
-        merged = deep_merge(merged, content["workspaces"].get(str(root), {}))
+        merged = deep_merge(merged, parts.workspaces.get(str(root), {}))
     return merged
+
+
+@attrs.define(kw_only=True)
+class Parts:
+    """What the file holds, to be changed in place.
+
+    Attributes:
+        everywhere: what counts in every workspace.
+        workspaces: what counts in one root more, by the root's path.
+    """
+
+    everywhere: dict[str, Any] = attrs.field(factory=dict)
+    workspaces: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+
+    def of(self, root: Path | None) -> dict[str, Any]:
+        """The part of a root; that of everywhere, if it is None."""
+        if root is None:
+            return self.everywhere
+        return self.workspaces.setdefault(str(root), {})
 
 
 class OwnLayer:
@@ -58,13 +79,8 @@ class OwnLayer:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.path = layer_path(environ)
 
-    def change(self, change: Callable[[dict[str, Any]], None], *, root: Path | None = None) -> None:
-        """Change what counts in one workspace root, or everywhere.
-
-        Args:
-            change: given that part, to be changed in place; what it raises leaves the file as it
-                was.
-            root: whose part; None: that of everywhere.
+    def change(self, change: Callable[[Parts], None]) -> None:
+        """Change what the file holds; what `change` raises leaves the file as it was.
 
         Raises:
             LayerFault: it cannot be read or written; nothing is changed.
@@ -73,23 +89,21 @@ class OwnLayer:
             make_data_folder(self.path.parent)
             lock = self.path.with_name(f"{self.path.name}.lock")
             with lock_in_thread(lock, seconds=_LOCK_SECONDS):
-                content = self._load()
-                if root is None:
-                    change(content["everywhere"])
-                else:
-                    change(content["workspaces"].setdefault(str(root), {}))
+                parts = self._load()
+                change(parts)
+                content = {"version": _VERSION, **attrs.asdict(parts, recurse=False)}
                 replace_file(self.path, json.dumps(content, indent=2).encode())
         except Locked:
             raise LayerFault(f"{self.path}: another server is writing it") from None
         except OSError as fault:
             raise LayerFault(f"{self.path}: {fault.strerror or type(fault).__name__}") from None
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> Parts:
         try:
             text = read_text(self.path)
         except Unreadable as fault:
             if fault.absent:
-                return {"version": _VERSION, "everywhere": {}, "workspaces": {}}
+                return Parts()
             raise LayerFault(f"{self.path}: {fault.message}") from None
         make_private(self.path)
         try:
@@ -98,16 +112,16 @@ class OwnLayer:
             raise LayerFault(f"{self.path}: {fault}") from None
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse(text: str) -> Parts:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         raise LayerFault("expected JSON, got something else") from None
     if not isinstance(content, dict) or content.get("version") != _VERSION:
         raise LayerFault(f"expected settings of version {_VERSION}, got something else")
-    workspaces = content.setdefault("workspaces", {})
-    parts = [content.setdefault("everywhere", {}), workspaces]
+    everywhere, workspaces = content.get("everywhere", {}), content.get("workspaces", {})
+    parts = [everywhere, workspaces]
     parts += workspaces.values() if isinstance(workspaces, dict) else []
     if not all(isinstance(part, dict) for part in parts):
         raise LayerFault("expected objects, got something else")
-    return content
+    return Parts(everywhere=everywhere, workspaces=workspaces)

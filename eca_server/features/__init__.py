@@ -19,7 +19,7 @@ _CHAPTERS = {
     "shutdown": "lifecycle",
     "exit": "lifecycle",
     "chat": "chat",
-    "mcp": "mcp",
+    "mcp": "mcp_control",
 }
 """The chapter of each method, by what stands before its slash."""
 

@@ -47,12 +47,12 @@ class Watcher:
 
     async def look(self) -> None:
         """Read the files if they changed; what was read counts if they stay so until the next."""
-        connection = self._connection
+        connection, in_force = self._connection, self._connection.loaded
         # A thread, for a file may lie on a disk that does not answer.
         if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
             load = partial(connection.load, before=connection.loaded)
             self._read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
-        elif self._read is not connection.loaded:
+        elif connection.loaded is in_force and self._read is not in_force:
             put_in_force(connection, self._read)
 
 
@@ -75,7 +75,8 @@ async def unlock_logins(connection: Connection) -> None:
         connection.session.show("warning", f"Logins cannot be read: {fault}")
         return
     connection.renew_models()
-    tell_changes(connection)
+    load = partial(connection.load, before=connection.loaded)  # it may refer to secrets there
+    put_in_force(connection, await trio.to_thread.run_sync(load))
 
 
 def tell_changes(connection: Connection) -> None:

@@ -6,7 +6,8 @@ the answer to `initialize` needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams, MCPServerUpdatedParams
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.config import Config, Loaded, cache_folder, data_folder, load
+from eca_server.config import Config, Loaded, MCPServer, cache_folder, data_folder, load
 from eca_server.secret import Secret
 from eca_server.session import Session
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
     from eca_server.llm.models import Models
+    from eca_server.mcp.authorization.login import Login
     from eca_server.mcp.manager import Manager
     from eca_server.mcp.messages import MCPTool
     from eca_server.tools.approval import Memo
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from eca_server.tools.native import NativeTools
     from eca_server.workspace import FileIndex, Workspace
 
-__all__ = ["Connection", "Options", "Told"]
+__all__ = ["Connection", "Options", "Told", "Turnstile"]
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +86,28 @@ class Told:
     problems: Collection[object] = ()
 
 
+class Turnstile:
+    """Lets tasks through one at a time, in the order in which they were given their place."""
+
+    def __init__(self) -> None:
+        self._last = trio.Event()
+        self._last.set()
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """A place behind all that were given so far; it must be taken."""
+        before, self._last = self._last, trio.Event()
+        return _in_place(before, self._last)
+
+
+@asynccontextmanager
+async def _in_place(before: trio.Event, done: trio.Event) -> AsyncIterator[None]:
+    try:
+        await before.wait()
+        yield
+    finally:
+        done.set()
+
+
 class Connection:
     """One connection; the features' handlers read and change it, in wire order.
 
@@ -91,6 +115,8 @@ class Connection:
         was_shut_down: `shutdown` was answered: an exit is orderly from then on.
         client_is_gone: its process ended, which ends us like the end of its input.
         behavior: what the user selected last, or None (W-28).
+        model: the model the user selected last, or None.
+        variant: of that model, or None.
         initial_behavior: what `initializationOptions` asked for, or None.
         client_model: what the client has selected, as far as it was told or has asked.
         load: reads the configuration from where `initialize` said.
@@ -98,6 +124,8 @@ class Connection:
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
         memos: the calls the user approved for the session.
+        mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
+        changing: lets changes of what is kept for the user through, one after the other.
         accesses: the ways to providers that hold tokens, until settings or keys change.
         models_are_others: set when settings or keys changed.
         discovering: the scope in which endpoints are asked in the background.
@@ -118,7 +146,11 @@ class Connection:
         self.told = Told()
         self.notices: list[str] = []
         self.memos: set[Memo] = set()
+        self.changing = Turnstile()
+        self.mcp_logins: dict[str, tuple[MCPServer, Login]] = {}
         self.behavior: str | None = None
+        self.model: str | None = None
+        self.variant: str | None = None
         self.initial_behavior: str | None = None
         self.client_model: str | None = None
         self.accesses: dict[object, Access] = {}
@@ -185,6 +217,12 @@ class Connection:
         from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
 
         return Logins(self.options.environ, in_keyring=lambda: self.config.keyring)
+
+    def kept_secret(self, reference: str) -> str | None:
+        """What a reference of our own layer of the configuration stands for."""
+        from eca_server.credentials.server_secrets import find_secret  # noqa: PLC0415 - as above
+
+        return find_secret(self.logins, reference)
 
     @cached_property
     def workspace(self) -> Workspace:

@@ -1,4 +1,4 @@
-"""MCP servers towards the client: their statuses and tools, and its word on them (W-11, W-36).
+"""MCP servers towards the client and its turns: their statuses and tools (W-11, W-36).
 
 The rule it keeps: this chapter is loaded only where a server is configured or spoken of; a turn
 takes what runs when it begins, and waits for the rest no longer than a moment.
@@ -11,20 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from eca_protocol import json
 from eca_protocol import messages as m
-from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Turn
 from eca_server.config import MCPServer
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
 from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.http_endpoint import Login
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.messages import MCPTool, ResourceContents, ToolResult
 from eca_server.mcp.names import tool_names
@@ -39,11 +37,15 @@ from eca_server.tools.approval import Policy, policy_of
 from eca_server.tools.output import Cap
 from eca_server.tools.toolbox import ServedTool, ToolBox
 
+if TYPE_CHECKING:
+    from eca_server.mcp.authorization.login import Login
+
 __all__ = [
     "ResourceReader",
     "announce_servers",
-    "handlers_of",
+    "announcement",
     "instructions",
+    "login_of",
     "make_manager",
     "served_tools",
     "wait_for_servers",
@@ -65,39 +67,15 @@ _SLOW_TO_START = frozenset({"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pip
 _SLOW_SECONDS = 300.0  # they may have to download the server first
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of what the client says of servers."""
-
-    def start(params: m.MCPStartServerParams) -> None:
-        if connection.is_introduced and not connection.mcp.start(params.name):
-            _warn_of_unknown(connection, params.name)
-
-    def stop(params: m.MCPStopServerParams) -> None:
-        if connection.is_introduced and not connection.mcp.stop(params.name):
-            _warn_of_unknown(connection, params.name)
-
-    return {"mcp/startServer": start, "mcp/stopServer": stop}
-
-
-def _warn_of_unknown(connection: Connection, name: str) -> None:
-    known = ", ".join(server.name for server in connection.mcp) or "none"
-    connection.session.show(
-        "warning", f"There is no MCP server {name[:100]!r}. Configured: {known}."
-    )
-
-
 def make_manager(connection: Connection) -> Manager:
     """What runs the servers of a connection."""
 
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
         connection.options.hide(settings.secrets)
-        login: Login | None = None
 
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
-            nonlocal login
-            if login is None and settings.url:
-                login = _login(connection, name, settings)
+            login = login_of(connection, name, settings)
             return connect(
                 _settings(connection, name, settings),
                 environment=connection.child_variables,
@@ -114,15 +92,35 @@ def make_manager(connection: Connection) -> Manager:
         _announce(connection, server)
         _tell_fault(connection, server)
 
-    return Manager(nursery=connection.nursery, connect_to=connect_to, on_change=on_change)
+    def on_removed(server: Server) -> None:
+        connection.told.servers.pop(server.name, None)
+        connection.mcp_logins.pop(server.name, None)
+        gone = attrs.evolve(announcement(connection, server), status="stopped", tools=())
+        connection.session.notify("tool/serverUpdated", gone)
+        removed = m.ToolServerRemovedParams(name=server.name)
+        connection.session.notify("tool/serverRemoved", removed)
+
+    return Manager(
+        nursery=connection.nursery,
+        connect_to=connect_to,
+        on_change=on_change,
+        on_removed=on_removed,
+    )
 
 
-def _login(connection: Connection, name: str, settings: MCPServer) -> Login:
+def login_of(connection: Connection, name: str, settings: MCPServer) -> Login | None:
     """The login at a server with a URL; the server is started once the user has logged in."""
+    logins = connection.mcp_logins
+    if settings.url and (name not in logins or logins[name][0] != settings):
+        logins[name] = settings, _login(connection, name, settings.url, settings)
+    return logins[name][1] if settings.url else None
+
+
+def _login(connection: Connection, name: str, url: str, settings: MCPServer) -> Login:
     from eca_server.mcp.authorization import login  # noqa: PLC0415 - only where needed
 
     return login.Login(
-        settings.url or "",
+        url,
         http=connection.http,
         logins=connection.logins,
         nursery=connection.nursery,
@@ -168,18 +166,19 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
 def announce_servers(connection: Connection) -> None:
     """Tell the client what is news of the servers: another behaviour disables other tools."""
     for server in connection.mcp:
-        if _announcement(connection, server) != connection.told.servers.get(server.name):
+        if announcement(connection, server) != connection.told.servers.get(server.name):
             _announce(connection, server)
 
 
 def _announce(connection: Connection, server: Server) -> None:
     """Tell how a server is; as often as it is asked (W-36)."""
-    params = _announcement(connection, server)
+    params = announcement(connection, server)
     connection.told.servers[server.name] = params
     connection.session.notify("tool/serverUpdated", params)
 
 
-def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedParams:
+def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedParams:
+    """How a server is, as the client is told of it."""
     from eca_server.features.configuration import select_behavior  # noqa: PLC0415 - it needs us
 
     policy = policy_of(connection.config, select_behavior(connection))
@@ -191,8 +190,15 @@ def _announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedP
         args=() if url else tuple(mask(each, *settings.secrets) for each in settings.args),
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
+        disabled=settings.disabled,
+        has_auth=_has_login(connection, server.name),
         tools=tuple(_announced_tools(connection, server, policy)),
     )
+
+
+def _has_login(connection: Connection, name: str) -> bool:
+    _, login = connection.mcp_logins.get(name, (None, None))
+    return login is not None and login.is_known
 
 
 def _announced_tools(

@@ -25,6 +25,9 @@ CLOSE_SECONDS: Final = 2.5
 """Seconds within which all servers together have to be gone."""
 
 
+_AT_REST: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
+
+
 class ConnectTo(Protocol):
     """How a server is started or reached, for its name and its settings."""
 
@@ -38,6 +41,7 @@ class Manager:
         nursery: where they live.
         connect_to: how each is started or reached.
         on_change: told of each change of a server's status or tools; must not wait.
+        on_removed: told of each that is configured no more; nothing else is told of it then.
     """
 
     def __init__(
@@ -46,10 +50,12 @@ class Manager:
         nursery: trio.Nursery,
         connect_to: ConnectTo,
         on_change: Callable[[Server], None],
+        on_removed: Callable[[Server], None] = lambda _: None,
     ) -> None:
         self._nursery = nursery
         self._connect_to = connect_to
         self._on_change = on_change
+        self._on_removed = on_removed
         self._servers: dict[str, Server] = {}
         self._leaving: set[Server] = set()
         self._is_closed = False
@@ -93,7 +99,14 @@ class Manager:
             else:
                 self._replace(name, each, old)
         for old in before.values():
+            self._on_removed(old)
             self._dismiss(old)
+
+    def renew(self, name: str) -> None:
+        """Let a server that runs, or failed, begin from nothing."""
+        server = self._servers.get(name)
+        if server is not None and not self._is_closed and server.state not in _AT_REST:
+            self._replace(name, server.settings, server)
 
     def _replace(self, name: str, settings: MCPServer, old: Server | None) -> None:
         if old is not None:
@@ -127,8 +140,8 @@ class Manager:
         self._leaving.discard(server)
 
     def _changed(self, server: Server) -> None:
-        """Tell it, unless another one has its name by now."""
-        if self._servers.get(server.name, server) is server:
+        """Tell it, unless it is configured no more, or another one has its name by now."""
+        if self._servers.get(server.name) is server:
             self._on_change(server)
 
     async def settled(self, seconds: float = PATIENCE) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eca_server.config import load
-from eca_server.config.own_layer import LayerFault, OwnLayer, layer_path
+from eca_server.config.own_layer import LayerFault, OwnLayer, Parts, layer_path
 
 if TYPE_CHECKING:
     from conftest import House
@@ -24,7 +24,7 @@ def layer(house: House) -> OwnLayer:
 
 
 def say(layer: OwnLayer, model: str, root: Path | None = None) -> None:
-    layer.change(lambda part: part.update(defaultModel=model), root=root)
+    layer.change(lambda parts: parts.of(root).update(defaultModel=model))
 
 
 def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywhere(
@@ -51,7 +51,7 @@ def test_a_pure_configuration_is_without_it(house: House, layer: OwnLayer) -> No
 
 def test_null_takes_away_what_others_say(house: House, layer: OwnLayer) -> None:
     house.write(house.user, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    layer.change(lambda part: part.update(mcpServers={"a": None}))
+    layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
     assert set(house.config().mcp_servers) == {"b"}
 
 
@@ -72,7 +72,9 @@ def test_only_the_user_can_read_it_also_if_others_could(layer: OwnLayer) -> None
 def test_of_many_servers_none_loses_what_another_wrote(layer: OwnLayer, house: House) -> None:
     def write(number: int) -> None:
         own = OwnLayer(house.environ)
-        own.change(lambda part: part.setdefault("mcpServers", {}).update({f"s{number}": {}}))
+        own.change(
+            lambda parts: parts.everywhere.setdefault("mcpServers", {}).update({f"s{number}": {}})
+        )
 
     with ThreadPoolExecutor(8) as servers:
         list(servers.map(write, range(16)))
@@ -83,8 +85,8 @@ def test_a_change_that_fails_leaves_it_as_it_was(layer: OwnLayer) -> None:
     say(layer, "a/b")
     before = layer.path.read_text()
 
-    def fail(part: dict[str, Any]) -> None:
-        part.clear()
+    def fail(parts: Parts) -> None:
+        parts.everywhere.clear()
         raise LookupError
 
     with pytest.raises(LookupError):
@@ -127,9 +129,9 @@ def test_a_folder_that_cannot_be_made_is_told(house: House) -> None:
 
 
 def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(house: House, layer: OwnLayer) -> None:
-    server = {"url": "https://x", "headers": {"Authorization": "${kept:s/headers/Authorization}"}}
-    layer.change(lambda part: part.update(mcpServers={"s": server}))
-    house.in_root(0, {"mcpServers": {"theirs": {"url": "https://${kept:s/headers/Authorization}"}}})
+    server = {"url": "https://x", "headers": {"Authorization": "${kept:s:headers/Authorization}"}}
+    layer.change(lambda parts: parts.everywhere.update(mcpServers={"s": server}))
+    house.in_root(0, {"mcpServers": {"theirs": {"url": "https://${kept:s:headers/Authorization}"}}})
     asked = []
 
     def kept(name: str) -> str | None:
@@ -147,7 +149,7 @@ def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(house: House, layer: O
 
     found = loaded(kept=kept)
     assert found.config.mcp_servers["s"].headers == {"Authorization": "Bearer planted"}
-    assert asked == ["s/headers/Authorization"]
+    assert asked == ["s:headers/Authorization"]
     assert found.config.mcp_servers["theirs"].is_damaged
     (problem,) = found.problems
     assert "got ${kept:..}" in problem.message

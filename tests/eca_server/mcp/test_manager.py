@@ -46,6 +46,7 @@ async def house() -> AsyncIterator[House]:
             nursery=nursery,
             connect_to=lambda _, settings: places[settings.command or ""].connect,
             on_change=on_change,
+            on_removed=lambda server: told.append((server.name, "removed")),
         )
         yield House(manager, places, told)
         nursery.cancel_scope.cancel()
@@ -88,7 +89,7 @@ async def test_only_what_changed_starts_anew(autojump_clock: Any) -> None:
         assert ours.manager.get("a") is before
         assert ours.of("a") == []
         assert ours.of("b") == ["starting", "running"]
-        assert ours.of("c") == ["stopped"]
+        assert ours.of("c") == ["removed"]
         assert [ours.places[name].open for name in "abc"] == [1, 1, 0]
         assert ours.places["b"].attempts == 2
 

@@ -1,0 +1,236 @@
+"""What the client says of MCP servers: started, stopped, configured, logged in and out (W-36).
+
+The rules it keeps: what is decided about a server outlives the connection (`kept_servers`), that it
+is started or stopped does not; one change follows the other, in the order in which they were asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
+from eca_protocol.peer import Handler
+from eca_server.config.interpolation import Surroundings
+from eca_server.config.mcp_settings import fault_in, keys_of_servers
+from eca_server.features.connection import Connection
+from eca_server.features.kept_servers import (
+    ServerSettings,
+    add_server,
+    change_server,
+    remove_server,
+)
+from eca_server.features.mcp import announcement, login_of
+from eca_server.workspace import path_of
+
+__all__ = ["handlers_of"]
+
+_Result = TypeVar("_Result")
+
+_LONGEST_NAME = 100
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The handlers of what the client says of servers."""
+
+    def start(params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
+        if connection.is_introduced and not connection.mcp.start(params.name):
+            _warn_of_unknown(connection, params.name)
+
+    def stop(params: m.MCPStopServerParams) -> None:
+        if connection.is_introduced and not connection.mcp.stop(params.name):
+            _warn_of_unknown(connection, params.name)
+
+    def log_out(params: m.MCPLogoutServerParams) -> None:
+        _soon(connection, partial(_log_out, connection, params.name))
+
+    def enable(params: m.MCPEnableServerParams) -> None:
+        _soon(connection, partial(_switch, connection, params.name, on=True))
+
+    def disable(params: m.MCPDisableServerParams) -> None:
+        _soon(connection, partial(_switch, connection, params.name, on=False))
+
+    def add(params: m.MCPAddServerParams) -> Awaitable[m.MCPAddServerResult]:
+        return _in_turn(connection, partial(_add, connection, params))
+
+    def update(params: m.MCPUpdateServerParams) -> Awaitable[m.MCPUpdateServerResult]:
+        return _in_turn(connection, partial(_update, connection, params))
+
+    def remove(params: m.MCPRemoveServerParams) -> Awaitable[m.MCPRemoveServerResult]:
+        return _in_turn(connection, partial(_remove, connection, params.name))
+
+    return {
+        "mcp/startServer": start,
+        "mcp/stopServer": stop,
+        "mcp/connectServer": start,  # a server that wants a login gives the link to it again
+        "mcp/logoutServer": log_out,
+        "mcp/enableServer": enable,
+        "mcp/disableServer": disable,
+        "mcp/addServer": add,
+        "mcp/updateServer": update,
+        "mcp/removeServer": remove,
+    }
+
+
+def _warn_of_unknown(connection: Connection, name: str) -> None:
+    connection.session.show(
+        "warning", f"There is no MCP server {name[:100]!r}. Configured: {_known(connection)}."
+    )
+
+
+def _known(connection: Connection) -> str:
+    return ", ".join(connection.config.mcp_servers) or "none"
+
+
+def _in_turn(
+    connection: Connection, work: Callable[[], Awaitable[_Result]]
+) -> Coroutine[Any, Any, _Result]:
+    """Do it once everything is done that was asked for before.
+
+    Raises:
+        RPCError: it cannot be done, and why.
+    """
+    place = connection.changing.place()
+
+    async def run() -> _Result:
+        async with place:
+            try:
+                return await work()
+            except RPCError:
+                raise
+            except ECAError as fault:
+                raise RPCError(INTERNAL_ERROR, f"nothing was changed: {fault}") from fault
+
+    return run()
+
+
+def _soon(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
+    """As `_in_turn`, for who does not wait for an answer: the user is shown what is wrong."""
+    doing = _in_turn(connection, work)
+
+    async def run() -> None:
+        try:
+            await doing
+        except RPCError as fault:
+            connection.session.show("warning", fault.message)
+
+    connection.nursery.start_soon(run)
+
+
+async def _log_out(connection: Connection, name: str) -> None:
+    settings = connection.config.mcp_servers.get(name)
+    if settings is None:
+        _warn_of_unknown(connection, name)
+        return
+    login = login_of(connection, name, settings)
+    if login is None:
+        raise RPCError(INVALID_PARAMS, f"The MCP server {name} has no URL, and so no login.")
+    await login.forget()
+    connection.mcp.renew(name)
+
+
+async def _switch(connection: Connection, name: str, *, on: bool) -> None:
+    settings = connection.config.mcp_servers.get(name)
+    if settings is None:
+        _warn_of_unknown(connection, name)
+    elif settings.disabled is not on:
+        (connection.mcp.start if on else connection.mcp.stop)(name)  # it tells its status again
+    else:
+        await change_server(connection, name, {"disabled": not on})
+
+
+async def _add(connection: Connection, params: m.MCPAddServerParams) -> m.MCPAddServerResult:
+    name = params.name
+    if name in connection.config.mcp_servers:
+        raise RPCError(INVALID_PARAMS, f"name: there is an MCP server {name!r} already")
+    if bool(params.command) is bool(params.url):
+        raise RPCError(INVALID_PARAMS, "expected either a command or a url")
+    root = _root_asked_for(connection, params)
+    given = _given(params, but=("name", "scope", "workspace_uri"))
+    _must_fit(connection, name, given)
+    # What others say of a server of that name has no part in this one.
+    whole = {**dict.fromkeys(keys_of_servers()), **given}
+    await add_server(connection, name, whole, root=root)
+    server = connection.mcp.get(name)
+    return m.MCPAddServerResult(server=None if server is None else announcement(connection, server))
+
+
+async def _update(
+    connection: Connection, params: m.MCPUpdateServerParams
+) -> m.MCPUpdateServerResult:
+    name, given = params.name, _given(params, but=("name",))
+    server = connection.config.mcp_servers.get(name)
+    if server is None:
+        raise _unknown(connection, name)
+    if params.command and params.url:
+        raise RPCError(INVALID_PARAMS, "expected either a command or a url, got both")
+    _must_fit(connection, name, given)
+    if params.command:
+        given["url"] = None
+    elif params.url:
+        given |= {"command": None, "args": None}
+    for key, before in (("env", server.env), ("headers", server.headers)):
+        if key in given:
+            given[key] = {**dict.fromkeys(before), **given[key]}
+    await change_server(connection, name, given)
+    return m.MCPUpdateServerResult()
+
+
+async def _remove(connection: Connection, name: str) -> m.MCPRemoveServerResult:
+    if name not in connection.config.mcp_servers:
+        raise _unknown(connection, name)
+    await remove_server(connection, name)
+    return m.MCPRemoveServerResult(name=name, removed=True)
+
+
+def _root_asked_for(connection: Connection, params: m.MCPAddServerParams) -> Path | None:
+    roots = [root.path for root in connection.session.roots]
+    if params.scope != "workspace":
+        return None
+    if params.workspace_uri is None:
+        if len(roots) != 1:
+            raise RPCError(INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders")
+        return roots[0]
+    try:
+        path = Path(path_of(params.workspace_uri))
+    except ValueError as fault:
+        raise RPCError(INVALID_PARAMS, f"workspaceUri: {fault}") from None
+    if path not in roots:
+        raise RPCError(INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders")
+    return path
+
+
+def _given(params: attrs.AttrsInstance, *, but: Iterable[str]) -> ServerSettings:
+    """What was given, by the keys of the configuration."""
+    return {
+        "".join([first, *map(str.capitalize, rest)]): value
+        for field, value in attrs.asdict(params, recurse=False).items()
+        for first, *rest in [field.split("_")]
+        if field not in but and value is not None
+    }
+
+
+def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> None:
+    if len(name) > _LONGEST_NAME or not name.isprintable() or set("{}") & set(name):
+        raise RPCError(
+            INVALID_PARAMS, f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}"
+        )
+    surroundings = Surroundings(
+        environ=connection.options.environ, home=Path.home(), folder=None, kept=lambda _: "kept"
+    )
+    fault = fault_in(name, settings, surroundings)
+    if fault is not None:
+        raise RPCError(INVALID_PARAMS, fault)
+
+
+def _unknown(connection: Connection, name: str) -> RPCError:
+    return RPCError(
+        INVALID_PARAMS,
+        f"name: there is no MCP server {name[:100]!r}; configured: {_known(connection)}",
+    )
