@@ -17,6 +17,7 @@ from typing import Final
 from eca_protocol.testing.requirements import (
     base,
     chat,
+    clients,
     configuration,
     contexts,
     diagrams,
@@ -43,6 +44,7 @@ _CHAPTERS: Final = (
     general,
     rulings,
     rulings_tools,
+    clients,
     interfaces,
     diagrams,
 )

@@ -69,8 +69,9 @@ SECTIONS: Final = (
     "Rulings: queries, contexts, editor",
     "Rulings: draft",
     "Rulings: reading others",
+    "Clients in the field",
 )
-"""The specification's headings that state duties, the text it refers to, and our rulings."""
+"""The headings that state duties: of the specification, of what it refers to, and our own."""
 
 _RULING: Final = re.compile(r"W-\d+")
 

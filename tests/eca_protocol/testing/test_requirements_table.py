@@ -22,7 +22,7 @@ from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_
 from eca_protocol.testing.requirements.row import Later, Level, Side, row
 
 WELL_FORMED = re.compile(
-    r"(BASE|LIFE|CHAT|TOOL|CTX|EDIT|CONF|GEN)-[1-9]\d*"
+    r"(BASE|LIFE|CHAT|TOOL|CTX|EDIT|CONF|GEN|CLIENT)-[1-9]\d*"
     r"|W-[1-9]\d?[a-z]?"
     r"|FIELD:[A-Za-z]+(\.[A-Za-z0-9]+)+"
     r"|VALUE:[A-Za-z]+(\.[A-Za-z]+)*=[A-Za-z-]+"

@@ -1,0 +1,255 @@
+"""What a user does in a day, with any client: each part leaves the chat ready for the next.
+
+Parts that a client has no button for are left out for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.eca_server.personalities.seat import Seat
+from tests.eca_server.processes import children
+
+SCRIPTED = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+CONFIG = {
+    "mcpServers": {
+        "scripted": {
+            "command": sys.executable,
+            "args": ["-S", "-E", str(SCRIPTED), "{}"],
+            "disabled": True,
+            "startTimeoutSeconds": 60,
+        }
+    }
+}
+APPROVE, REJECT = "chat/toolCallApprove", "chat/toolCallReject"
+
+
+def call(tool: str, **arguments: Any) -> str:
+    """A line of the simulator's script."""
+    return f"call {tool} {json.dumps(arguments)}"
+
+
+def talks(seat: Seat) -> None:
+    text = "think hm\nsay an answer / with ünïcode \U0001f600"
+    chat = seat.chat(seat.turn(text))
+    assert chat.echoed == text
+    assert chat.said == "an answer / with ünïcode \U0001f600"
+    assert chat.thought == "hm"
+    assert chat.usage["sessionTokens"] > 0
+    assert not chat.open_thoughts
+    seat.until(lambda: chat.title)
+    assert "\n" not in chat.title
+
+
+def reads_a_long_answer(seat: Seat) -> None:
+    """Neither deltas nor a long text lose anything on their way."""
+    chat = seat.chat(seat.turn("repeat 200 delta\nsay " + "word " * 1500 + "end"))
+    assert chat.said == "delta" * 200 + "word " * 1500 + "end"
+
+
+def lets_a_file_be_read(seat: Seat) -> None:
+    path = str(seat.place.project / "long.txt")
+    chat = seat.chat(seat.turn(call("eca_read_file", path=path) + "\nsay read"))
+    (card,) = chat.cards.values()
+    assert (card.state, card.error) == ("called", False)
+    assert "a line of the file" in card.output
+    assert json.loads(card.arguments_text) == card.arguments == {"path": path}
+    assert chat.said == "read"
+
+
+def approves_a_change(seat: Seat) -> None:
+    path = seat.place.project / "new.txt"
+    script = call("eca_write_file", path=str(path), content="one\ntwo\n" * 300)
+    chat_id = seat.prompt(f"{script}\nsay written")
+    asked = seat.decide(APPROVE, chat_id)
+    card = seat.chat(chat_id).cards[asked]
+    assert card.details["path"] == str(path)
+    assert card.details["linesAdded"] == 600
+    seat.until(lambda: seat.chat(chat_id).ends)
+    assert card.state == "called"
+    assert path.read_text() == "one\ntwo\n" * 300
+    assert seat.chat(chat_id).said == "written"
+    seat.press(APPROVE, chat_id, asked)
+    seat.press(REJECT, chat_id, asked)
+
+
+def rejects_a_command(seat: Seat) -> None:
+    """A decision on a call that is over counts for no later one; the model hears the no."""
+    path = seat.place.project / "never"
+    script = call("eca_shell_command", command=f"touch {path}")
+    chat_id = seat.prompt(f"{script}\nsay a pity")
+    asked = seat.decide(REJECT, chat_id)
+    seat.until(lambda: seat.chat(chat_id).ends)
+    assert seat.chat(chat_id).cards[asked].state == "rejected"
+    assert seat.chat(chat_id).said == "a pity"
+    assert not path.exists()
+
+
+def asks_for_diagnostics(seat: Seat) -> None:
+    chat = seat.chat(seat.turn(call("eca_editor_diagnostics") + "\nsay looked"))
+    (card,) = chat.cards.values()
+    if seat.who.assistant.get("editor", {}).get("diagnostics"):
+        assert "/p/a.py:3:1: " in card.output
+        assert "unused" in card.output
+    else:
+        assert card.error
+        assert not seat.asked
+
+
+def stops_an_answer(seat: Seat) -> None:
+    chat_id = seat.prompt("think hm\nsay here\nwait forever")
+    seat.until(lambda: seat.chat(chat_id).said == "here")
+    seat.tell("chat/promptStop", {"chatId": chat_id})
+    seat.until(lambda: seat.chat(chat_id).ends)
+
+
+def stops_while_it_is_asked(seat: Seat) -> None:
+    chat_id = seat.prompt(call("eca_shell_command", command="true"))
+    seat.until(lambda: seat.chat(chat_id).asking)
+    seat.tell("chat/promptStop", {"chatId": chat_id})
+    seat.until(lambda: seat.chat(chat_id).ends)
+    (card,) = seat.chat(chat_id).cards.values()
+    assert card.state == "rejected"
+
+
+def stops_a_command_that_runs(seat: Seat) -> None:
+    chat_id = seat.prompt(call("eca_shell_command", command="sleep 60"))
+    asked = seat.decide(APPROVE, chat_id)
+    seat.until(lambda: seat.chat(chat_id).cards[asked].state == "running")
+    seat.tell("chat/promptStop", {"chatId": chat_id})
+    seat.until(lambda: seat.chat(chat_id).ends)
+    assert seat.chat(chat_id).cards[asked].state == "called"
+
+
+def writes_while_it_answers(seat: Seat) -> None:
+    """A second prompt to a busy chat is answered at once, and has its turn behind the first."""
+    chat_id = seat.prompt("say first\nwait 0.02")
+    assert seat.prompt("say second", chat_id) == chat_id
+    seat.until(lambda: seat.chat(chat_id).ends == 2)
+    assert seat.chat(chat_id).said == "firstsecond"
+
+
+def completes_while_it_answers(seat: Seat) -> None:
+    """What an editor asks for behind an `@` or a `/`, over and over, loses nothing of a turn."""
+    chat_id = seat.prompt("repeat 50 delta")
+    for query in ("", "lo", "new"):
+        found = seat.ask("chat/queryContext", {"query": query, "chatId": chat_id, "contexts": []})
+        commands = seat.ask("chat/queryCommands", {"query": query, "chatId": None})
+        assert all(isinstance(each["arguments"], list) for each in commands["commands"])
+        assert query != "lo" or any("long.txt" in str(each) for each in found["contexts"])
+    seat.until(lambda: seat.chat(chat_id).ends)
+    assert seat.chat(chat_id).said == "delta" * 50
+
+
+def selects(seat: Seat) -> None:
+    """What is selected counts, and is not sent back."""
+    before = dict(seat.screen.config)
+    seat.select("plan")
+    path = seat.place.project / "planned.txt"
+    chat_id = seat.turn(call("eca_write_file", path=str(path), content="x") + "\nsay planned")
+    (card,) = seat.chat(chat_id).cards.values()
+    assert card.state == "rejected"
+    assert seat.chat(chat_id).said == "planned"
+    seat.select("agent")
+    assert seat.screen.config == before
+
+
+def has_two_chats(seat: Seat) -> None:
+    one, two = (seat.prompt(f"repeat 20 {name}\nwait 0.01\nsay !") for name in "ab")
+    assert one != two
+    seat.until(lambda: seat.chat(one).ends and seat.chat(two).ends)
+    assert [seat.chat(each).said for each in (one, two)] == ["a" * 20 + "!", "b" * 20 + "!"]
+
+
+def starts_and_stops_a_tool_server(seat: Seat) -> None:
+    assert seat.screen.servers["scripted"] == "disabled"
+    seat.tell("mcp/startServer", {"name": "scripted"})
+    seat.until(lambda: seat.screen.servers["scripted"] == "running")
+    chat_id = seat.prompt(call("scripted__echo") + "\nsay done")
+    seat.decide(APPROVE, chat_id)
+    seat.until(lambda: seat.chat(chat_id).ends)
+    (card,) = seat.chat(chat_id).cards.values()
+    assert (card.server, card.name, card.output) == ("scripted", "echo", "called")
+    seat.tell("mcp/stopServer", {"name": "scripted"})
+    seat.until(lambda: seat.screen.servers["scripted"] == "stopped")
+
+
+def deletes_chats(seat: Seat) -> None:
+    """An idle one and one that runs; its id may be used again, and remembers nothing."""
+    idle = seat.turn("say one")
+    seat.until(lambda: seat.chat(idle).title)
+    seat.delete(idle)
+    busy = seat.prompt("say here\nwait forever")
+    seat.until(lambda: seat.chat(busy).said == "here" and seat.chat(busy).title)
+    seat.delete(busy)
+    seat.turn("say again", busy)
+    assert seat.chat(busy).said == "again"
+    assert seat.chat(busy).ends == 1
+
+
+def presses_what_is_not_there(seat: Seat) -> None:
+    """Buttons of what is over, unknown or newer than the server: nothing of it shows."""
+    for method in (APPROVE, REJECT):
+        seat.tell(method, {"chatId": "nobody's", "toolCallId": "none"})
+        seat.tell(method, {"chatId": None, "toolCallId": "none"})
+    seat.tell("chat/promptSteer", {"chatId": "nobody's", "message": "left"})
+    seat.tell("chat/queryCommands", {"query": ""})
+    seat.try_to("completion/inline", {"doc-text": "a", "doc-version": 1, "position": {}})
+
+
+Part = Callable[[Seat], None]
+
+PARTS: Sequence[tuple[Part, frozenset[str]]] = (
+    (talks, frozenset()),
+    (reads_a_long_answer, frozenset()),
+    (lets_a_file_be_read, frozenset()),
+    (approves_a_change, frozenset()),
+    (rejects_a_command, frozenset()),
+    (asks_for_diagnostics, frozenset()),
+    (stops_an_answer, frozenset({"chat/promptStop"})),
+    (stops_while_it_is_asked, frozenset({"chat/promptStop"})),
+    (stops_a_command_that_runs, frozenset({"chat/promptStop"})),
+    (writes_while_it_answers, frozenset()),
+    (completes_while_it_answers, frozenset({"chat/queryContext"})),
+    (selects, frozenset()),
+    (has_two_chats, frozenset()),
+    (starts_and_stops_a_tool_server, frozenset({"mcp/startServer", "mcp/stopServer"})),
+    (deletes_chats, frozenset({"chat/delete"})),
+    (presses_what_is_not_there, frozenset()),
+)
+"""The parts of a day, and the methods that a client must know for each."""
+
+
+@attrs.frozen(kw_only=True)
+class Evening:
+    """How it ended.
+
+    Attributes:
+        children: the processes that the server had when it had answered `shutdown`.
+        code: its exit code, or the signal that ended it.
+    """
+
+    children: set[int]
+    code: int | str
+
+
+def goes_home(seat: Seat) -> Evening:
+    """Leave while a turn and a command run, as this client leaves."""
+    busy = seat.prompt("say here\nwait forever")
+    seat.until(lambda: seat.chat(busy).said == "here")
+    works = seat.prompt(call("eca_shell_command", command="sleep 60"))
+    asked = seat.decide(APPROVE, works)
+    seat.until(lambda: seat.chat(works).cards[asked].state == "running")
+    assert children(seat.line.pid)
+    assert seat.ask("shutdown", seconds=3) is None
+    left = children(seat.line.pid)
+    seat.tell("exit")
+    if seat.who.leaves_by is not None:
+        seat.line.kill(seat.who.leaves_by)
+    return Evening(children=left, code=seat.line.exit_code(within=3.0))
