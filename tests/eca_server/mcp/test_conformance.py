@@ -1,0 +1,104 @@
+"""Our MCP client against the official conformance suite for clients.
+
+The suite plays the server, over HTTP; `conformance_client.py` is what it starts. It judges what was
+sent, and how the client left.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.node import node, node_modules
+
+CLIENT = Path(__file__).with_name("conformance_client.py")
+
+PASSED: Final = (
+    "initialize",
+    "tools_call",
+    "sse-retry",
+    "request-metadata",
+    "http-standard-headers",
+    "http-custom-headers",
+    "http-invalid-tool-headers",
+    "json-schema-ref-no-deref",
+    "json-schema-2020-12-preservation",
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/authorization-server-migration",
+    "auth/iss-supported",
+    "auth/iss-not-advertised",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+    "auth/metadata-issuer-mismatch",
+)
+
+NOT_FOR_US: Final[Mapping[str, str]] = {
+    "elicitation-sep1034-client-defaults": "no elicitation is declared",
+    "sep-2322-client-request-state": "it asks by elicitation, which is not declared",
+    "auth/basic-cimd": "no document about this client is published anywhere",
+    "auth/client-credentials-jwt": "an extension: nobody logs in",
+    "auth/client-credentials-basic": "an extension: nobody logs in",
+    "auth/enterprise-managed-authorization": "an extension",
+    "auth/dpop": "an extension",
+    "auth/dpop-nonce": "an extension",
+    "auth/wif-jwt-bearer": "an extension",
+    "sep-2640-client-no-prefetch": "an extension",
+    "sep-2640-client-verify-digest": "an extension",
+    "sep-2640-client-verify-size": "an extension",
+    "sep-2640-client-verify-frontmatter": "an extension",
+}
+
+
+def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = node_modules() / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    return subprocess.run(
+        [node(), str(program), *arguments],
+        env={**os.environ, "PYTHONPATH": os.fspath(Path.cwd())},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.long
+def test_every_scenario_of_the_suite_is_passed_or_is_not_for_us():
+    listed = [line.split()[1] for line in suite("list", "--client").stdout.splitlines()[1:]]
+    assert sorted(listed) == sorted((*PASSED, *NOT_FOR_US))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", PASSED)
+def test_the_suite_is_content(scenario: str, tmp_path: Path):
+    command = shlex.join([sys.executable, str(CLIENT)])
+    older = ("--spec-version", "2025-03-26") if "2025-03-26" in scenario else ()
+    arguments = ("--command", command, "--scenario", scenario, *older, "-o", str(tmp_path))
+    done = suite("client", *arguments)
+    errors = "\n".join(file.read_text() for file in tmp_path.rglob("stderr.txt"))
+    assert done.returncode == 0, done.stdout + done.stderr + errors
