@@ -8,9 +8,11 @@ A test compares the file with the code, so it is never out of date.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from eca_protocol.draft import counterparts
 from eca_protocol.framing import FAULTS
 from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
@@ -39,6 +41,16 @@ Written by `docs/generate.py` from the tables that the code runs by.
 Dispatch, codec and strategies derive from this table.
 
 {_methods()}
+
+## The draft of June 2025
+
+It is no window on the other editions' messages but has its own. What it has in the place of theirs:
+
+{_draft()}
+
+What no other edition has:
+
+{_draft_only()}
 
 ## Lifecycle
 
@@ -104,6 +116,33 @@ def _editions(window: Window) -> str:
     end = "" if window.until is Revision.CURRENT else f" to {window.until.value}"
     widened = f" (written in all: {window.ruling})" if window.ruling else ""
     return f"since {window.since.value}{end}{widened}"
+
+
+def _draft() -> str:
+    kinds = {
+        "methods": counterparts.METHODS,
+        "contents": counterparts.CONTENTS,
+        "contexts": counterparts.CONTEXTS,
+    }
+    return _table(
+        ["", "in the other editions", "in the draft", "what becomes of it"],
+        [
+            [
+                kind,
+                ", ".join(f"`{name}`" for name in names),
+                f"`{row.draft}`" if row.draft else "",
+                row.why,
+            ]
+            for kind, rows in kinds.items()
+            for row, names in groupby(rows, key=lambda name: rows[name])
+        ],
+    )
+
+
+def _draft_only() -> str:
+    return _table(
+        ["in the draft", "what becomes of it"], map(list, counterparts.DRAFT_ONLY.items())
+    )
 
 
 def _lifecycle() -> str:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
-from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.requirements import GROUPS, REQUIREMENTS, lookup
+from eca_protocol.testing.requirements import audit as room
 from eca_protocol.testing.requirements.audit import Audit, Claim, audit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +68,9 @@ def test_a_ruling_named_as_a_whole_shows_none_of_its_duties() -> None:
     assert [finding.partition(":")[0] for finding in result.findings] == ["W-13a"]
 
 
-def test_a_ruling_that_waits_as_a_whole_is_not_named() -> None:
+def test_a_ruling_that_waits_as_a_whole_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = [attrs.evolve(row, later="ecp") for row in GROUPS["W-50"]]
+    monkeypatch.setattr(room, "lookup", lambda name: waiting if name == "W-50" else lookup(name))
     (finding,) = judge(DUE, ("W-50",)).findings
     assert finding.startswith("test_1: names W-50, all of whose rows wait")
 

@@ -99,7 +99,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
         **dict(
             _absent(
-                "Came later. Our client does not send it to a draft server.",
+                "Came later: answered as in October. Our client sends no draft server any of it.",
                 "chat/addFlag",
                 "chat/clear",
                 "chat/delete",

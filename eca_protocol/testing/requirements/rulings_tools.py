@@ -13,7 +13,6 @@ _draft = partial(
     row,
     section="Rulings: draft",
     window=Window(since=Revision.DRAFT, until=Revision.DRAFT),
-    later="editions",
 )
 _others = partial(row, section="Rulings: reading others", level="observed")
 
