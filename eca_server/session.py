@@ -24,7 +24,7 @@ from eca_protocol.messages import (
     ShowMessageParams,
 )
 from eca_protocol.peer import Peer
-from eca_protocol.revisions import Revision
+from eca_protocol.revisions import Revision, window_of
 from eca_server.clients import DEFAULT_PROFILE, ClientProfile
 from eca_server.workspace import Root
 
@@ -62,6 +62,10 @@ class Session:
     def profile(self, profile: ClientProfile) -> None:
         self._profile = profile
         self._peer.shape = profile.shape
+
+    def writes(self, model: type[Any], field: str) -> bool:
+        """Whether the edition this client speaks has that field of a message."""
+        return window_of(attrs.fields_dict(model)[field].metadata).written_in(self.revision)
 
     def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
         """Append a content of a chat, in pieces if it is long."""

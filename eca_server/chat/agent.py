@@ -3,7 +3,8 @@
 The rules it keeps: approvals of one answer are asked together, but for a call that rests on what
 an earlier one will change (see `steps`): it is shown and asked for when that one has run. Every
 call has its result in the one next request, in the order of the calls; a rejection ends the call
-and not the turn (W-31), nor does a tool that crashes; the loop has an end.
+and not the turn (W-31), nor does a tool that crashes; what the user says meanwhile goes into the
+next request, and an answer that would be the last is followed by one; the loop has an end.
 """
 
 from __future__ import annotations
@@ -87,17 +88,25 @@ class Agent:
             turn.say(note, role="system")
         _tell_of_thoughts(turn, self.model.origin)
         *before, last = self.asked
-        opening = attrs.evolve(last, parts=(*built.parts, *last.parts))
+        said = turn.prompt.text
+        opening = attrs.evolve(
+            last,
+            parts=(*built.parts, *last.parts),
+            content_id=turn.prompt.content_id,
+            shown=None if last.parts[-1:] == (TextPart(said),) else said,
+        )
         turn.messages += [*before, opening]
         room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
-            if answer is None or not answer.calls:
+            if answer is None or not (answer.calls or turn.steers):
                 return
-            results = await self._run_calls(turn, answer.calls)
-            turn.messages.append(Message(role="tool", parts=results))
+            if answer.calls:
+                results = await self._run_calls(turn, answer.calls)
+                turn.messages.append(Message(role="tool", parts=results))
+            turn.take_steers()
             if _fails_again(turn, answer.calls, failures):
                 turn.fail(
                     f"The same call failed {MOST_FAILURES} times, so this turn ends here. "
@@ -142,6 +151,7 @@ class Agent:
             system=self.system,
             messages=messages,
             tools=self.toolbox.offered,
+            reasoning_effort=self.model.effort,
             cache_key=turn.chat.id,
             initiator="agent" if turn.calls else "user",
         )

@@ -187,6 +187,11 @@ class Chat:
         is_untouched = self.settings == ChatSettings() and self.selection == Selection()
         return self.status == "idle" and is_untouched and not (self.history or self.title)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._turn is not None
+
     def has_message(self, content_id: str) -> bool:
         """Whether the user's message of that id is one of the chat's."""
         running = () if self._turn is None else (self._turn.prompt.content_id,)
@@ -202,7 +207,7 @@ class Chat:
         self._cancel_title()
         self.title = title
         self.set(is_named_by_user=True)
-        self._tell_title()
+        self.tell_title()
 
     async def keep_settings(self) -> None:
         """Store title and settings; bounded in time."""
@@ -337,7 +342,8 @@ class Chat:
         why = "Stopped. Waiting prompts that were dropped" if turn.stopped else "This came too late"
         return "\n\n".join([f"{why}:", *texts]) if texts else ""
 
-    def _tell_title(self) -> None:
+    def tell_title(self) -> None:
+        """Tell the client what the chat is called, if it has a name."""
         if self.title:
             self.session.emit(self.id, "system", ChatMetadataContent(title=self.title))
 
@@ -359,7 +365,7 @@ class Chat:
             self._title_scope = None
             if title:
                 self.title = title
-                self._tell_title()
+                self.tell_title()
                 await self.keep_settings()
 
 

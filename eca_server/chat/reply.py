@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import trio
 
 from eca_protocol.messages import UsageLimit
@@ -32,6 +33,7 @@ from eca_server.llm.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.llm.history import Part, ToolCallPart
 from eca_server.llm.models import Model
 from eca_server.llm.retry import Wait
 
@@ -230,9 +232,18 @@ def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
 def _remember(turn: Turn, answer: Answer, model: Model) -> None:
     message = answer.message(model.origin, interrupted=answer.finished is None)
     if message.parts:
-        turn.messages.append(message)
+        parts = tuple(_named(part, turn) for part in message.parts)
+        turn.messages.append(attrs.evolve(message, parts=parts))
     if answer.usage is not None:
         turn.usages.append(model.facts.priced(answer.usage))
+
+
+def _named(part: Part, turn: Turn) -> Part:
+    """A part of an answer; a call with the tool that it means."""
+    if not isinstance(part, ToolCallPart) or part.id not in turn.calls:
+        return part
+    naming = turn.calls[part.id].naming
+    return attrs.evolve(part, server=naming.server, tool=naming.name)
 
 
 def _limit(model: Model) -> UsageLimit | None:

@@ -28,6 +28,7 @@ __all__ = [
     "tell_changes",
     "tell_offer",
     "tell_problems",
+    "tell_variants",
     "unlock_logins",
 ]
 
@@ -97,18 +98,34 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
     news = {
         field.name: getattr(offer, field.name)
         for field in attrs.fields(ChatConfig)
-        if getattr(offer, field.name) != getattr(told, field.name)
+        if getattr(offer, field.name) not in (None, getattr(told, field.name))
     }
     if keeps_selection and connection.client_model not in (None, told.select_model):
         news.pop("select_model", None)
     if connection.client_model in {*(told.models or ())} - {*(offer.models or ())}:
         news["select_model"] = offer.select_model
     connection.client_model = news.get("select_model", connection.client_model)
-    connection.told.config = offer
+    variants = connection.models.variants(connection.client_model or "")
+    if variants != told.variants and connection.session.writes(ChatConfig, "variants"):
+        news["variants"] = variants
+    connection.told.config = attrs.evolve(offer, variants=variants)
     if news:
         params = ConfigUpdatedParams(chat=ChatConfig(**news))
         connection.session.notify("config/updated", params)
     announce_tools(connection, select_behavior(connection))
+
+
+def tell_variants(connection: Connection, model: str, chat_id: str | None) -> None:
+    """Tell the client the variants of a model it selected, for a chat or (None) for all."""
+    if not connection.session.writes(ChatConfig, "variants"):
+        return
+    variants = connection.models.variants(model)
+    if chat_id is None:
+        if variants == connection.told.config.variants:
+            return
+        connection.told.config = attrs.evolve(connection.told.config, variants=variants)
+    params = ConfigUpdatedParams(chat=ChatConfig(variants=variants), chat_id=chat_id)
+    connection.session.notify("config/updated", params)
 
 
 def note_selection(connection: Connection) -> None:
@@ -131,11 +148,16 @@ def tell_problems(connection: Connection) -> None:
     connection.told.problems = standing.keys()
 
 
-def select_behavior(connection: Connection, asked: str | None = None) -> str:
-    """The behaviour in force: the prompt's, the last selected, the client's, the configured."""
+def select_behavior(connection: Connection, *asked: str | None) -> str:
+    """The behaviour in force: what is asked for, the last selected, the client's, the configured.
+
+    Args:
+        connection: whose client.
+        asked: the prompt's, then what was selected for its chat.
+    """
     selectable = connection.config.selectable_behaviors
     wanted = (
-        asked,
+        *asked,
         connection.behavior,
         connection.initial_behavior,
         connection.config.default_behavior,

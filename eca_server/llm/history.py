@@ -78,7 +78,10 @@ class ReasoningPart:
 
 @attrs.frozen(kw_only=True)
 class ToolCallPart:
-    """A call the model made; `id` is ours, `raw` what the model wrote as arguments."""
+    """A call the model made; `id` is ours, `raw` what the model wrote as arguments.
+
+    `server` and `tool` say which tool `name` meant, as the client was told.
+    """
 
     id: str
     name: str
@@ -86,6 +89,8 @@ class ToolCallPart:
     arguments: Mapping[str, Any] | None
     provider_id: str | None = None
     opaque: Any = None
+    server: str = ""
+    tool: str = ""
 
 
 @attrs.frozen(kw_only=True)

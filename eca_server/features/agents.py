@@ -1,0 +1,148 @@
+"""Who answers a turn: the model, its instructions and tools, as configured and selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from eca_protocol.messages import ChatContext
+from eca_server.chat import Turn
+from eca_server.chat.agent import Agent
+from eca_server.chat.instructions import (
+    UnreadablePrompt,
+    compact_prompt,
+    instructions,
+    own_prompt,
+)
+from eca_server.config import Config
+from eca_server.context import Built, build, read_instruction_files
+from eca_server.features import tools
+from eca_server.features.connection import Connection
+from eca_server.features.selection import Chosen
+from eca_server.llm.backend import BackendError
+from eca_server.llm.history import Message, TextPart
+from eca_server.tools.approval import Policy, policy_of
+from eca_server.tools.native import NativeTools
+from eca_server.tools.permissions import Permissions
+from eca_server.tools.toolbox import ServedTool
+
+if TYPE_CHECKING:
+    from eca_server.context.resources import ResourceReader
+
+__all__ = ["make_agent"]
+
+
+async def make_agent(
+    connection: Connection,
+    turn: Turn,
+    text: str,
+    *,
+    contexts: Sequence[ChatContext],
+    chosen: Chosen,
+) -> Agent | None:
+    """Who answers a text in a turn; None if the model cannot be asked, which was told.
+
+    The configuration is looked at before the first wait: the turn keeps what it began with.
+    """
+    behavior = chosen.behavior
+    try:
+        asked = connection.models.find(chosen.model, chosen.variant)
+    except BackendError as error:
+        turn.fail(f"{chosen.model} cannot be asked: {error.message}.")
+        return None
+
+    async def gather() -> Built:
+        return await build(
+            contexts,
+            text,
+            workspace=connection.workspace,
+            http=connection.http,
+            resources=_resource_reader(connection, turn),
+            gitignore=gitignore,
+        )
+
+    config, gitignore = connection.config, connection.follows_gitignore
+    policy = policy_of(config, behavior)
+    native = connection.tools(turn.chat.ledger)
+    permissions = Permissions(
+        policy=policy,
+        workspace=connection.workspace,
+        memos=connection.memos,
+        variables=connection.child_variables,
+        trusts=lambda: turn.chat.settings.trust,
+    )
+    if connection.is_introduced:
+        tools.announce_tools(connection, behavior)
+    system = await _system(connection, turn, config, behavior)
+    served, more = await _of_servers(connection, turn, policy, native)
+    return Agent(
+        model=asked,
+        asked=(Message(role="user", parts=(TextPart(text),)),),
+        system=f"{system}\n\n{more}" if more else system,
+        toolbox=native.toolbox(policy, served),
+        permissions=permissions,
+        wants_title=config.chat_title,
+        compact_at=_compact_at(config, behavior),
+        gather=gather,
+        title_prompt=config.prompts.chat_title,
+        compact_prompt=await _compact_prompt(turn, config),
+    )
+
+
+async def _of_servers(
+    connection: Connection, turn: Turn, policy: Policy, native: NativeTools
+) -> tuple[Sequence[ServedTool], str]:
+    """The tools and the instructions of the MCP servers that run."""
+    if not connection.uses_mcp:
+        return (), ""
+    from eca_server.features import mcp  # noqa: PLC0415 - only where one is configured
+
+    await mcp.wait_for_servers(connection, turn)
+    served = mcp.served_tools(connection, turn, policy, native.toolbox(policy))
+    return served, mcp.instructions(connection)
+
+
+def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | None:
+    """What asks MCP servers for resources, if any are configured."""
+    if not connection.uses_mcp:
+        return None
+    from eca_server.features import mcp  # noqa: PLC0415 - as above
+
+    return mcp.ResourceReader(servers=connection.mcp, chat=turn.chat)
+
+
+def _compact_at(config: Config, behavior: str) -> float:
+    own = config.behaviors.get(behavior)
+    if own is None or own.auto_compact_percentage is None:
+        return config.auto_compact_percentage
+    return own.auto_compact_percentage
+
+
+async def _compact_prompt(turn: Turn, config: Config) -> str:
+    try:
+        return await compact_prompt(config)
+    except UnreadablePrompt as fault:
+        turn.say(str(fault), role="system")
+        return ""
+
+
+async def _system(connection: Connection, turn: Turn, config: Config, behavior: str) -> str:
+    """The chat's instructions for a behaviour, AGENTS.md and rules, read once."""
+    systems = turn.chat.systems
+    if behavior not in systems:
+        found = await read_instruction_files(
+            connection.workspace,
+            user_folder=connection.user_folder,
+            rules=[rule.path for rule in config.rules if rule.path is not None],
+            parents=config.include_parent_agents_files,
+        )
+        for note in found.notes:
+            turn.say(note, role="system")
+        try:
+            own = await own_prompt(config, behavior)
+        except UnreadablePrompt as fault:
+            own = ""
+            turn.say(str(fault), role="system")
+        parts = (instructions(behavior, connection.session.roots, own), found.text)
+        systems[behavior] = "\n\n".join(part for part in parts if part)
+    return systems[behavior]

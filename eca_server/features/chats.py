@@ -1,0 +1,243 @@
+"""The chats themselves: listed, opened, cleared, named, marked, deleted (rulings W-24, W-25).
+
+The rule it keeps: what a client is told because of a request stands before its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_protocol.peer import Handler
+from eca_server.chat import Chat
+from eca_server.chat.pages import CursorExpired, Page, page_of
+from eca_server.chat.replay import Told, replayed
+from eca_server.chat.store import ChatSummary
+from eca_server.chat.tool_call import Naming
+from eca_server.features.connection import Connection
+from eca_server.features.selection import choose
+from eca_server.llm.history import ToolCallPart
+from eca_server.tools.approval import NATIVE, policy_of
+from eca_server.tools.schema_check import fitting
+from eca_server.tools.tool import ToolFault
+
+__all__ = ["handlers_of"]
+
+MOST_LISTED = 1000
+LONGEST_TITLE = 200
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The chats' handlers."""
+
+    async def list_chats(params: m.ChatListParams) -> m.ChatListResponse:
+        return await _list(connection, params)
+
+    async def open_chat(params: m.ChatOpenParams) -> m.ChatOpenResponse:
+        chat = await connection.chats.find(params.chat_id)
+        return m.ChatOpenResponse(found=False) if chat is None else _open(connection, chat, params)
+
+    async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
+        chat = await _found(connection, params.chat_id)
+        page = _page(chat, params)
+        contents = tuple(
+            m.ChatContentReceivedParams(chat_id=chat.id, role=role, content=content)
+            for role, content in _contents(connection, chat, page)
+        )
+        return m.ChatHistoryResponse(contents=contents, meta=page.meta)
+
+    async def clear(params: m.ChatClearParams) -> m.ChatClearResponse:
+        chat = await connection.chats.find(params.chat_id)
+        if chat is not None and params.messages is not False:
+            await chat.clear()
+        return m.ChatClearResponse()
+
+    async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
+        chat = connection.chats.open(params.chat_id)
+        if params.trust is not None:
+            chat.set(trust=params.trust)
+        await chat.restore()
+        title = " ".join((params.title or "").split())[:LONGEST_TITLE]
+        if title:
+            chat.rename(title)
+        await chat.keep_settings()
+        return m.ChatUpdateResponse()
+
+    async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
+        chat = await _found(connection, params.chat_id)
+        if not chat.has_message(params.content_id):
+            raise RPCError(
+                INVALID_PARAMS,
+                "params.contentId: expected the id of a message of the user's in this chat, "
+                f"got {params.content_id[:100]!r}",
+            )
+        chat.set(flags={**chat.settings.flags, params.content_id: params.text})
+        flag = m.ChatFlagContent(text=params.text, content_id=params.content_id)
+        connection.session.emit(chat.id, "system", flag)
+        await chat.keep_settings()
+        return m.ChatAddFlagResponse()
+
+    async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
+        chat = await _found(connection, params.chat_id)
+        flags = dict(chat.settings.flags)
+        if flags.pop(params.content_id, None) is not None:
+            chat.set(flags=flags)
+            await chat.keep_settings()
+        return m.ChatRemoveFlagResponse()
+
+    def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
+        connection.chats.delete(params.chat_id)
+        if params.chat_id:
+            connection.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=params.chat_id))
+        return m.ChatDeleteResponse()
+
+    return {
+        "chat/list": list_chats,
+        "chat/open": open_chat,
+        "chat/history": history,
+        "chat/clear": clear,
+        "chat/update": update,
+        "chat/addFlag": add_flag,
+        "chat/removeFlag": remove_flag,
+        "chat/delete": delete,
+    }
+
+
+async def _list(connection: Connection, params: m.ChatListParams) -> m.ChatListResponse:
+    """The stored chats of this workspace and those that are not stored, the latest first."""
+    limit = MOST_LISTED if params.limit is None else max(0, min(params.limit, MOST_LISTED))
+    by_age = params.sort_by == "createdAt"
+    memory = connection.chats.memory
+    stored = (
+        () if memory is None else await memory.latest(limit, by="created" if by_age else "updated")
+    )
+    live = {chat.id: chat for chat in connection.chats}
+    rows = [_listed(each, live.pop(each.id, None)) for each in stored]
+    rows += [_listed_alive(chat) for chat in live.values() if chat.history or chat.is_busy]
+    rows.sort(key=lambda row: (row.created_at if by_age else row.updated_at) or 0, reverse=True)
+    return m.ChatListResponse(chats=tuple(rows[:limit]))
+
+
+def _listed(stored: ChatSummary, chat: Chat | None) -> m.ChatSummary:
+    return m.ChatSummary(
+        id=stored.id,
+        title=(chat and chat.title) or stored.title or stored.beginning or None,
+        status="idle" if chat is None else chat.status,
+        created_at=_milliseconds(stored.created),
+        updated_at=_milliseconds(stored.updated),
+        model=(chat and chat.settings.model) or stored.model,
+        message_count=stored.messages,
+    )
+
+
+def _listed_alive(chat: Chat) -> m.ChatSummary:
+    return m.ChatSummary(
+        id=chat.id,
+        title=chat.title,
+        status=chat.status,
+        created_at=_milliseconds(chat.created),
+        updated_at=_milliseconds(chat.updated),
+        model=chat.settings.model,
+        message_count=len(chat.history),
+    )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+async def _found(connection: Connection, chat_id: str) -> Chat:
+    chat = await connection.chats.find(chat_id)
+    if chat is None:
+        raise RPCError(
+            INVALID_PARAMS,
+            f"params.chatId: there is no chat {chat_id[:100]!r}",
+            {"code": "chat_not_found"},
+        )
+    return chat
+
+
+def _page(chat: Chat, params: m.ChatOpenParams | m.ChatHistoryParams) -> Page:
+    try:
+        return page_of(chat.history, limit=params.limit, before=params.before, after=params.after)
+    except CursorExpired as fault:
+        raise RPCError(INVALID_PARAMS, str(fault), {"code": "cursor_expired"}) from fault
+
+
+def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
+    """Show the client a chat again; one that runs it has before its eyes already."""
+    page = _page(chat, params)
+    session = connection.session
+    if not chat.is_busy:
+        session.notify("chat/cleared", m.ChatClearedParams(chat_id=chat.id, messages=True))
+    session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id, title=chat.title))
+    if not chat.is_busy:
+        for role, content in _contents(connection, chat, page):
+            session.emit(chat.id, role, content)
+        chat.tell_title()
+    return m.ChatOpenResponse(
+        found=True,
+        chat_id=chat.id,
+        title=chat.title,
+        selection=_select_again(connection, chat),
+        meta=page.meta,
+    )
+
+
+def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
+    """Let the chat go on with what it was last prompted with, as far as that is still there."""
+    kept, selection = chat.settings, chat.selection
+    if selection.model is None and kept.model in connection.models.names:
+        selection.model, selection.variant = kept.model, kept.variant
+    selection.behavior = selection.behavior or kept.behavior
+    chosen = choose(connection, chat)
+    variants = connection.models.variants(chosen.model)
+    if connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
+        connection.session.notify(
+            "config/updated",
+            m.ConfigUpdatedParams(
+                chat_id=chat.id,
+                chat=m.ChatConfig(
+                    variants=variants,
+                    select_model=chosen.model,
+                    select_variant=chosen.variant,
+                    select_agent=chosen.behavior,
+                    select_trust=kept.trust,
+                ),
+            ),
+        )
+    return m.ChatSelection(
+        model=chosen.model,
+        agent=chosen.behavior,
+        variant=chosen.variant,
+        variants=variants,
+        trust=kept.trust,
+    )
+
+
+def _contents(connection: Connection, chat: Chat, page: Page) -> list[Told]:
+    return replayed(
+        page.messages,
+        flags=chat.settings.flags,
+        describe=partial(_described, connection, choose(connection, chat).behavior),
+    )
+
+
+def _described(
+    connection: Connection, behavior: str, part: ToolCallPart
+) -> tuple[Naming, str | None]:
+    """How a call of the past is named and summed up now."""
+    toolbox = connection.tools().toolbox(policy_of(connection.config, behavior))
+    server, name = (part.server, part.tool) if part.server else toolbox.named(part.name)
+    tool = toolbox.find(server, name)
+    summary = None
+    if tool is not None:
+        try:
+            summary = tool.summary(fitting(part.arguments or {}, tool.parameters))
+        except ToolFault:
+            summary = None
+    origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
+    return Naming(id=part.id, name=name, server=server, origin=origin), summary

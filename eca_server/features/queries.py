@@ -1,0 +1,81 @@
+"""What a user may put into a prompt, asked for while they type (ruling W-40)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING
+
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
+from eca_server.commands import CommandFiles, matching_commands
+from eca_server.context import query_contexts
+from eca_server.features.connection import Connection
+
+if TYPE_CHECKING:
+    from eca_server.mcp.manager import Manager
+
+__all__ = ["command_files", "handlers_of", "mcp_of"]
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The handlers of queries."""
+
+    def query_context(
+        params: m.ChatQueryContextParams,
+    ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
+        resources = _resources(connection, params)
+        if not connection.session.roots and not params.query.strip():
+            return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
+        return query_contexts(
+            params,
+            index=connection.index,
+            workspace=connection.workspace,
+            resources=resources,
+        )
+
+    async def query_files(params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
+        found = await query_contexts(
+            m.ChatQueryContextParams(query=params.query),
+            index=connection.index,
+            workspace=connection.workspace,
+        )
+        return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=found.contexts)
+
+    async def query_commands(
+        params: m.ChatQueryCommandsParams,
+    ) -> m.ChatQueryCommandsResponse:
+        files, mcp = command_files(connection), mcp_of(connection)
+        commands = await matching_commands(params.query, files, mcp)
+        return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
+
+    return {
+        "chat/queryContext": query_context,
+        "chat/queryFiles": query_files,
+        "chat/queryCommands": query_commands,
+    }
+
+
+def mcp_of(connection: Connection) -> Manager | None:
+    """The MCP servers, if any are configured: where none is, nothing of MCP is loaded."""
+    return connection.mcp if connection.uses_mcp else None
+
+
+def command_files(connection: Connection) -> CommandFiles:
+    """Where the user's own commands lie."""
+    named = (each.path for each in connection.config.commands)
+    return CommandFiles(
+        workspace=connection.workspace,
+        user_folder=connection.user_folder,
+        configured=tuple(path for path in named if path is not None),
+    )
+
+
+def _resources(
+    connection: Connection, params: m.ChatQueryContextParams
+) -> tuple[m.McpResourceContext, ...]:
+    """The resources of MCP servers that fit what the user has typed."""
+    if not connection.uses_mcp:
+        return ()
+    from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed
+
+    return matching_resources(connection.mcp.running, params.query, params.contexts)
