@@ -12,7 +12,7 @@ import contextlib
 import math
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -103,26 +103,27 @@ class _Tap:
         return code
 
     async def _pass_client(self) -> None:
-        await self._pass("client", self._client, self._child.transport)
+        await self._pass("client", self._client, self._child.transport, self._child.send_now)
         self._client.close_reading()
         self._child.close_stdin()
         self._allow(PATIENCE)
 
     async def _pass_server(self) -> None:
-        await self._pass("server", self._child.transport, self._client)
+        await self._pass("server", self._child.transport, self._client, self._client.send_now)
         self._child.close_stdout()
         self._client.close_writing()
         self._server_ended.set()
 
-    async def _pass(self, side: Side, source: Transport, sink: Transport) -> None:
+    async def _pass(
+        self, side: Side, source: Transport, sink: Transport, send_now: Callable[[bytes], int]
+    ) -> None:
         """Pass what a side writes until it ends, or nobody reads it any more."""
         with contextlib.suppress(OSError):
             while data := await source.receive():
                 self._recorder.passed(side, data)
-                try:
-                    await sink.send(data)
-                finally:
-                    self._recorder.wake()
+                self._recorder.wake()
+                if rest := data[send_now(data) :]:
+                    await sink.send(rest)
                 self._allow(self._seconds)
             self._recorder.ended(side)
 

@@ -41,6 +41,9 @@ WRITE: Final = 2**18
 Mask: TypeAlias = Callable[[bytes], bytes]
 """What may be kept of a message's body, or of bytes that are no message."""
 
+GATHERING: Final = 0.02
+"""Seconds between two writes: a thread that woke up for each message would be in its way."""
+
 _Note: TypeAlias = tuple[float, Side, bytes] | Ended | Exited
 
 
@@ -88,7 +91,7 @@ class Recorder:
         self._noted = 0
         self._written = 0
         self._wake = threading.Event()
-        self._is_closing = False
+        self._closing = threading.Event()
         self._fault: str | None = None
         self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
         head = first_line(datetime.now(UTC), command)
@@ -124,11 +127,12 @@ class Recorder:
 
     def wake(self) -> None:
         """Let the thread write what was noted."""
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self, *, seconds: float = 2.0) -> None:
         """Write what is left, for so long at most, and close the file; this waits."""
-        self._is_closing = True
+        self._closing.set()
         self._wake.set()
         self._thread.join(seconds)
 
@@ -141,8 +145,8 @@ class Recorder:
             is_last = False
             while not is_last and self._fault is None:
                 self._wake.wait()
+                is_last = self._closing.wait(GATHERING)
                 self._wake.clear()
-                is_last = self._is_closing
                 self._write_noted(is_last=is_last)
         except OSError as error:
             self._give_up(error.strerror or str(error))

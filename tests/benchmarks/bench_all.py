@@ -20,6 +20,7 @@ import bench_peer
 import bench_start
 import bench_stop
 import bench_stream
+import bench_tap
 import bench_tools
 from report import Row, print_rows
 
@@ -37,6 +38,7 @@ BENCHMARKS = (
     bench_grep,
     bench_index,
     bench_mcp,
+    bench_tap,
 )
 
 
