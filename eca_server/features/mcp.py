@@ -92,6 +92,10 @@ def make_manager(connection: Connection) -> Manager:
         _announce(connection, server)
         _tell_fault(connection, server)
 
+    def on_listed(server: Server) -> None:
+        if _shows_others(connection):
+            _announce(connection, server)
+
     def on_removed(server: Server) -> None:
         connection.told.servers.pop(server.name, None)
         connection.mcp_logins.pop(server.name, None)
@@ -105,6 +109,7 @@ def make_manager(connection: Connection) -> Manager:
         connect_to=connect_to,
         on_change=on_change,
         on_removed=on_removed,
+        on_listed=on_listed,
     )
 
 
@@ -193,7 +198,22 @@ def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedPa
         disabled=settings.disabled,
         has_auth=_has_login(connection, server.name),
         tools=tuple(_announced_tools(connection, server, policy)),
+        **(_others(server) if _shows_others(connection) else {}),
     )
+
+
+def _shows_others(connection: Connection) -> bool:
+    """Whether the client is told of prompts and resources here, and not only when it asks."""
+    return connection.session.writes(m.MCPServerUpdatedParams, "prompts")
+
+
+def _others(server: Server) -> dict[str, Any]:
+    from eca_server.features import mcp_offers  # noqa: PLC0415 - few editions tell of them
+
+    return {
+        "prompts": tuple(mcp_offers.announced_prompts(server)),
+        "resources": tuple(mcp_offers.announced_resources(server)),
+    }
 
 
 def _has_login(connection: Connection, name: str) -> bool:

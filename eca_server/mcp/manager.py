@@ -41,6 +41,7 @@ class Manager:
         nursery: where they live.
         connect_to: how each is started or reached.
         on_change: told of each change of a server's status or tools; must not wait.
+        on_listed: told of each change of its prompts or resources alone; likewise.
         on_removed: told of each that is configured no more; nothing else is told of it then.
     """
 
@@ -51,10 +52,12 @@ class Manager:
         connect_to: ConnectTo,
         on_change: Callable[[Server], None],
         on_removed: Callable[[Server], None] = lambda _: None,
+        on_listed: Callable[[Server], None] = lambda _: None,
     ) -> None:
         self._nursery = nursery
         self._connect_to = connect_to
         self._on_change = on_change
+        self._on_listed = on_listed
         self._on_removed = on_removed
         self._servers: dict[str, Server] = {}
         self._leaving: set[Server] = set()
@@ -117,6 +120,7 @@ class Manager:
             connect=self._connect_to(name, settings),
             nursery=self._nursery,
             on_change=self._changed,
+            on_listed=self._on_listed,
         )
         if settings.disabled:
             self._on_change(server)

@@ -105,6 +105,7 @@ class Server:
         connect: Connect,
         nursery: trio.Nursery,
         on_change: Callable[[Server], None],
+        on_listed: Callable[[Server], None] = lambda _: None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -115,6 +116,7 @@ class Server:
         self._connect = connect
         self._nursery = nursery
         self._on_change = on_change
+        self._on_listed = on_listed
         self._scope = trio.CancelScope()
         self._starts_again = False
         self._settled = trio.Event()
@@ -301,12 +303,14 @@ class Server:
             await trio.sleep(BETWEEN_LISTS)
 
     async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
-        tools = self.tools
+        tools, others = self.tools, (self.prompts, self.resources)
         async with trio.open_nursery() as nursery:
             for kind in kinds:
                 nursery.start_soon(self._list_one, kind, session)
         if self.tools != tools:
             self._on_change(self)
+        elif (self.prompts, self.resources) != others:
+            self._on_listed(self)
 
     async def _list_one(self, kind: str, session: ServerSession) -> None:
         """One list; it stays as it was where the server does not tell."""

@@ -23,8 +23,8 @@ from eca_server.mcp.messages import (
     TextContent,
 )
 from tests.eca_server.chat.editor import Content as Received
-from tests.eca_server.chat.editor import finishes, text, types
-from tests.eca_server.chat.mcp_session import GIT, Places, session, status, with_servers
+from tests.eca_server.chat.editor import editor, finishes, text, types
+from tests.eca_server.chat.mcp_session import GIT, Places, session, status, updates, with_servers
 from tests.eca_server.mcp.fake import FakeSession, Place
 
 pytestmark = pytest.mark.trio
@@ -257,3 +257,22 @@ async def test_doctor_tells_how_servers_are_and_why(places: Places, autojump_clo
         assert "- git: running (1 tool, 2 prompts, 1 resource)\n" in report
         assert "- bad: failed: no such program.\n" in report
         assert "- off: disabled\n" in report
+
+
+@pytest.mark.requirement("CONF-10")
+async def test_the_newest_editions_are_told_of_prompts_and_resources(
+    places: Places, autojump_clock: Any
+) -> None:
+    offers(places["git"], COMMIT)
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(initializationOptions={"protocolRevision": "current"})
+        await ours.until(lambda message: (message.get("params") or {}).get("prompts"))
+        told = updates(ours, "git")[-1]
+        (prompt,) = told["prompts"]
+        assert (prompt["name"], len(prompt["arguments"])) == ("commit", 3)
+        assert told["resources"] == [
+            {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
+        ]
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        assert updates(ours, "git")[-1]["prompts"] == []

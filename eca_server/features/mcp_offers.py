@@ -1,0 +1,48 @@
+"""What MCP servers offer beside tools, towards clients that show it: their prompts and resources.
+
+The rule it keeps: what is told is bounded, however much a server offers; all of it can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eca_protocol import messages as m
+from eca_server.mcp.server import Server
+
+__all__ = ["announced_prompts", "announced_resources"]
+
+_MOST: Final = 500  # prompts or resources of a server
+_MOST_ARGUMENTS: Final = 20
+_LONGEST: Final = 500  # characters of a text
+_LONGEST_URI: Final = 2000
+
+
+def announced_prompts(server: Server) -> Iterator[m.ServerPrompt]:
+    """Its prompts, under its own names for them."""
+    for prompt in server.prompts[:_MOST]:
+        yield m.ServerPrompt(
+            name=prompt.name[:_LONGEST],
+            description=(prompt.description or prompt.title)[:_LONGEST],
+            arguments=tuple(
+                m.PromptArgument(
+                    name=each.name[:_LONGEST],
+                    description=each.description[:_LONGEST],
+                    required=each.required,
+                )
+                for each in prompt.arguments[:_MOST_ARGUMENTS]
+            ),
+        )
+
+
+def announced_resources(server: Server) -> Iterator[m.ServerResource]:
+    """Its resources; one whose URI nobody could read is left out."""
+    for resource in server.resources[:_MOST]:
+        if len(resource.uri) <= _LONGEST_URI:
+            yield m.ServerResource(
+                uri=resource.uri,
+                name=resource.name[:_LONGEST],
+                description=(resource.description or resource.title)[:_LONGEST],
+                mime_type=resource.mime_type[:_LONGEST] or "text/plain",
+            )
