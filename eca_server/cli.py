@@ -288,7 +288,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     with _garbage_left_alone():
         import attrs  # noqa: PLC0415
 
-        from eca_protocol.revisions import Revision, parse_revision  # noqa: PLC0415
+        from eca_protocol.revisions import parse_revision  # noqa: PLC0415
         from eca_server.stdio import serve_stdio  # noqa: PLC0415
 
         options = attrs.evolve(
@@ -299,8 +299,6 @@ def _serve(arguments: argparse.Namespace) -> int:
             revision = parse_revision(arguments.protocol_revision)
         except ValueError as error:
             return _refuse(f"--protocol-revision: {error}")
-        if revision not in (Revision.DRAFT, Revision.R2025_10):
-            return _refuse(f"--protocol-revision: {revision.value} is not served yet")
         options = attrs.evolve(options, revision=revision)
     return serve_stdio(options)
 

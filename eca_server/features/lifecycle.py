@@ -45,18 +45,18 @@ class Greeting:
         raw_params: what the client said in `initialize`.
         revision: the edition, as it was detected or forced.
         codec: speaks it.
-        problem: why what the client forced is not it.
+        problem: why it is not the one that the client asked for.
     """
 
     def __init__(self, forced: Revision | None = None) -> None:
         self._forced = forced
         self.raw_params: Any = None
         self.problem: str | None = None
-        self._speak(forced or SERVED[-1])
+        self._speak(forced or detect(None))
 
     def _speak(self, revision: Revision) -> None:
         self.revision = revision
-        self.codec = codec = codec_for(revision if revision in SERVED else SERVED[-1])
+        self.codec = codec = codec_for(revision)
         self.incoming = codec.incoming
         self.outgoing = codec.outgoing
         self.encode_params = codec.encode_params
@@ -72,20 +72,10 @@ class Greeting:
 
     def _asked_for(self, raw: Any) -> Revision:
         try:
-            asked = forced_revision(raw)
+            return forced_revision(raw) or detect(raw)
         except ValueError as error:
             self.problem = f"initializationOptions: protocolRevision: {error}"
-            return SERVED[-1]
-        if asked is not None and asked not in SERVED:
-            self.problem = (
-                f"initializationOptions: protocolRevision: {asked.value} is not served yet; "
-                f"this connection speaks {SERVED[-1].value}"
-            )
-        return asked or detect(raw)
-
-
-SERVED = (Revision.DRAFT, Revision.R2025_10)
-"""The editions that are written so far; in place of any other it is the last of them."""
+            return detect(raw)
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:

@@ -79,8 +79,6 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         ["serve", "extra"],
         ["server", "--log-level", "loud"],
         ["server", "--log-level"],
-        ["serve", "--protocol-revision", "current"],
-        ["serve", "--protocol-revision", "2025-09"],
         ["serve", "--protocol-revision", "tomorrow"],
         ["chat", "--protocol-revision", "2025-10", "hi"],
         ["chat", "two", "messages"],

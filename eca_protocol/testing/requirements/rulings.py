@@ -53,7 +53,6 @@ ROWS = (
         "W-12a",
         "server",
         "An option or a flag forces a revision, by one of four names.",
-        later="editions",
     ),
     _life("W-12b", "server", "The capabilities doc, edit or fix mean the draft."),
     _life("W-12c", "server", "What only today's clients announce means CURRENT."),

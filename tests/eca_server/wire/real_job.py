@@ -26,6 +26,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, connect
 from eca_protocol.framing import ContentLengthDecoder
 from eca_protocol.process import spawn
+from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 from tests.eca_server.stranger import REPOSITORY, environment
 
@@ -56,7 +57,7 @@ LOOK = "\n".join(
     [
         call("grep", path="eca_protocol", pattern="def parse_revision"),
         "think Only one place.",
-        call("read_file", path="eca_protocol/revisions.py", line_offset=38, limit=12),
+        call("read_file", path="eca_protocol/revisions.py", line_offset=48, limit=12),
         "think Which tests are there?",
         call("grep", path="tests/eca_protocol/test_revisions.py", pattern="def test_.*name"),
         "say Names are looked up as they are: `parse_revision` could take them in any case.",
@@ -204,7 +205,9 @@ async def record() -> list[dict[str, Any]]:
         child = spawn(SERVE, cwd=folder, env=env)
         try:
             tap = Tap(child.transport, note)
-            async with connect(transport=tap, workspace_folders=[folder]) as client:
+            async with connect(
+                transport=tap, workspace_folders=[folder], revision=Revision.R2025_10
+            ) as client:
                 await do(client)
         finally:
             await child.end()

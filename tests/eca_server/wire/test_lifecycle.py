@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.eca_server.conftest import Start
+from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import (
     Stranger,
     code_of,
@@ -170,19 +170,39 @@ def test_a_broken_configuration_is_told_with_source_line_and_key(
     assert "defaultModel" in file
 
 
-@pytest.mark.requirement("W-12c", "W-12d")
-def test_whatever_edition_is_detected_october_is_spoken(start_server: Start) -> None:
-    for capabilities in ({"chat": True}, {"chatCapabilities": {}}):
-        server = start_server()
-        introduction = server.introduced(capabilities={"codeAssistant": capabilities})
-        assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
-        assert "variants" not in introduction[1]["params"]["chat"]
+OCTOBER = {"codeAssistant": {"chat": True}}
+TODAY = {"codeAssistant": {"chatCapabilities": {}}}
 
 
-@pytest.mark.requirement("GEN-1")
-def test_an_edition_that_is_not_served_is_refused_in_words(server: Stranger) -> None:
-    server.initialize(initializationOptions={"protocolRevision": "current"})
+@pytest.mark.requirement("W-12a", "W-12c", "W-12d", "GEN-1")
+@pytest.mark.parametrize(
+    ("capabilities", "options", "flags", "speaks_current"),
+    [
+        (OCTOBER, {}, (), False),
+        (TODAY, {}, (), True),
+        (OCTOBER, {"protocolRevision": "current"}, (), True),
+        (TODAY, {"protocolRevision": "2025-09"}, (), False),
+        (TODAY, {"protocolRevision": "current"}, ("--protocol-revision", "2025-10"), False),
+    ],
+)
+def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
+    start_server: Start,
+    capabilities: dict[str, Any],
+    options: dict[str, Any],
+    flags: tuple[str, ...],
+    *,
+    speaks_current: bool,
+) -> None:
+    server = start_server(command=(*SERVE, *flags))
+    introduction = server.introduced(capabilities=capabilities, initializationOptions=options)
+    assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
+    assert ("variants" in introduction[1]["params"]["chat"]) is speaks_current
+
+
+@pytest.mark.requirement("GEN-1", "W-12d")
+def test_an_edition_that_nobody_knows_is_told_in_words(server: Stranger) -> None:
+    server.initialize(initializationOptions={"protocolRevision": "tomorrow"})
     server.settle()
     ((_, text),) = shown(server.seen)
-    assert "current" in text
-    assert "2025-10" in text
+    assert "'tomorrow'" in text
+    assert "2025-06, 2025-09, 2025-10, current" in text
