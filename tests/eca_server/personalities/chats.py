@@ -74,19 +74,23 @@ class Chat:
         """Add a content; a type that is not known is ignored."""
         match content["type"]:
             case "text":
-                self.write(content["text"], role)
+                self.write(content.get("text"), role)
             case "progress":
                 self.progress(content)
             case "usage":
                 need(
-                    is_count(content["sessionTokens"]), "tokens are shown only as a number", content
+                    is_count(content.get("sessionTokens")),
+                    "tokens are shown only as a number",
+                    content,
                 )
                 self.usage = content
             case "metadata":
-                need(is_text(content["title"]), "a title is a text", content)
+                need(is_text(content.get("title")), "a title is a text", content)
                 self.title = content["title"]
             case "url":
-                need(is_text(content["title"]) and is_text(content["url"]), "a link", content)
+                need(
+                    is_text(content.get("title")) and is_text(content.get("url")), "a link", content
+                )
             case "reasonStarted" | "reasonText" | "reasonFinished":
                 self.think(content)
             case "toolCallPrepare":
@@ -94,7 +98,7 @@ class Chat:
             case "toolCallRun" | "toolCallRunning" | "toolCalled" | "toolCallRejected":
                 self.call(content)
 
-    def write(self, text: str, role: str) -> None:
+    def write(self, text: Any, role: str) -> None:
         need(is_text(text), "a text is a text", text)
         match role:
             case "user":
