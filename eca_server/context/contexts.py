@@ -19,6 +19,7 @@ from eca_protocol.messages import (
     CursorContext,
     DirectoryContext,
     FileContext,
+    ImageContext,
     LinesRange,
     McpResourceContext,
     RepoMapContext,
@@ -30,6 +31,7 @@ from eca_server.context.block import Section, render
 from eca_server.context.disk import Reader
 from eca_server.context.limits import Limits, readable
 from eca_server.context.mentions import Mention, find_mentions, follow
+from eca_server.context.pasted import pasted
 from eca_server.llm.attachments import Attachment
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import printable
@@ -49,6 +51,7 @@ _ORDER = (
     DirectoryContext,
     WebContext,
     TextContext,
+    ImageContext,
     McpResourceContext,
     UnknownContext,
     RepoMapContext,
@@ -205,6 +208,8 @@ class _Gathering:
                 self._add_page(url)
             case TextContext():
                 self._add_words(context)
+            case ImageContext():
+                self._add_pasted(context)
             case McpResourceContext(uri=uri, server=server):
                 self._add_resource(server, uri)
             case UnknownContext(type=kind):
@@ -271,6 +276,16 @@ class _Gathering:
         attributes = {"label": context.label} if context.label else {}
         name, most = context.label or "A text", self.reader.limits.file
         self._add_text("text", name, attributes, context.content, most)
+
+    def _add_pasted(self, context: ImageContext) -> None:
+        if self._is_repeated(context):
+            return
+        try:
+            self._attach(pasted(context, self.reader.limits))
+        except FileFault as fault:
+            self._leave_out("A picture", str(fault))
+        else:
+            self._take(Section(name="picture"), 0)
 
     def _add_text(
         self, section: str, name: str, attributes: Mapping[str, str], whole: str, most: int

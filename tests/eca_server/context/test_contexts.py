@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import os
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from eca_protocol.messages import (
     CursorContext,
     DirectoryContext,
     FileContext,
+    ImageContext,
     LinesRange,
     McpResourceContext,
     Position,
@@ -77,6 +79,30 @@ async def test_a_text_from_elsewhere_stands_under_its_label(workspace) -> None:
     assert names(text) == ["contexts", "text", "text"]
     long = await built(workspace, TextContext(content="x" * 99), limits=Limits(file=10))
     assert long.notes == ("A text was cut: its text is longer than 10 bytes.",)
+
+
+async def test_a_pasted_picture_is_what_its_bytes_say(workspace) -> None:
+    def image(data: bytes | str, **more: str) -> ImageContext:
+        text = data if isinstance(data, str) else base64.b64encode(data).decode()
+        return ImageContext(base64=text, **more)
+
+    png, pdf = image(PNG, media_type="image/jpeg"), image(b"%PDF-1 and so on")
+    given = await built(workspace, png, png, pdf)
+    assert given.parts[1:] == (
+        ImagePart(media_type="image/png", data=PNG),
+        FilePart(name="pasted", media_type="application/pdf", data=b"%PDF-1 and so on"),
+    )
+    assert names(given.parts[0].text) == ["contexts", "picture", "picture"]
+    prefixed = image(f"data:image/png;base64,{base64.b64encode(PNG).decode()}")
+    assert (await built(workspace, prefixed)).parts[1:] == given.parts[1:2]
+    small = Limits(picture=10, document=10)
+    refused = await built(
+        workspace, image("AAAAA"), image(b"text"), png, image("A" * 99), limits=small
+    )
+    reasons = ("expected base64", "expected PNG", "expected at most 10", "got about 74")
+    for note, reason in zip(refused.notes, reasons, strict=True):
+        assert note.startswith("A picture was left out: ")
+        assert reason in note
 
 
 @pytest.mark.requirement("CTX-1")

@@ -1,0 +1,41 @@
+"""Pictures that came with the prompt itself.
+
+The rule it keeps: what it is its bytes say, whatever the client calls it.
+"""
+
+from __future__ import annotations
+
+import binascii
+
+from eca_protocol.messages import ImageContext
+from eca_server.context.limits import Limits
+from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_type_of
+from eca_server.workspace import NotText, TooLarge
+
+__all__ = ["pasted"]
+
+_HEAD = SIGNATURE * 4
+
+
+def pasted(context: ImageContext, limits: Limits) -> Attachment:
+    """A pasted picture as a model is shown it; a document (PDF) is one, too.
+
+    Raises:
+        FileFault: it is nothing that a model can be shown, or too large.
+    """
+    text = context.base64
+    text = text.partition(",")[2] if text.startswith("data:") else text
+    most = max(limits.picture, limits.document)
+    if len(text) > most * 2:
+        raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
+    try:
+        data = binascii.a2b_base64(text)
+    except binascii.Error as fault:
+        raise NotText(f"expected base64: {fault}") from fault
+    media_type = media_type_of(data[:_HEAD])
+    if media_type is None:
+        raise NotText("expected PNG, JPEG, GIF, WebP or PDF, got something else")
+    most = limits.document if media_type == "application/pdf" else limits.picture
+    if len(data) > most:
+        raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
+    return attachment(media_type, "pasted", data)
