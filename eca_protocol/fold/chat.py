@@ -7,11 +7,19 @@ call that was never prepared nothing can.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from eca_protocol import messages as m
 from eca_protocol.fold.rules import Rule
-from eca_protocol.fold.views import CallState, CallView, ChatView, LinkView, TextView, ThoughtView
+from eca_protocol.fold.views import (
+    CallState,
+    CallView,
+    ChatView,
+    HookView,
+    LinkView,
+    TextView,
+    ThoughtView,
+)
 
 __all__ = ["ChatFold", "Tell"]
 
@@ -43,6 +51,7 @@ _ROLES: Mapping[type, frozenset[str]] = {
     **dict.fromkeys(
         (
             m.ChatURLContent,
+            m.ChatImageContent,
             m.ChatReasonStartedContent,
             m.ChatReasonTextContent,
             m.ChatReasonFinishedContent,
@@ -71,6 +80,7 @@ class ChatFold:
         self.view.items.clear()
         self._calls: dict[str, CallView] = {}
         self._thoughts: dict[str, ThoughtView] = {}
+        self._hooks: dict[str, HookView] = {}
         self._prepared: str | None = None
         self._turn_is_over = False
 
@@ -86,7 +96,7 @@ class ChatFold:
         """Take the next content."""
         roles = _ROLES.get(type(content))
         if roles is None:
-            self.view.items.append(content)
+            self._take_beside(content)
             return
         if role not in roles:
             self._tell(Rule.ROLE, f"{_type(content)} in the role {role!r}")
@@ -101,6 +111,19 @@ class ChatFold:
                 elif self._turn_is_over:
                     self._tell(Rule.AFTER_FINISHED, _type(content))
                 self._said(role, content)
+
+    def _take_beside(self, content: m.ChatContent) -> None:
+        """Take what belongs to no turn and to no role."""
+        match content:
+            case m.ChatHookActionStartedContent(id=hook_id, name=name):
+                self._hooks[hook_id] = HookView(id=hook_id, name=name)
+                self.view.items.append(self._hooks[hook_id])
+            case m.ChatHookActionFinishedContent(id=hook_id) if hook_id in self._hooks:
+                self._hooks[hook_id].end = content
+            case m.ChatHookActionFinishedContent(id=hook_id):
+                self._tell(Rule.UNKNOWN_HOOK, f"that of {hook_id!r}")
+            case _:
+                self.view.items.append(content)
 
     def _progress(self, content: m.ChatProgressContent) -> None:
         if content.state == "finished":
@@ -138,6 +161,8 @@ class ChatFold:
                 self.view.usage = content
             case m.ChatURLContent(title=title, url=url):
                 self.view.items.append(LinkView(title=title, url=url))
+            case m.ChatImageContent():
+                self.view.items.append(content)
             case m.ChatReasonStartedContent(id=thought_id):
                 if thought_id in self._thoughts:
                     self._tell(Rule.THOUGHT_ORDER, f"a second start of {thought_id!r}")
@@ -243,14 +268,11 @@ class ChatFold:
 
 
 def _fault_of_details(content: _ToolCall) -> str | None:
-    details: Any = content.details
-    kind = getattr(details, "type", None)
-    if (content.server, content.name) == ("eca", "task") and kind != "task":
-        return f"{kind!r} of the tool eca/task"
-    if isinstance(details, m.UnknownToolCallDetails) and kind == "shellCommand":
-        commands = details.raw.get("commands")
-        if not isinstance(commands, list):
-            return f"shellCommand with {commands!r} as commands"
+    details = content.details
+    if (content.server, content.name) == ("eca", "task") and not isinstance(details, m.TaskDetails):
+        return "none of type 'task' for the tool eca/task, whose name is reserved for them"
+    if isinstance(details, m.ShellCommandDetails) and not details.commands:
+        return "'shellCommand' without commands"
     return None
 
 

@@ -33,6 +33,8 @@ class Fold:
         chats: by their ids, in the order in which they appeared; without the deleted ones.
         config: what the server last told of each setting.
         servers: the tool servers, by name.
+        providers: what is known of them, by id.
+        jobs: those there are.
         tasks: titles of what the server is at, by their ids.
         messages: what it told the user outside of any chat.
         violations: every rule that was broken, in order.
@@ -42,6 +44,8 @@ class Fold:
         self.chats: dict[str, ChatView] = {}
         self.config = m.ChatConfig()
         self.servers: dict[str, m.ToolServerUpdatedParams] = {}
+        self.providers: dict[str, m.ProviderStatus] = {}
+        self.jobs: tuple[m.JobSummary, ...] = ()
         self.tasks: dict[str, str] = {}
         self.messages: list[m.ShowMessageParams] = []
         self.violations: list[Violation] = []
@@ -93,22 +97,23 @@ class Fold:
             if chat_id in self._deleted:
                 self._tell(Rule.AFTER_DELETE, chat_id, str(params.content.type))
                 return
-            fold = self._new_chat(chat_id)
+            fold = self._new_chat(chat_id, params.parent_chat_id)
         fold.take(params.role, params.content)
 
-    def _new_chat(self, chat_id: str) -> ChatFold:
-        if self._prompted is not None and chat_id not in self._prompted:
+    def _new_chat(self, chat_id: str, parent_id: str | None = None) -> ChatFold:
+        if self._prompted is not None and not self._prompted & {chat_id, parent_id}:
             if self._unnamed_prompts:
                 self._unnamed_prompts -= 1
             else:
                 self._tell(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not")
             self._prompted.add(chat_id)
         fold = ChatFold(chat_id, lambda rule, got: self._tell(rule, chat_id, got))
+        fold.view.parent_id = parent_id
         self._folds[chat_id] = fold
         self.chats[chat_id] = fold.view
         return fold
 
-    def _opened(self, params: Any) -> None:
+    def _opened(self, params: m.ChatOpenedParams) -> None:
         self._deleted.discard(params.chat_id)
         if self._prompted is not None:
             self._prompted.add(params.chat_id)
@@ -116,27 +121,44 @@ class Fold:
         fold.replay()
         fold.view.title = params.title or fold.view.title
 
-    def _cleared(self, params: Any) -> None:
+    def _cleared(self, params: m.ChatClearedParams) -> None:
         fold = self._folds.get(params.chat_id)
         if fold is not None and params.messages:
             fold.clear()
+
+    def _status(self, params: m.ChatStatusChangedParams) -> None:
+        if params.chat_id in self._deleted:
+            self._tell(Rule.AFTER_DELETE, params.chat_id, "a status")
+        elif params.chat_id in self.chats:
+            self.chats[params.chat_id].status = params.status
 
     def _config(self, params: m.ConfigUpdatedParams) -> None:
         if params.chat is None:
             return
         told = attrs.asdict(params.chat, recurse=False, filter=lambda _, value: value is not None)
-        self.config = attrs.evolve(self.config, **told)
+        if params.chat_id is None:
+            self.config = attrs.evolve(self.config, **told)
+        elif params.chat_id in self.chats:
+            view = self.chats[params.chat_id]
+            view.selection = attrs.evolve(view.selection, **told)
         for one, many in _LISTS.items():
-            chosen, known = getattr(self.config, one), getattr(self.config, many)
+            chosen = told.get(one, getattr(self.config, one))
+            known = told.get(many, getattr(self.config, many))
             if (one in told or many in told) and chosen and chosen not in (known or ()):
-                self._tell(Rule.NOT_LISTED, "", f"{one} {chosen!r}")
+                self._tell(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
 
     def _server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):
             self.servers[params.name] = params
 
-    def _server_removed(self, params: Any) -> None:
+    def _server_removed(self, params: m.ToolServerRemovedParams) -> None:
         self.servers.pop(params.name, None)
+
+    def _provider(self, params: m.ProviderStatus) -> None:
+        self.providers[params.id] = params
+
+    def _jobs(self, params: m.JobsUpdatedParams) -> None:
+        self.jobs = params.jobs
 
     def _task(self, params: m.ProgressParams) -> None:
         if params.type == "finish":
@@ -155,9 +177,12 @@ _TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
     "config/updated": Fold._config,
     "tool/serverUpdated": Fold._server,
     "tool/serverRemoved": Fold._server_removed,
+    "providers/updated": Fold._provider,
+    "jobs/updated": Fold._jobs,
     "$/progress": Fold._task,
     "$/showMessage": lambda fold, params: fold.messages.append(params),
     "chat/opened": Fold._opened,
     "chat/cleared": Fold._cleared,
+    "chat/statusChanged": Fold._status,
     "chat/deleted": lambda fold, params: fold.deleted(params.chat_id),
 }

@@ -22,6 +22,7 @@ class Rule(enum.Enum):
     UNKNOWN_THOUGHT = "reasonStarted before the other contents of a reasoning (W-26)"
     THOUGHT_ORDER = "nothing of a reasoning after its reasonFinished (W-26)"
     THOUGHT_OPEN = "reasonFinished for every reasoning before the end of its turn (W-26)"
+    UNKNOWN_HOOK = "hookActionStarted before the end of a hook"
     SILENT_PROGRESS = "a text in progress that is running: an editor shows it as busy (W-20)"
     SECOND_FINISHED = "one finished progress a turn (W-22)"
     AFTER_FINISHED = "nothing of a turn after its finished progress (W-23)"

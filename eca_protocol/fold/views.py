@@ -13,6 +13,7 @@ __all__ = [
     "CallState",
     "CallView",
     "ChatView",
+    "HookView",
     "Item",
     "LinkView",
     "Pieces",
@@ -115,7 +116,16 @@ class CallView:
         return self.state not in {"called", "rejected"}
 
 
-Item: TypeAlias = TextView | LinkView | ThoughtView | CallView | m.ChatContent
+@attrs.define(kw_only=True)
+class HookView:
+    """A hook of the user's; `end` is None while it runs."""
+
+    id: str
+    name: str
+    end: m.ChatHookActionFinishedContent | None = None
+
+
+Item: TypeAlias = TextView | LinkView | ThoughtView | CallView | HookView | m.ChatContent
 """One thing in a chat; a content that has no view of its own stands as it came."""
 
 
@@ -126,13 +136,19 @@ class ChatView:
     Attributes:
         items: what is in it, in the order in which it began.
         activity: what it is doing, empty while it is idle.
+        status: what `chat/statusChanged` last said, which says it for chats not shown, too.
         usage: the newest that was told.
+        selection: what was selected for this chat alone.
+        parent_id: the chat whose agent works through this one.
     """
 
     id: str
     title: str | None = None
     activity: str = ""
+    status: m.ChatStatus | None = None
     usage: m.ChatUsageContent | None = None
+    selection: m.ChatConfig = attrs.field(factory=m.ChatConfig)
+    parent_id: str | None = None
     items: list[Item] = attrs.field(factory=list)
 
     @property

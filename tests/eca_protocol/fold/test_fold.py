@@ -113,8 +113,11 @@ BROKEN: dict[Rule, list[Said]] = {
     Rule.CALL_CHANGED: [RUNNING, prepare(), run(), running(name="o"), called(), FINISHED],
     Rule.CALL_OPEN: [RUNNING, prepare(), FINISHED],
     Rule.DETAILS: [
-        RUNNING, prepare(), run(details=m.UnknownToolCallDetails(
-            type="shellCommand", raw={"type": "shellCommand"})), rejected(), FINISHED,
+        RUNNING, prepare(), run(details=m.ShellCommandDetails()), rejected(), FINISHED
+    ],
+    Rule.UNKNOWN_HOOK: [
+        RUNNING, ("system", m.ChatHookActionFinishedContent(
+            id="h", action_type="shell", status=0)), FINISHED
     ],
     Rule.UNKNOWN_THOUGHT: [RUNNING, thinks("x"), FINISHED],
     Rule.THOUGHT_ORDER: [RUNNING, thinks(), thinks(ms=1), thinks("x"), FINISHED],
@@ -172,6 +175,35 @@ def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
     assert [(each.rule, each.chat_id) for each in fold.violations] == [
         (Rule.STRANGE_CHAT, "another")
     ]
+
+
+def test_a_chat_that_is_cleared_and_opened_again_shows_what_is_told_anew() -> None:
+    fold = folded([RUNNING, text("old"), prepare(), rejected(), FINISHED])
+    fold.take("chat/cleared", m.ChatClearedParams(chat_id="c"))
+    assert fold.chats["c"].items == []
+    fold.take("chat/opened", m.ChatOpenedParams(chat_id="c", title="T"))
+    fold.take("chat/statusChanged", m.ChatStatusChangedParams(chat_id="c", status="idle"))
+    folded([prepare(), rejected(), text("kept")], fold)
+    chat = fold.chats["c"]
+    assert (chat.text(), chat.title, chat.status, fold.violations) == ("kept", "T", "idle", [])
+    chosen = m.ChatConfig(agents=("plan",), select_agent="plan")
+    fold.take("config/updated", m.ConfigUpdatedParams(chat_id="c", chat=chosen))
+    assert (chat.selection, fold.config) == (chosen, m.ChatConfig())
+    fold.take("chat/deleted", m.ChatDeletedParams(chat_id="c"))
+    assert fold.chats == {}
+
+
+def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
+    fold = Fold()
+    fold.prompted("c")
+    role, content = RUNNING
+    for parent in ("c", "x"):
+        said = m.ChatContentReceivedParams(
+            chat_id=f"sub-{parent}", parent_chat_id=parent, role=role, content=content
+        )
+        fold.take("chat/contentReceived", said)
+    assert fold.chats["sub-c"].parent_id == "c"
+    assert [(each.rule, each.chat_id) for each in fold.violations] == [(Rule.STRANGE_CHAT, "sub-x")]
 
 
 def test_raw_messages_of_both_sides_are_folded_together() -> None:
