@@ -33,6 +33,7 @@ __all__ = ["LADDER", "StdioTransport", "start_stdio"]
 LADDER: Final = Ladder(after_stdin=1.0, after_term=0.7, after_kill=0.3)
 """Two seconds in all: ruling W-13 leaves three for the end of everything."""
 
+_SHOWN_FOLDERS: Final = 6
 _DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
 _WRITE: Final = 30.0  # seconds that a server may leave its input unread, and at most twice that
 
@@ -81,13 +82,21 @@ def _find(settings: ServerSettings, path: str, directory: Path) -> str:
         where = f"{expanded} is no executable file"
     else:
         found = shutil.which(command, path=path)
-        where = f"it is on none of the folders of PATH ({path})"
+        where = f"it is in none of the folders of PATH ({_shortened(path)})"
     if found is not None:
         return found
     hint = ""
     if " " in command.strip():
         hint = "; its arguments belong into `args`"
     raise MCPFault(f"the command {command!r} cannot be started: {where}{hint}", kind="start")
+
+
+def _shortened(path: str) -> str:
+    """The folders that are searched first: of desktops and of shells they differ there."""
+    folders = path.split(os.pathsep)
+    left_out = len(folders) - _SHOWN_FOLDERS
+    more = f", and {left_out} more" if left_out > 0 else ""
+    return f"{', '.join(folders[:_SHOWN_FOLDERS])}{more}"
 
 
 class StdioTransport:

@@ -104,6 +104,18 @@ async def test_an_id_that_changed_its_type_is_still_ours():
         assert text_of(await call(session)) == "ok"
 
 
+@pytest.mark.parametrize(
+    ("error", "text"), [(None, "fine"), ({"code": 1, "message": "not fine"}, "not fine")]
+)
+async def test_an_error_beside_a_result_counts_unless_it_is_null(error, text):
+    result = {"content": [{"type": "text", "text": "fine"}]}
+    answer = {"jsonrpc": "2.0", "id": "$id", "result": result, "error": error}
+    async with session_with({"on": {"tools/call": [["say", answer]]}}) as session:
+        result = await session.call_tool("echo", {}, deadline=5)
+    assert result.content == (TextContent(text=text),)
+    assert result.is_error == bool(error)
+
+
 async def test_an_error_without_an_id_fails_the_only_call():
     steps = ["say", {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}}]
     async with session_with(on_call(steps)) as session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -82,11 +83,13 @@ async def test_a_revision_that_nobody_knows_is_named_with_ours():
 
 
 async def test_a_missing_program_is_named_with_the_path_that_was_searched(tmp_path):
-    settings = ServerSettings(name="bad", command="no-such-program", env={"PATH": str(tmp_path)})
-    fault = await fault_of(settings)
+    folders = [str(tmp_path), *(f"/opt/{number}" for number in range(100))]
+    path = {"PATH": os.pathsep.join(folders)}
+    fault = await fault_of(ServerSettings(name="bad", command="no-such-program", env=path))
     assert fault.kind == "start"
     assert "no-such-program" in fault.message
-    assert str(tmp_path) in fault.message
+    assert f"({tmp_path}, /opt/0, " in fault.message
+    assert "and 95 more)" in fault.message
 
 
 async def test_the_program_is_looked_up_on_the_servers_own_path(tmp_path):
