@@ -20,12 +20,20 @@ from eca_server.commands.command import Command, Situation, arguments_of, named_
 from eca_server.config import Provider
 from eca_server.credentials import LOGIN as STORED
 from eca_server.credentials import LoginsFault, OAuthFault, TokenSet
-from eca_server.credentials.flows import KEY_HINTS, Flow, flow_of
+from eca_server.credentials.flows import KEY_HINTS, Flow, Invitation, flow_of
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, key_from
 
-__all__ = ["LOGIN", "LOGOUT", "MASKED", "LoginPrompt", "login_prompt", "ways_to_log_in"]
+__all__ = [
+    "LOGIN",
+    "LOGOUT",
+    "MASKED",
+    "LoginPrompt",
+    "fault_of_key",
+    "login_prompt",
+    "ways_to_log_in",
+]
 
 MASKED = "••••"
 """What stands in a prompt in place of its key; no longer for a longer key."""
@@ -57,7 +65,7 @@ class LoginPrompt:
     @property
     def awaits_key_of(self) -> str | None:
         """The provider whose key the chat's next prompt is, or may be while a flow still waits."""
-        is_done = self.given_up or (self.key is not None and _fault_of(self.key) is None)
+        is_done = self.given_up or (self.key is not None and fault_of_key(self.key) is None)
         return None if is_done else self.provider
 
     async def run(self, turn: Turn, situation: Situation) -> None:
@@ -72,7 +80,7 @@ class LoginPrompt:
             await _log_in(turn, situation, self.provider, self.flow)
         elif self.key is None:
             turn.say(_request_for_key(self.provider, situation), role="system")
-        elif fault := _fault_of(self.key):
+        elif fault := fault_of_key(self.key):
             turn.fail(
                 f"That is no key: {fault}. Nothing was stored. Paste the key of {self.provider} "
                 "alone, or write `cancel`."
@@ -137,7 +145,7 @@ def _match(word: str, providers: Iterable[str]) -> str | None:
     return next((name for name in providers if name.lower() == word.lower()), None)
 
 
-def _fault_of(key: Secret) -> str | None:
+def fault_of_key(key: Secret) -> str | None:
     """Why a text is no key; nothing of it is shown."""
     text = key.reveal()
     if len(text) > _LONGEST:
@@ -173,8 +181,8 @@ def _request_for_key(provider: str, situation: Situation) -> str:
 async def _log_in(turn: Turn, situation: Situation, provider: str, flow: Flow) -> None:
     """Go the whole way of a login; a stop ends it at once."""
 
-    def tell(text: str) -> None:
-        turn.say(f"{text}\n\nStop ends the login.\n\n", role="system")
+    def tell(invitation: Invitation) -> None:
+        turn.say(f"{invitation.text}\n\nStop ends the login.\n\n", role="system")
         turn.progress("Waiting for the login")
 
     try:

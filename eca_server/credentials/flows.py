@@ -32,14 +32,44 @@ from eca_server.credentials.oauth import (
 )
 from eca_server.secret import Secret
 
-__all__ = ["KEY_HINTS", "BrowserLogin", "DeviceLogin", "Flow", "KeyFromBrowser", "Tell", "flow_of"]
-
-Tell = Callable[[str], None]
-"""Shows the user what to do now."""
+__all__ = [
+    "KEY_HINTS",
+    "BrowserLogin",
+    "DeviceLogin",
+    "Flow",
+    "Invitation",
+    "KeyFromBrowser",
+    "Tell",
+    "flow_of",
+]
 
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_DEVICE_LOGIN: Final = 1800.0
 _SLOWER: Final = 5.0  # seconds, as the standard says
+
+
+@attrs.frozen(kw_only=True)
+class Invitation:
+    """What the user is to do now.
+
+    Attributes:
+        url: the page to open in a browser.
+        code: what is to be entered there; None: nothing.
+    """
+
+    url: str
+    code: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if self.code is None:
+            return f"Open this page in your browser and log in:\n\n{self.url}"
+        return f"Open {self.url} in a browser and enter this code: `{self.code}`"
+
+
+Tell = Callable[[Invitation], None]
+"""Shows it to the user."""
 
 
 class Flow(Protocol):
@@ -95,7 +125,7 @@ class BrowserLogin:
                 "code_challenge_method": "S256",
                 **({"scope": self.scope} if self.scope else {}),
             }
-            tell(_to_be_opened(self.authorize_url, query))
+            tell(_invitation(self.authorize_url, query))
             code = await page.code()
             return await tokens_for_code(
                 http,
@@ -132,7 +162,7 @@ class KeyFromBrowser:
                 "code_challenge": challenge.text,
                 "code_challenge_method": "S256",
             }
-            tell(_to_be_opened(self.authorize_url, query))
+            tell(_invitation(self.authorize_url, query))
             code = await page.code()
         sent = {
             "code": code.reveal(),
@@ -174,7 +204,7 @@ class DeviceLogin:
         page, user_code = begun.get("verification_uri"), begun.get("user_code")
         if not isinstance(page, str) or not isinstance(user_code, str):
             raise OAuthFault("expected verification_uri and user_code in the answer")
-        tell(f"Open {page} in a browser and enter this code: `{user_code}`")
+        tell(Invitation(url=page, code=user_code))
         lasts = min(_number(begun.get("expires_in"), 900.0), _LONGEST_DEVICE_LOGIN)
         with trio.move_on_after(lasts):
             answer = await self._answer(http, device, _number(begun.get("interval"), 5.0))
@@ -260,9 +290,8 @@ def _github(auth: Auth) -> Auth:
     )
 
 
-def _to_be_opened(url: str, query: Mapping[str, str]) -> str:
-    page = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}"
-    return f"Open this page in your browser and log in:\n\n{page}"
+def _invitation(url: str, query: Mapping[str, str]) -> Invitation:
+    return Invitation(url=f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}")
 
 
 def _number(value: object, default: float) -> float:

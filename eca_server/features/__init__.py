@@ -20,6 +20,8 @@ _CHAPTERS = {
     "exit": "lifecycle",
     "chat": "chat",
     "mcp": "mcp_control",
+    "providers": "providers",
+    "workspace": "workspace",
 }
 """The chapter of each method, by what stands before its slash."""
 

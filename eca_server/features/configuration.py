@@ -113,6 +113,10 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
         params = ConfigUpdatedParams(chat=ChatConfig(**news))
         connection.session.notify("config/updated", params)
     announce_tools(connection, select_behavior(connection))
+    if connection.told.providers is not None:
+        from eca_server.features.providers import tell_providers  # noqa: PLC0415 - seldom asked for
+
+        tell_providers(connection)
 
 
 def tell_variants(connection: Connection, model: str, chat_id: str | None) -> None:

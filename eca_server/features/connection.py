@@ -16,7 +16,12 @@ import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.messages import ChatConfig, EcaServerUpdatedParams, MCPServerUpdatedParams
+from eca_protocol.messages import (
+    ChatConfig,
+    EcaServerUpdatedParams,
+    MCPServerUpdatedParams,
+    ProviderStatus,
+)
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import Config, Loaded, MCPServer, cache_folder, data_folder, load
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
-    from eca_server.workspace import FileIndex, Workspace
+    from eca_server.workspace import FileIndex, Root, Workspace
 
 __all__ = ["Connection", "Options", "Told", "Turnstile"]
 
@@ -76,6 +81,7 @@ class Told:
         approved_as: the MCP tools, by server and name, as approvals for the session mean them.
         too_many_tools: that not all tools are offered.
         problems: those the user was shown, each without its line.
+        providers: by name; None before the client has asked for them.
     """
 
     config: ChatConfig = attrs.field(factory=ChatConfig)
@@ -84,6 +90,7 @@ class Told:
     approved_as: dict[tuple[str, str], MCPTool] = attrs.field(factory=dict)
     too_many_tools: bool = False
     problems: Collection[object] = ()
+    providers: dict[str, ProviderStatus] | None = None
 
 
 class Turnstile:
@@ -108,6 +115,11 @@ async def _in_place(before: trio.Event, done: trio.Event) -> AsyncIterator[None]
         done.set()
 
 
+async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:
+    with scope:
+        await index.run()
+
+
 class Connection:
     """One connection; the features' handlers read and change it, in wire order.
 
@@ -129,6 +141,7 @@ class Connection:
         accesses: the ways to providers that hold tokens, until settings or keys change.
         models_are_others: set when settings or keys changed.
         discovering: the scope in which endpoints are asked in the background.
+        indexing: the scope in which the workspace's files are listed.
     """
 
     def __init__(
@@ -156,6 +169,7 @@ class Connection:
         self.accesses: dict[object, Access] = {}
         self.models_are_others = trio.Event()
         self.discovering = trio.CancelScope()
+        self.indexing = trio.CancelScope()
         self.was_shut_down = False
         self.client_is_gone = False
 
@@ -238,7 +252,7 @@ class Connection:
         from eca_server.workspace import FileIndex  # noqa: PLC0415 - see the module's docstring
 
         index = FileIndex(self.session.roots, gitignore=self.follows_gitignore)
-        self.nursery.start_soon(index.run)
+        self.nursery.start_soon(_keep_fresh, index, self.indexing)
         return index
 
     @property
@@ -262,7 +276,7 @@ class Connection:
         credentials = [each for each in known if each is not None]
         return child_environment(self.options.environ, credentials, self.models.secrets)
 
-    def tools(self, ledger: Ledger | None = None) -> NativeTools:
+    def tools(self, ledger: Ledger | None = None, chat_id: str = "") -> NativeTools:
         """The native tools of a chat; `ledger` tells which files its model has seen."""
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
@@ -273,6 +287,7 @@ class Connection:
             workspace=self.workspace,
             environment=self.child_variables,
             ledger=ledger or Ledger(),
+            chat_id=chat_id,
         )
 
     @cached_property
@@ -319,6 +334,18 @@ class Connection:
             self.renew_models()
             if "index" in vars(self):
                 self.index.gitignore = self.follows_gitignore
+
+    def change_roots(self, roots: tuple[Root, ...]) -> None:
+        """Let these be the user's project; what a turn that runs has begun with is its own."""
+        self.session.roots = roots
+        self.load = partial(self.load, roots=[root.path for root in roots])
+        self.indexing.cancel()
+        self.indexing = trio.CancelScope()
+        for name in ("workspace", "index"):
+            vars(self).pop(name, None)
+        if "chats" in vars(self):
+            for chat in self.chats:
+                chat.systems.clear()  # they tell of the folders, and of what lies in them
 
     def renew_models(self) -> None:
         """Have the models made anew when they are next asked for: settings or keys changed."""

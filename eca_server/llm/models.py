@@ -14,7 +14,7 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_server import config as configuration
 from eca_server.config import Config, Problem
-from eca_server.credentials import Logins, StoredKeys, Tokens
+from eca_server.credentials import Logins, StoredKeys, Tokens, TokenSet
 from eca_server.llm.access import Access
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
@@ -208,6 +208,15 @@ class Models:
         refreshing = (each.refresh for each in self._stored.tokens.values())
         known = tuple(key for key in (*keys, *refreshing) if key is not None)
         return (*known, *self._in_headers)
+
+    def tokens_of(self, provider: str) -> TokenSet | None:
+        """The tokens of a provider's stored login, if they are what it is."""
+        return self._stored.tokens.get(provider)
+
+    def about(self, name: str) -> tuple[ModelFacts, Capabilities]:
+        """What is known of the model `provider/model`, whether or not it can be asked."""
+        provider, _, model = name.partition("/")
+        return self._facts(provider, model), self._capabilities(provider, model)
 
     def selected_in(self, behavior: str) -> str:
         """The model for a prompt of that behaviour that names none."""

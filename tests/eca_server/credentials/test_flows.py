@@ -13,7 +13,14 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
 from eca_server.credentials import Client, OAuthFault, TokenSet, flows
-from eca_server.credentials.flows import BrowserLogin, DeviceLogin, Flow, KeyFromBrowser, flow_of
+from eca_server.credentials.flows import (
+    BrowserLogin,
+    DeviceLogin,
+    Flow,
+    Invitation,
+    KeyFromBrowser,
+    flow_of,
+)
 from eca_server.credentials.redirect import redirect_page
 from eca_server.secret import Secret
 from tests.eca_server.credentials.login_server import LoginServer, login_server
@@ -29,8 +36,8 @@ class User:
         self.told: list[str] = []
         self._is_told = trio.Event()
 
-    def tell(self, text: str) -> None:
-        self.told.append(text)
+    def tell(self, invitation: Invitation) -> None:
+        self.told.append(invitation.text)
         self._is_told.set()
 
     async def page(self) -> tuple[str, dict[str, str]]:

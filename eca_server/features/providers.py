@@ -1,0 +1,270 @@
+"""The providers of models, and logins to them (chapter "Provider Management" of CURRENT).
+
+The rules it keeps: a login here is the one of `/login`, stored in the same place; what a key or a
+token is never stands in an answer; who has asked for the providers is told of each that changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import trio
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPFault, RPCError
+from eca_protocol.peer import Handler
+from eca_server.commands.login import fault_of_key, ways_to_log_in
+from eca_server.credentials import LOGIN, Credential, LoginsFault, OAuthFault, TokenSet
+from eca_server.credentials.flows import DeviceLogin, Flow, Invitation
+from eca_server.features.configuration import tell_changes
+from eca_server.features.connection import Connection
+from eca_server.llm.configured import ProviderFacts
+from eca_server.llm.known_providers import KNOWN_PROVIDERS
+from eca_server.llm.providers import is_local
+from eca_server.llm.simulator import PROVIDER as EMBEDDED
+from eca_server.secret import Secret
+
+__all__ = ["handlers_of", "tell_providers"]
+
+_WITH_A_KEY: Final = "api-key"
+_EXPIRING: Final = 300.0
+"""Seconds before the end of a token that cannot be renewed."""
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The providers' handlers."""
+    logging_in: dict[str, trio.CancelScope] = {}
+
+    def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:
+        connection.told.providers = {each.id: each for each in _statuses(connection)}
+        return m.ProvidersListResult(providers=tuple(connection.told.providers.values()))
+
+    async def login(params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
+        flow = _way(connection, params.provider)
+        methods = _methods(flow)
+        if params.method is None and flow is not None:
+            return m.ProvidersLoginResult(action="choose-method", methods=methods)
+        if params.method not in (None, *(method.key for method in methods)):
+            known = ", ".join(method.key for method in methods)
+            raise RPCError(INVALID_PARAMS, f"method: expected one of {known}")
+        if flow is None or params.method == _WITH_A_KEY:
+            return m.ProvidersLoginResult(action="input", fields=(_key_field(params.provider),))
+        scope = logging_in.pop(params.provider, None)
+        if scope is not None:
+            scope.cancel()
+        logging_in[params.provider] = trio.CancelScope()
+        return await _begin(connection, params.provider, flow, logging_in[params.provider])
+
+    async def login_input(params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
+        _way(connection, params.provider)
+        await _store(connection, params.provider, _given_key(params.data))
+        return m.ProvidersLoginResult(action="done")
+
+    async def logout(params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
+        _way(connection, params.provider)
+        await _forget(connection, params.provider)
+        return m.ProvidersLogoutResult()
+
+    return {
+        "providers/list": list_,
+        "providers/login": login,
+        "providers/loginInput": login_input,
+        "providers/logout": logout,
+    }
+
+
+def tell_providers(connection: Connection) -> None:
+    """Tell of the providers that are not as they were told last."""
+    told = connection.told.providers
+    if told is None:
+        return
+    for status in _statuses(connection):
+        if told.get(status.id) != status:
+            told[status.id] = status
+            connection.session.notify("providers/updated", status)
+
+
+def _way(connection: Connection, provider: str) -> Flow | None:
+    """How one logs in to a provider without a key, if one can."""
+    ways = ways_to_log_in(connection.config.providers)
+    if provider not in ways:
+        known = ", ".join(ways)
+        raise RPCError(INVALID_PARAMS, f"provider: expected one of {known}, got another name")
+    return ways[provider]
+
+
+def _methods(flow: Flow | None) -> tuple[m.LoginMethod, ...]:
+    with_a_key = m.LoginMethod(key=_WITH_A_KEY, label="Paste an API key")
+    if flow is None:
+        return (with_a_key,)
+    if isinstance(flow, DeviceLogin):
+        return m.LoginMethod(key="device-code", label="With a code in the browser"), with_a_key
+    return m.LoginMethod(key="browser", label="In the browser"), with_a_key
+
+
+def _key_field(provider: str) -> m.InputField:
+    return m.InputField(key=_WITH_A_KEY, label=f"API key of {provider}", type="secret")
+
+
+def _given_key(data: Mapping[str, object]) -> Secret:
+    text = data.get(_WITH_A_KEY)
+    if not isinstance(text, str) or not text.strip():
+        raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
+    key = Secret(text.strip())
+    fault = fault_of_key(key)
+    if fault is not None:
+        raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: {fault}")
+    return key
+
+
+async def _begin(
+    connection: Connection, provider: str, flow: Flow, scope: trio.CancelScope
+) -> m.ProvidersLoginResult:
+    """Begin a login, which goes on behind the answer: what the user is to do now."""
+    try:
+        invitation: Invitation = await connection.nursery.start(
+            _log_in, connection, provider, flow, scope
+        )
+    except ECAError as fault:
+        raise RPCError(INTERNAL_ERROR, f"The login with {provider} failed: {fault}") from fault
+    if invitation.code is None:
+        return m.ProvidersLoginResult(
+            action="authorize", url=invitation.url, message="Log in on the page in your browser."
+        )
+    return m.ProvidersLoginResult(
+        action="device-code",
+        url=invitation.url,
+        code=invitation.code,
+        message="Enter this code on the page in your browser.",
+    )
+
+
+async def _log_in(
+    connection: Connection,
+    provider: str,
+    flow: Flow,
+    scope: trio.CancelScope,
+    task_status: trio.TaskStatus[Invitation] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    has_begun = False
+
+    def tell(invitation: Invitation) -> None:
+        nonlocal has_begun
+        has_begun = True
+        task_status.started(invitation)
+
+    with scope:
+        try:
+            login = await flow.run(connection.http, tell)
+            await _store(connection, provider, login)
+        except (OAuthFault, HTTPFault, RPCError) as fault:
+            if not has_begun:
+                raise
+            connection.session.show("warning", f"The login with {provider} failed: {fault}")
+    if not has_begun:
+        raise OAuthFault("it was begun once more")
+
+
+async def _store(connection: Connection, provider: str, login: Secret | TokenSet) -> None:
+    """Keep a login, and let it count."""
+    secrets = [login] if isinstance(login, Secret) else [login.access, login.refresh]
+    connection.options.hide(secret for secret in secrets if secret is not None)
+    try:
+        await trio.to_thread.run_sync(connection.logins.store, provider, login)
+    except LoginsFault as fault:
+        raise RPCError(INTERNAL_ERROR, f"The login cannot be stored: {fault}") from fault
+    connection.renew_models()
+    tell_changes(connection)
+
+
+async def _forget(connection: Connection, provider: str) -> None:
+    """Forget a login; a key that stands elsewhere is not ours to remove."""
+    try:
+        had_one = await trio.to_thread.run_sync(connection.logins.remove, provider)
+    except LoginsFault as fault:
+        raise RPCError(INTERNAL_ERROR, f"The login cannot be removed: {fault}") from fault
+    connection.renew_models()
+    tell_changes(connection)
+    credential = _credential(connection, provider)
+    if not had_one and credential is not None and credential.source is not None:
+        raise RPCError(
+            INVALID_PARAMS,
+            f"provider: no login of {provider} is stored; its key is in {credential.source}",
+        )
+
+
+def _credential(connection: Connection, provider: str) -> Credential | None:
+    found = (each.credential for each in connection.models.providers if each.name == provider)
+    return next(found, None)
+
+
+def _statuses(connection: Connection) -> Iterator[m.ProviderStatus]:
+    models = connection.models
+    facts = {each.name: each for each in models.providers}
+    ways: Mapping[str, Flow | None] = ways_to_log_in(connection.config.providers)
+    for name in dict.fromkeys((*ways, *facts)):
+        methods = _methods(ways[name]) if name in ways else ()
+        yield m.ProviderStatus(
+            id=name,
+            configured=name in facts,
+            auth=_auth(connection, name, facts.get(name)),
+            login=m.LoginMethods(methods=methods) if methods else None,
+            models=tuple(
+                _model(connection, each) for each in models.names if each.partition("/")[0] == name
+            ),
+        )
+
+
+def _auth(connection: Connection, name: str, facts: ProviderFacts | None) -> m.ProviderAuth:
+    credential = facts.credential if facts is not None else None
+    if credential is not None and credential.key is not None:
+        return _with_key(connection, credential)
+    if name == EMBEDDED:
+        return m.ProviderAuth(status="local")
+    if facts is None:
+        known = KNOWN_PROVIDERS.get(name)
+        is_here = known is not None and known.url is not None and is_local(known.url)
+        return m.ProviderAuth(status="not-running" if is_here else "unauthenticated")
+    url = facts.location.url if facts.location is not None else None
+    return m.ProviderAuth(status="local" if url and is_local(url) else "unauthenticated")
+
+
+def _with_key(connection: Connection, credential: Credential) -> m.ProviderAuth:
+    if credential.source == LOGIN:
+        tokens = connection.models.tokens_of(credential.provider)
+        if tokens is not None:
+            return _with_tokens(tokens)
+        return m.ProviderAuth(status="authenticated", type="api-key", source="login")
+    if credential.source in credential.looked_for:
+        return m.ProviderAuth(
+            status="authenticated", type="api-key", source="env", env_var=credential.source
+        )
+    return m.ProviderAuth(status="authenticated", type="api-key", source="config")
+
+
+def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
+    """A login that is renewed when it is used is neither expiring nor expired."""
+    left = None if tokens.expires_at is None else tokens.expires_at - time.time()
+    status: m.ProviderAuthStatus = "authenticated"
+    if left is not None and tokens.refresh is None and left < _EXPIRING:
+        status = "expiring" if left > 0 else "expired"
+    return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=tokens.expires_at)
+
+
+def _model(connection: Connection, name: str) -> m.ProviderModel:
+    facts, known = connection.models.about(name)
+    price = facts.price
+    return m.ProviderModel(
+        id=name.partition("/")[2],
+        capabilities=m.ModelCapabilities(
+            reason=known.reasoning,
+            vision=known.images,
+            tools=known.tools,
+            web_search=known.web_search,
+        ),
+        cost=None
+        if price is None
+        else m.ModelCost(input=float(price.input), output=float(price.output)),
+    )

@@ -1,0 +1,209 @@
+"""What the client decides about MCP servers: told, kept, and found again; nobody's file touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.features import mcp
+from eca_server.workspace import uri_of
+from tests.eca_server.chat.editor import Editor, editor
+from tests.eca_server.mcp.fake import Place
+
+pytestmark = pytest.mark.trio
+
+SECRET = "planted-0123456789-secret"
+
+
+class Home:
+    """A user's home and a workspace, and the servers that start there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.roots = [folder / "one", folder / "two"]
+        for root in self.roots:
+            root.mkdir()
+        self.data = folder / "data"
+        self.user = folder / "config" / "eca" / "config.json"
+        self.user.parent.mkdir(parents=True)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        file = self.data / "eca-python" / "settings.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
+
+    @asynccontextmanager
+    async def editor(self, *roots: Path, **options: Any) -> AsyncIterator[Editor]:
+        environ = {"XDG_DATA_HOME": str(self.data), "XDG_CONFIG_HOME": str(self.user.parents[1])}
+        async with editor(started=False, PATH=os.environ["PATH"], **environ) as ours:
+            folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
+            options = {"protocolRevision": "current", **options}
+            await ours.start(workspaceFolders=folders, initializationOptions=options)
+            yield ours
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Its servers are none, and run at once."""
+    monkeypatch.setattr(mcp, "connect", lambda *_, **__: Place().connect())
+    return Home(tmp_path)
+
+
+def server(**more: Any) -> dict[str, Any]:
+    return {"command": "nothing", "args": ["x"], **more}
+
+
+async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
+    """Read until the server has that status; how it was told."""
+    message = await ours.until(
+        lambda each: (
+            each.get("method") == "tool/serverUpdated"
+            and each["params"]["name"] == name
+            and each["params"]["status"] == wanted
+        )
+    )
+    found: dict[str, Any] = message["params"]
+    return found
+
+
+async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    answer = await ours.until(lambda each: each.get("id") == asked["id"])
+    assert type(answer["error"]["code"]) is int
+    found: dict[str, Any] = answer["error"]
+    return found
+
+
+async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home: Home) -> None:
+    theirs = json.dumps({"mcpServers": {"s": server()}})
+    home.user.write_text(theirs)
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        assert (await status(ours, "s", "disabled"))["disabled"] is True
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await status(ours, "s", "disabled")
+    assert home.kept["everywhere"] == {"mcpServers": {"s": {"disabled": True}}}
+    async with home.editor() as ours:
+        await status(ours, "s", "disabled")
+        await ours.tell("mcp/enableServer", {"name": "s"})
+        assert (await status(ours, "s", "running"))["disabled"] is False
+    assert home.user.read_text() == theirs
+
+
+async def test_switched_off_and_on_in_one_breath_it_runs(home: Home) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        for method in ("mcp/disableServer", "mcp/enableServer") * 3:
+            await ours.tell(method, {"name": "s"})
+        await status(ours, "s", "disabled")
+        await ours.ask("mcp/updateServer", {"name": "s", "env": {"X": "1"}})
+        assert home.kept["everywhere"]["mcpServers"]["s"]["disabled"] is False
+        await status(ours, "s", "running")
+
+
+async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
+    async with home.editor() as ours:
+        given = server(env={"API_KEY": SECRET, "DEBUG": "1", "OTHER_KEY": "${env:PATH}"})
+        answer = await ours.ask("mcp/addServer", {"name": "new", **given})
+        assert answer["server"]["name"] == "new"
+        assert answer["server"]["type"] == "mcp"
+        await status(ours, "new", "running")
+        assert SECRET not in json.dumps(home.kept)
+        kept = home.kept["everywhere"]["mcpServers"]["new"]
+        assert kept["env"]["DEBUG"] == "1"
+        assert kept["env"]["OTHER_KEY"] == "${env:PATH}"
+        settings = ours.connection.config.mcp_servers["new"]
+        assert settings.env["API_KEY"] == SECRET
+        await ours.ask("mcp/updateServer", {"name": "new", "env": {"DEBUG": "2"}})
+        assert ours.connection.config.mcp_servers["new"].env == {
+            "API_KEY": None, "OTHER_KEY": None, "DEBUG": "2",
+        }  # fmt: skip
+        await status(ours, "new", "running")
+        removed = await ours.ask("mcp/removeServer", {"name": "new"})
+        assert removed == {"name": "new", "removed": True}
+        assert "new" not in ours.connection.config.mcp_servers
+        methods = [each.get("method") for each in ours.seen]
+        assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
+        assert SECRET not in json.dumps(ours.seen)
+    assert home.kept["everywhere"] == {"mcpServers": {}}
+    logins = home.data / "eca-python" / "logins.json"
+    assert SECRET not in logins.read_text()
+
+
+async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_new_one(
+    home: Home,
+) -> None:
+    theirs = json.dumps({"mcpServers": {"s": server(disabled=True, env={"A": "b"}, cwd="/tmp")}})
+    home.user.write_text(theirs)
+    async with home.editor() as ours:
+        await ours.ask("mcp/removeServer", {"name": "s"})
+    assert home.kept["everywhere"] == {"mcpServers": {"s": None}}
+    async with home.editor() as ours:
+        assert ours.connection.config.mcp_servers == {}
+        await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
+        own = ours.connection.config.mcp_servers["s"]
+        assert (own.command, own.args, own.env, own.cwd) == ("nothing", (), {}, None)
+    assert home.user.read_text() == theirs
+
+
+async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: Home) -> None:
+    one, two = home.roots
+    (one / ".eca").mkdir()
+    (one / ".eca" / "config.json").write_text(
+        json.dumps({"mcpServers": {"s": {"command": "nothing"}}})
+    )
+    async with home.editor(one, two) as ours:
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await status(ours, "s", "disabled")
+        new = {"name": "t", "command": "nothing", "disabled": True, "scope": "workspace"}
+        assert "workspaceUri" in (await refused(ours, "mcp/addServer", new))["message"]
+        await ours.ask("mcp/addServer", {**new, "workspaceUri": uri_of(two)})
+        await ours.ask("mcp/updateServer", {"name": "t", "args": ["x"]})
+    assert home.kept["everywhere"].get("mcpServers", {}) == {}
+    assert home.kept["workspaces"][str(one)] == {"mcpServers": {"s": {"disabled": True}}}
+    assert home.kept["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
+    async with home.editor(two) as ours:
+        assert set(ours.connection.config.mcp_servers) == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "says"),
+    [
+        ("mcp/addServer", {"name": "there", "command": "x"}, "already"),
+        ("mcp/addServer", {"name": "n"}, "either a command or a url"),
+        ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
+        ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
+        ("mcp/addServer", {"name": "ECA", "command": "x"}, "another name"),
+        ("mcp/addServer", {"name": " ", "command": "x"}, "another name"),
+        ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
+        ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
+        ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
+        ("mcp/addServer", {"name": "n", "url": "https://x", "oauthPort": -1}, "oauthPort"),
+        ("mcp/addServer", {"command": "x"}, "name"),
+        ("mcp/updateServer", {"name": "nobody", "command": "x"}, "configured: there"),
+        ("mcp/updateServer", {"name": "there", "command": "x", "url": "https://x"}, "both"),
+        ("mcp/updateServer", {"name": "there", "url": "x"}, "http"),
+        ("mcp/removeServer", {"name": "nobody"}, "configured: there"),
+        ("mcp/removeServer", {}, "name"),
+    ],
+)
+async def test_what_cannot_be_is_an_error_that_says_why(
+    home: Home, method: str, params: dict[str, Any], says: str
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"there": {"command": "x", "disabled": True}}}))
+    async with home.editor() as ours:
+        error = await refused(ours, method, params)
+        assert error["code"] == -32602
+        assert says in error["message"]
+    assert not (home.data / "eca-python" / "settings.json").exists()

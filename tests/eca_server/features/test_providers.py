@@ -1,0 +1,210 @@
+"""Providers and logins to them, as a client's settings page shows and does them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from eca_protocol.http import HTTPClient
+from tests.eca_server.chat.editor import Editor, editor
+from tests.eca_server.credentials.login_server import LoginServer, login_server
+
+pytestmark = pytest.mark.trio
+
+KEY = "planted-0123456789-key"
+BEGUN = {
+    "device_code": "device-code-planted",
+    "user_code": "ABCD-1234",
+    "verification_uri": "https://login.example/device",
+    "interval": 0.01,
+}
+
+
+@asynccontextmanager
+async def page(
+    folder: Path, config: dict[str, Any] | None = None, **environ: str
+) -> AsyncIterator[Editor]:
+    environ = {"XDG_DATA_HOME": str(folder), **environ}
+    async with editor(config, started=False, **environ) as ours:
+        await ours.start(initializationOptions={"protocolRevision": "current"})
+        yield ours
+    assert KEY not in json.dumps(ours.seen)
+
+
+async def providers(ours: Editor) -> dict[str, Any]:
+    listed = (await ours.ask("providers/list", {}))["providers"]
+    return {each["id"]: each for each in listed}
+
+
+async def updated(ours: Editor, provider: str) -> dict[str, Any]:
+    """Read until the provider is told of anew."""
+    message = await ours.until(
+        lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
+    )
+    found: dict[str, Any] = message["params"]
+    return found
+
+
+async def refused(ours: Editor, method: str, params: Any) -> str:
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    answer = await ours.until(lambda each: each.get("id") == asked["id"])
+    assert type(answer["error"]["code"]) is int
+    text: str = answer["error"]["message"]
+    return text
+
+
+def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
+    auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
+    return {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}}}
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "eca-python" / "logins.json").read_text())
+    return found["providers"]
+
+
+async def test_each_provider_is_told_with_its_key_s_place_and_its_models(tmp_path: Path) -> None:
+    model = {"cost": {"input": 1, "output": 2.5}, "imageInput": False}
+    config = {
+        "providers": {
+            "corp": {"url": "https://corp.example", "key": KEY, "models": {"m": model}},
+            "here": {"url": "http://127.0.0.1:9", "models": {"n": {}}},
+            "nokey": {"url": "https://x.example", "models": {"o": {}}},
+        }
+    }
+    async with page(tmp_path, config, ANTHROPIC_API_KEY=KEY) as ours:
+        found = await providers(ours)
+    auth = {name: each["auth"] for name, each in found.items()}
+    assert auth["corp"] == {"status": "authenticated", "type": "api-key", "source": "config"}
+    assert auth["anthropic"] == {
+        "status": "authenticated", "type": "api-key", "source": "env", "envVar": "ANTHROPIC_API_KEY"
+    }  # fmt: skip
+    assert auth["openai"] == auth["nokey"] == {"status": "unauthenticated"}
+    assert auth["here"] == auth["simulator"] == {"status": "local"}
+    assert auth["ollama"] == auth["vllm"] == {"status": "not-running"}
+    assert [name for name, each in found.items() if each["configured"]] == [
+        "corp", "here", "nokey", "anthropic", "simulator",
+    ]  # fmt: skip
+    (told,) = found["corp"]["models"]
+    assert (told["id"], told["cost"]) == ("m", {"input": 1, "output": 2.5})
+    assert told["capabilities"] == {
+        "reason": False, "vision": False, "tools": True, "webSearch": False
+    }  # fmt: skip
+    keys = {name: [each["key"] for each in found[name]["login"]["methods"]] for name in auth
+            if "login" in found[name]}  # fmt: skip
+    assert keys["openai"] == ["api-key"]
+    assert keys["openrouter"] == ["browser", "api-key"]
+    assert "simulator" not in keys
+
+
+async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path: Path) -> None:
+    async with page(tmp_path) as ours:
+        assert (await providers(ours))["openai"]["auth"]["status"] == "unauthenticated"
+        asked = await ours.ask("providers/login", {"provider": "openai"})
+        assert asked["action"] == "input"
+        ((key, kind),) = [(field["key"], field["type"]) for field in asked["fields"]]
+        assert kind == "secret"
+        given = {"provider": "openai", "data": {key: f" {KEY}\n"}}
+        assert await ours.ask("providers/loginInput", given) == {"action": "done"}
+        news = [each["params"] for each in ours.seen if each.get("method") == "providers/updated"]
+        assert [(each["id"], each["auth"]) for each in news] == [
+            ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
+        ]
+        assert news[0]["models"]
+        assert stored(tmp_path) == {"openai": {"key": KEY}}
+        assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
+        assert (await providers(ours))["openai"]["auth"] == {"status": "unauthenticated"}
+        assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
+    assert stored(tmp_path) == {}
+
+
+async def test_a_login_with_a_code_goes_on_behind_the_answer(tmp_path: Path) -> None:
+    async with login_server() as server:
+        server.says["/device"] = [(200, BEGUN)]
+        server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await providers(ours)
+            ways = await ours.ask("providers/login", {"provider": "p"})
+            assert ways["action"] == "choose-method"
+            assert [each["key"] for each in ways["methods"]] == ["device-code", "api-key"]
+            begun = await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert (begun["action"], begun["url"], begun["code"]) == (
+                "device-code", "https://login.example/device", "ABCD-1234",
+            )  # fmt: skip
+            auth = (await updated(ours, "p"))["auth"]
+            assert (auth["status"], auth["type"], auth["source"]) == (
+                "authenticated", "oauth", "login",
+            )  # fmt: skip
+            assert auth["expiresAt"] > 1e9
+            with_key = {"provider": "p", "method": "api-key"}
+            assert (await ours.ask("providers/login", with_key))["action"] == "input"
+            for secret in ("access-1", "refresh-1", "device-code-planted"):
+                assert secret not in json.dumps(ours.seen)
+
+
+async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: Path) -> None:
+    async with login_server() as server, HTTPClient() as browser:
+        config = with_auth(server, authorizeUrl="https://login.example/authorize")
+        async with page(tmp_path, config) as ours:
+            await providers(ours)
+            begin = {"provider": "p", "method": "browser"}
+            first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
+            assert first["action"] == second["action"] == "authorize"
+            assert first["url"] != second["url"]
+            query = parse_qs(urlsplit(second["url"]).query)
+            back = f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+            async with browser.stream("GET", back) as answer:
+                assert answer.status == 200
+            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+
+
+async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:
+    async with login_server() as server:
+        config = with_auth(server, deviceUrl=f"{server.url}/device")
+        login = {"provider": "p", "method": "device-code"}
+        async with page(tmp_path, config) as ours:
+            server.says["/device"] = [(400, {"error": "unauthorized_client"}), (200, BEGUN)]
+            assert "unauthorized_client" in await refused(ours, "providers/login", login)
+            server.says["/token"] = [(400, {"error": "access_denied"})]
+            await ours.ask("providers/login", login)
+            shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+            assert "access_denied" in shown["params"]["message"]
+        assert not (tmp_path / "eca-python" / "logins.json").exists()
+
+
+async def test_a_login_of_the_chat_is_told_to_who_shows_the_providers(tmp_path: Path) -> None:
+    async with page(tmp_path) as ours:
+        await ours.turn(f"/login groq {KEY}")
+        assert "providers/updated" not in [each.get("method") for each in ours.seen]
+        assert (await providers(ours))["groq"]["auth"]["status"] == "authenticated"
+        await ours.prompt("/logout groq")
+        assert (await updated(ours, "groq"))["auth"] == {"status": "unauthenticated"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "says"),
+    [
+        ("login", {"provider": "nobody"}, "provider: expected one of"),
+        ("login", {}, "provider"),
+        ("login", {"provider": "openai", "method": "magic"}, "method: expected one of api-key"),
+        ("loginInput", {"provider": "nobody", "data": {"api-key": KEY}}, "provider: expected"),
+        ("loginInput", {"provider": "openai"}, "data.api-key: expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": " "}}, "expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": [KEY]}}, "expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": f"{KEY} x"}}, "got several"),
+        ("logout", {"provider": "nobody"}, "provider: expected one of"),
+        ("logout", {"provider": "anthropic"}, "its key is in ANTHROPIC_API_KEY"),
+    ],
+)
+async def test_what_cannot_be_is_an_error_that_says_why(
+    tmp_path: Path, method: str, params: dict[str, Any], says: str
+) -> None:
+    async with page(tmp_path, ANTHROPIC_API_KEY=KEY) as ours:
+        assert says in await refused(ours, f"providers/{method}", params)
