@@ -33,7 +33,7 @@ _SECRET_NAME = re.compile(
 """Names, of members and of environment variables, whose text is a secret whatever it looks like."""
 
 _SIGNS = (
-    b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
+    b"key", b"logininput", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
     b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_",
     b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
 )  # fmt: skip

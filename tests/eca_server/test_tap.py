@@ -1,0 +1,45 @@
+"""What `tap` takes out of a record, and what it leaves in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eca_server.tap import masker
+
+KEY = "sk-ant-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"text": f"the key is {KEY}\n"}, {"text": "the key is ***\n"}),
+        ({"list": [[KEY]], "n": 1}, {"list": [["***"]], "n": 1}),
+        ({"apiKey": "any word", "key": "a word"}, {"apiKey": "***", "key": "a word"}),
+        ({"env": {"MY_TOKEN": "x"}}, {"env": {"MY_TOKEN": "***"}}),
+        ({"url": "https://me:pass@host/"}, {"url": "https://***@host/"}),
+        ({"text": 'say "my own secret"'}, {"text": 'say "***"'}),
+        (
+            {"method": "providers/loginInput", "params": {"provider": "p", "data": {"x": "y"}}},
+            {"method": "providers/loginInput", "params": {"provider": "p", "data": {"x": "***"}}},
+        ),
+        ({"method": "providers/loginInput", "params": None}, None),
+        ({"text": "an author's keyboard, tokens and 3 cookies"}, None),
+        ({"sessionTokens": 7, "authStatus": "expired"}, None),
+    ],
+)
+def test_a_message_is_kept_without_its_secrets(given: Any, kept: Any) -> None:
+    mask = masker({"MY_API_KEY": "my own secret", "A_TOKEN": "short", "KEYBOARD": "a keyboard"})
+    body = json.dumps(given, indent=1).encode()
+    if kept is None:
+        assert mask(body) is body
+    else:
+        assert json.loads(mask(body)) == kept
+
+
+def test_what_is_no_message_is_masked_as_text() -> None:
+    mask = masker({})
+    assert mask(f"junk \xff {KEY} {{".encode("latin-1")) == b"junk \xff *** {"
+    assert mask(b"\x00\xff") == b"\x00\xff"

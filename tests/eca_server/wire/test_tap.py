@@ -1,0 +1,106 @@
+"""`tap` as editors start it: in front of the real server, and of the smallest there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.fold import Conversation
+from eca_protocol.transcript import Exited, Passed, read_transcript
+from eca_server.cli import run
+from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.stranger import START_SECONDS, environment, frame, message
+
+TAP = (sys.executable, "-P", "-m", "eca_server", "tap")
+KEY = "sk-ant-0123456789abcdef"
+
+
+@pytest.mark.requirement
+def test_a_session_through_the_tap_is_kept_and_both_its_sides_can_be_played_again(
+    start_server: Start, tmp_path: Path
+) -> None:
+    record = tmp_path / "kept.jsonl"
+    editor = start_server(command=(*TAP, "--out", str(record), "--", *SERVE))
+    editor.introduced()
+    chat = editor.prompt(f"think hm\nsay the key is {KEY}")
+    editor.until(lambda m: m.get("params", {}).get("content", {}).get("state") == "finished")
+    assert editor.result("shutdown") is None
+    editor.tell("exit")
+    assert editor.exit_code() == 0
+
+    transcript = read_transcript(record)
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert transcript.command == SERVE
+    kept = [said for side, said in transcript.messages() if side == "server"]
+    assert (kept[0], len(kept)) == (editor.seen[0], len(editor.seen))
+    assert KEY not in record.read_text()
+    conversation = Conversation()
+    for side, said in transcript.messages():
+        assert conversation.passed(side, said) == ()
+    assert conversation.fold.chats[chat].text() == "the key is ***"
+    assert transcript.entries[-1] == Exited(at=transcript.entries[-1].at, code=0)
+
+    played = subprocess.run(
+        [*TAP, "--replay", str(record), "--", *TAP, "--replay", str(record)],
+        env=environment(tmp_path), cwd=tmp_path, capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert played.returncode == 0, played.stderr
+    assert played.stderr.count(b"played to the end") == 2
+
+
+@pytest.mark.requirement
+def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
+    start_server: Start, tmp_path: Path
+) -> None:
+    said = frame(message("a")).decode().replace("\r\n", "\\r\\n")
+    script = f"trap 'exit 9' TERM; printf '{said}'; while :; do sleep 0.01; done"
+    data = tmp_path / "data"
+    editor = start_server(
+        command=(*TAP, "--", "sh", "-c", script), env={"XDG_DATA_HOME": str(data)}
+    )
+    assert editor.receive(seconds=START_SECONDS) == message("a")
+    os.kill(editor.pid, signal.SIGTERM)
+    assert editor.exit_code() == 9
+    [record] = (data / "eca-python" / "transcripts").iterdir()
+    assert f"keeping the conversation in {record}" in editor.errors
+    first, *_, last = read_transcript(record).entries
+    assert isinstance(first, Passed)
+    assert (first.side, first.message) == ("server", message("a"))
+    assert isinstance(last, Exited)
+    assert last.code == 9
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        (["/no/such/server"], 1, "tap: cannot start '/no/such/server'"),
+        (["sh", "-c", "kill -9 $$"], 137, "keeping the conversation"),
+    ],
+)
+def test_the_end_of_the_server_is_told_as_a_shell_tells_it(
+    tmp_path: Path, command: list[str], code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [*TAP, "--", *command],
+        env=environment(tmp_path), cwd=tmp_path, input=b"", capture_output=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert said in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.requirement
+def test_a_tap_without_a_server_or_a_transcript_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["tap", "--unmasked"]) == 2
+    assert "tap: expected `-- COMMAND` that starts a server" in capsys.readouterr().err
+    assert run(["tap", "--replay", os.devnull]) == 2
+    assert f"tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err
