@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
+from eca_server.features.configuration import Watcher
+from eca_server.mcp.faults import MCPFault
+from eca_server.secret import Secret
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor
 from tests.eca_server.mcp.fake import Place
@@ -207,3 +211,93 @@ async def test_what_cannot_be_is_an_error_that_says_why(
         assert error["code"] == -32602
         assert says in error["message"]
     assert not (home.data / "eca-python" / "settings.json").exists()
+
+
+async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_connected(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://mcp.example/mcp"
+    link = "https://login.example/page"
+    tokens = TokenSet(
+        access=Secret(SECRET),
+        obtained_at=0,
+        expires_at=None,
+        client=Client(id="i", token_url="https://login.example/token"),
+    )
+    logins = Logins({"XDG_DATA_HOME": str(home.data)})
+    logins.store(f"mcp:{url}", tokens)
+    logins.store("openai", Secret(SECRET))
+
+    @asynccontextmanager
+    async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
+        if await login.token() is None:
+            raise MCPFault("it wants a login", kind="login", url=link)
+        async with Place().connect() as session:
+            yield session
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": url}, "s": server()}}))
+    async with home.editor() as ours:
+        running = await status(ours, "web", "running")
+        assert (running["hasAuth"], running["url"]) == (True, url)
+        await ours.tell("mcp/logoutServer", {"name": "web"})
+        assert (await status(ours, "web", "requires-auth"))["hasAuth"] is False
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert link in shown["params"]["message"]
+        await ours.tell("mcp/connectServer", {"name": "web"})
+        await status(ours, "web", "requires-auth")
+        assert set(logins.read().keys) == {"openai"}
+        for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
+            await ours.tell(f"mcp/{method}", {"name": "nobody"})
+            shown = await ours.until(
+                lambda each: "There is no MCP server" in each.get("params", {}).get("message", "")
+            )
+            assert "Configured: web, s." in shown["params"]["message"]
+        await ours.tell("mcp/logoutServer", {"name": "s"})
+        await ours.until(lambda each: "no URL" in each.get("params", {}).get("message", ""))
+
+
+async def test_under_a_pure_configuration_nothing_is_kept_and_that_is_said(home: Home) -> None:
+    pure = {"pureConfig": True, "mcpServers": {"s": server()}}
+    async with home.editor(**pure) as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(lambda each: "pureConfig" in each.get("params", {}).get("message", ""))
+        error = await refused(ours, "mcp/addServer", {"name": "n", "command": "x"})
+        assert "pureConfig" in error["message"]
+    assert not (home.data / "eca-python" / "settings.json").exists()
+
+
+async def test_a_layer_that_cannot_be_written_is_told_and_the_server_stays_as_it_was(
+    home: Home,
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    (home.data / "eca-python").mkdir(parents=True)
+    (home.data / "eca-python" / "settings.json").write_text("{")
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(
+            lambda each: "nothing was changed" in each.get("params", {}).get("message", "")
+        )
+        error = await refused(ours, "mcp/removeServer", {"name": "s"})
+        assert error["code"] == -32603
+        assert "settings.json" in error["message"]
+        assert "s" in ours.connection.config.mcp_servers
+
+
+async def test_a_change_of_another_server_is_followed(home: Home) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    async with home.editor() as one, home.editor() as other:
+        for ours in (one, other):
+            await status(ours, "s", "running")
+        watcher = Watcher(other.connection)
+        await one.ask("mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
+        for _ in range(2):
+            await watcher.look()
+        await status(other, "t", "running")
+        assert other.connection.config.mcp_servers["t"].headers == {"K": SECRET}
+        await one.ask("mcp/removeServer", {"name": "t"})
+        for _ in range(2):
+            await watcher.look()
+        await other.until(lambda each: each.get("method") == "tool/serverRemoved")
