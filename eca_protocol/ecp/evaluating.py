@@ -56,6 +56,10 @@ class AgentConnection(Protocol):
         """Let the agent forget the conversation."""
         ...
 
+    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
+        """Ask anything, unchecked both ways; for checks of agents."""
+        ...
+
     def log(self) -> str:
         """The end of what it wrote to its error output, as far as it is known."""
         ...

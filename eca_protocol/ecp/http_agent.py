@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,10 +18,13 @@ from eca_protocol.ecp.evaluating import AgentLimits
 from eca_protocol.ecp.faults import AgentFault
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION
+from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, RAW_CODEC
 from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
+
+if TYPE_CHECKING:  # a protocol class: the models of ECA are not needed here
+    from eca_protocol.codec import MessageCodec
 
 __all__ = ["connect_http"]
 
@@ -77,18 +80,24 @@ class HTTPAgent:
         """See `AgentConnection.reset`."""
         await self._call("agent/reset", None, deadline)
 
+    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
+        """See `AgentConnection.ask`."""
+        return await self._call(method, params, deadline, codec=RAW_CODEC)
+
     def log(self) -> str:
         """Nothing: what such an agent logs stays with it."""
         return ""
 
-    async def _call(self, method: str, params: Any, deadline: float) -> Any:
+    async def _call(
+        self, method: str, params: Any, deadline: float, *, codec: MessageCodec = ECP_CODEC
+    ) -> Any:
         self._last_id += 1
         asked = self._last_id
         request = {
             "jsonrpc": "2.0",
             "id": asked,
             "method": method,
-            "params": ECP_CODEC.encode_params(method, params),
+            "params": codec.encode_params(method, params),
         }
         body = json.dumps(request)
         value: dict[str, Any] | None = None
@@ -106,7 +115,7 @@ class HTTPAgent:
                 data=error.get("data"),
             )
         try:
-            return ECP_CODEC.decode_result(method, value["result"])
+            return codec.decode_result(method, value["result"])
         except RemoteProtocolError as fault:
             raise AgentFault("protocol_error", f"{method}: {fault}") from fault
 

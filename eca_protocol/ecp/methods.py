@@ -30,6 +30,7 @@ __all__ = [
     "ECP_DIALECT",
     "LEGACY_VERSION",
     "PROTOCOL_VERSION",
+    "RAW_CODEC",
     "VERSION_UNSUPPORTED",
     "agree",
     "major",
@@ -133,4 +134,15 @@ class _ECPCodec:
         return ((method, self.encode_params(method, params)),)
 
 
+class _RawCodec(_ECPCodec):
+    """Asks whatever is wanted, as it is, and gives answers as they came; for checks of agents."""
+
+    def encode_params(self, method: str, params: Any) -> Any:
+        return params
+
+    def decode_result(self, method: str, raw: Any) -> Any:
+        return raw
+
+
 ECP_CODEC: Final = _ECPCodec()
+RAW_CODEC: Final = _RawCodec()

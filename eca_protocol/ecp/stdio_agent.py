@@ -20,7 +20,7 @@ from eca_protocol.ecp.evaluating import AgentLimits
 from eca_protocol.ecp.faults import AgentFault
 from eca_protocol.ecp.lines import AgentLines
 from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, PROTOCOL_VERSION
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, PROTOCOL_VERSION, RAW_CODEC
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -112,6 +112,14 @@ class StdioAgent:
     async def reset(self, *, deadline: float) -> None:
         """See `AgentConnection.reset`."""
         await self._call("agent/reset", None, deadline)
+
+    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
+        """See `AgentConnection.ask`."""
+        self.peer.codec = RAW_CODEC
+        try:
+            return await self._call(method, params, deadline)
+        finally:
+            self.peer.codec = ECP_CODEC
 
     def log(self) -> str:
         """See `AgentConnection.log`."""

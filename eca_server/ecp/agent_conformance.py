@@ -1,0 +1,188 @@
+"""`ecp conformance`: whether an agent keeps to the protocol, seen by talking to it.
+
+Each check is one exchange with an agent of its own where the last one may have been hurt. They go
+beyond what a run needs: an agent that passes is understood by any evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
+from eca_server.ecp.target import Target
+
+__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent"]
+
+
+@attrs.frozen(kw_only=True)
+class ConformanceCheck:
+    """One check: what was done, and what came of it. A warning does not count as failed."""
+
+    name: str
+    method: str
+    passed: bool
+    message: str
+    warning: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ConformanceReport:
+    """All checks of one agent."""
+
+    target: str
+    checks: tuple[ConformanceCheck, ...]
+
+    @property
+    def conformant(self) -> bool:
+        """Whether nothing binding failed."""
+        return all(check.passed or check.warning for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the upstream runtime spells it, with our warnings beside."""
+        passed = sum(check.passed for check in self.checks)
+        return {
+            "target": self.target,
+            "conformant": self.conformant,
+            "passed": passed,
+            "failed": len(self.checks) - passed,
+            "total": len(self.checks),
+            "checks": [attrs.asdict(check) for check in self.checks],
+        }
+
+
+@attrs.frozen(kw_only=True)
+class _Case:
+    name: str
+    method: str
+    run: Callable[[AgentConnection, float], Awaitable[str]]
+    must: bool = True
+
+
+async def check_agent(
+    target: Target, *, environment: Mapping[str, str], text: str, deadline: float
+) -> ConformanceReport:
+    """Check an agent.
+
+    Args:
+        target: the agent.
+        environment: its whole environment.
+        text: what it is told.
+        deadline: seconds for each of its answers.
+    """
+    checks = []
+    for case in _cases(text):
+        try:
+            async with connect_agent(
+                target.url or target.command,
+                cwd=target.cwd,
+                env=environment,
+                limits=AgentLimits(start=deadline),
+            ) as connection:
+                said = await case.run(connection, deadline)
+                odd = "; ".join(connection.warnings)
+                passed, message = True, f"{said}; {odd}" if odd else said
+        except AgentFault as fault:
+            passed, message = False, str(fault)
+        except _Breach as breach:
+            passed, message = False, str(breach)
+        checks.append(
+            ConformanceCheck(
+                name=case.name,
+                method=case.method,
+                passed=passed,
+                message=message,
+                warning=not passed and not case.must,
+            )
+        )
+    return ConformanceReport(target=target.shown, checks=tuple(checks))
+
+
+class _Breach(Exception):
+    """What an agent did is not what the protocol wants."""
+
+
+def _cases(text: str) -> tuple[_Case, ...]:
+    async def initialize(agent: AgentConnection, deadline: float) -> str:
+        told = await agent.initialize(deadline=deadline)
+        return f"it is {told.name}, and speaks {told.protocol_version or 'no version it names'}"
+
+    async def step(agent: AgentConnection, deadline: float) -> str:
+        await agent.initialize(deadline=deadline)
+        result = await agent.step(text, deadline=deadline)
+        return f"status {result.status}"
+
+    async def steps(agent: AgentConnection, deadline: float) -> str:
+        await agent.initialize(deadline=deadline)
+        for _ in range(3):
+            await agent.step(text, deadline=deadline)
+        return "three steps, three results"
+
+    async def reset(agent: AgentConnection, deadline: float) -> str:
+        await agent.initialize(deadline=deadline)
+        await agent.reset(deadline=deadline)
+        await agent.step(text, deadline=deadline)
+        return "true, and a step after it"
+
+    async def again(agent: AgentConnection, deadline: float) -> str:
+        first = await agent.initialize(deadline=deadline)
+        second = await agent.initialize(deadline=deadline)
+        if first.name != second.name:
+            raise _Breach(f"it is {first.name!r} first, {second.name!r} then")
+        return "the same agent"
+
+    async def odd_text(agent: AgentConnection, deadline: float) -> str:
+        await agent.initialize(deadline=deadline)
+        for odd in ("", "\u2028 \U0001f600 é", "x" * 100_000):
+            await agent.step(odd, deadline=deadline)
+        return "nothing, characters beyond ASCII, and 100,000 characters were answered"
+
+    return (
+        _Case(name="initialize", method="agent/initialize", run=initialize),
+        _Case(name="step", method="agent/step", run=step),
+        _Case(name="reset", method="agent/reset", run=reset),
+        _Case(name="several steps", method="agent/step", run=steps),
+        _Case(name="initialize again", method="agent/initialize", run=again),
+        _Case(name="odd texts", method="agent/step", run=odd_text),
+        *_RAW_CASES,
+    )
+
+
+def _expects_error(method: str, params: Any, codes: frozenset[int]) -> Any:
+    async def run(agent: AgentConnection, deadline: float) -> str:
+        await agent.initialize(deadline=deadline)
+        try:
+            await agent.ask(method, params, deadline=deadline)
+        except AgentFault as fault:
+            if fault.kind != "agent_error":
+                raise
+            if fault.code not in codes:
+                wanted = " or ".join(map(str, sorted(codes)))
+                raise _Breach(f"expected the error {wanted}, got {fault.code}") from fault
+            return f"the error {fault.code}"
+        raise _Breach("expected an error, got a result")
+
+    return run
+
+
+_RAW_CASES: Final = (
+    _Case(
+        name="unknown method",
+        method="agent/unknown",
+        run=_expects_error("agent/unknown", {}, frozenset({-32601})),
+    ),
+    _Case(
+        name="step without input",
+        method="agent/step",
+        run=_expects_error("agent/step", {}, frozenset({-32602})),
+        must=False,
+    ),
+    _Case(
+        name="another major version",
+        method="agent/initialize",
+        run=_expects_error("agent/initialize", {"protocol_version": "99.0"}, frozenset({-32001})),
+        must=False,
+    ),
+)
