@@ -330,7 +330,10 @@ async def _call(
 
 @attrs.frozen(kw_only=True)
 class ResourceReader:
-    """Asks the servers for resources; a fault says why, without a secret."""
+    """Asks the servers for resources; a fault says why, without a secret.
+
+    What was given is remembered with the chat's ledger: a chat that is cleared has another one.
+    """
 
     servers: Manager
     chat: Chat
@@ -341,7 +344,7 @@ class ResourceReader:
         if asked is None:
             raise MCPFault(f"there is no MCP server {server!r}")
         try:
-            return await asked.give_resource(self.chat, uri)
+            return await asked.give_resource(self.chat.ledger, uri)
         except MCPFault as fault:
             reason = mask(str(fault), *asked.settings.secrets)
             raise MCPFault(f"the MCP server {server} does not give it: {reason}") from None
@@ -351,7 +354,7 @@ class ResourceReader:
         return [
             (server.name, uri)
             for server in self.servers.running
-            for uri in server.watching.changed_for(self.chat)
+            for uri in server.watching.changed_for(self.chat.ledger)
         ]
 
 

@@ -156,7 +156,11 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
         assert "new" in asked[1]
         assert "repo://b" not in asked[1]
         assert "repo://" not in str(chats.open("d").history)
+        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        live.on_update("repo://a")
+        assert "has changed" not in text(await ours.turn("four"))
+        await ours.turn("five", contexts=[context("repo://c")])
         live.end()  # the next session is told what is watched, too
         await status(ours, "git", "running")
         await trio.sleep(1)
-        assert places["git"].session.watched == {"repo://a", "repo://b"}
+        assert places["git"].session.watched == {"repo://c"}
