@@ -11,6 +11,8 @@ from eca_protocol.transcript.entries import (
     Passed,
     Side,
     Transcript,
+    first_line,
+    line_of,
     read_transcript,
 )
 from eca_protocol.transcript.player import Player, play
@@ -28,6 +30,8 @@ __all__ = [
     "Recorder",
     "Side",
     "Transcript",
+    "first_line",
+    "line_of",
     "new_file",
     "play",
     "read_transcript",

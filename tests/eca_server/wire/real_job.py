@@ -16,7 +16,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,23 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, connect
-from eca_protocol.framing import ContentLengthDecoder
+from eca_protocol.framing import encode_frame
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
-from eca_protocol.streams import Transport
+from eca_protocol.transcript import (
+    Passed,
+    RecordedTransport,
+    Recorder,
+    first_line,
+    line_of,
+    new_file,
+    read_transcript,
+)
 from tests.eca_server.stranger import REPOSITORY, environment
 
 TRANSCRIPT = REPOSITORY / "tests" / "data" / "transcripts" / "real_job.jsonl"
 SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
+WHEN = datetime(2026, 11, 21, tzinfo=UTC)
 COPIED = ("eca_protocol", "tests/eca_protocol", "tests/conftest.py", "pyproject.toml")
 
 TEST = """
@@ -165,57 +175,33 @@ class Normal:
         return self._ids.setdefault(actual, f"id-{len(self._ids) + 1}")
 
 
-class Tap:
-    """A transport that tells what passes; its sides are `client` and `server`."""
-
-    def __init__(self, transport: Transport, note: Callable[[str, Any], None]) -> None:
-        self._transport = transport
-        self._note = note
-        self._decoders = {side: ContentLengthDecoder() for side in ("client", "server")}
-
-    async def receive(self) -> bytes:
-        data = await self._transport.receive()
-        self._tell("server", data)
-        return data
-
-    async def send(self, data: bytes) -> None:
-        self._tell("client", data)
-        await self._transport.send(data)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-    def _tell(self, side: str, data: bytes) -> None:
-        for body in self._decoders[side].feed(data):
-            assert isinstance(body, bytes), body
-            self._note(side, json.loads(body))
-
-
-async def record() -> list[dict[str, Any]]:
-    """Do the job; what was said, in order."""
-    said: list[dict[str, Any]] = []
+async def record() -> list[bytes]:
+    """Do the job; what was said, in order, as the lines of a transcript."""
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home).resolve() / "project"
         env = place(folder)
-        normal = Normal(folder)
-
-        def note(side: str, message: Any) -> None:
-            said.append({"from": side, "message": normal.plain(message)})
-
+        file, kept = new_file(Path(home) / "said.jsonl")
+        recorder = Recorder(file)
         child = spawn(SERVE, cwd=folder, env=env)
         try:
-            tap = Tap(child.transport, note)
+            tap = RecordedTransport(child.transport, recorder, "client")
             async with connect(
                 transport=tap, workspace_folders=[folder], revision=Revision.R2025_10
             ) as client:
                 await do(client)
         finally:
             await child.end()
-    return said
+            recorder.close()
+        normal = Normal(folder)
+        lines = [first_line(WHEN, ["eca-server", "server"])]
+        for side, message in read_transcript(kept).messages():
+            body = json.dumps(normal.plain(message), ensure_ascii=False).encode()
+            lines.append(line_of(Passed(at=0, side=side, data=encode_frame(body), body=body)))
+        return lines
 
 
 if __name__ == "__main__":
-    lines = [json.dumps(each, ensure_ascii=False) for each in trio.run(record)]
+    lines = trio.run(record)
     TRANSCRIPT.parent.mkdir(parents=True, exist_ok=True)
-    TRANSCRIPT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{len(lines)} messages")
+    TRANSCRIPT.write_bytes(b"".join(lines))
+    print(f"{len(lines) - 1} messages")

@@ -6,20 +6,21 @@ does the job again and keeps it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eca_protocol.fold import Conversation
+from eca_protocol.transcript import read_transcript
 from tests.eca_server.conftest import Start
 from tests.eca_server.wire.real_job import TRANSCRIPT, Normal, place
 
 SECONDS = 60.0
 
 
-def transcript() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in TRANSCRIPT.read_text("utf-8").splitlines()]
+def transcript() -> list[tuple[str, dict[str, Any]]]:
+    return list(read_transcript(TRANSCRIPT).messages())
 
 
 @pytest.mark.requirement("W-20a", "W-30a", "W-31", "TOOL-13", "TOOL-15")
@@ -27,12 +28,12 @@ def test_a_real_job_is_done_as_it_was_done_before(start_server: Start, tmp_path:
     folder = tmp_path / "project"
     server = start_server(env=place(folder), cwd=folder)
     normal = Normal(folder)
-    for number, line in enumerate(transcript(), 1):
-        if line["from"] == "client":
-            server.send(normal.actual(line["message"]))
+    for number, (side, message) in enumerate(transcript(), 2):
+        if side == "client":
+            server.send(normal.actual(message))
         else:
             said = normal.plain(server.receive(seconds=SECONDS))
-            assert said == line["message"], f"{TRANSCRIPT.name}:{number}"
+            assert said == message, f"{TRANSCRIPT.name}:{number}"
     assert server.exit_code() == 0
     mended = (folder / "eca_protocol" / "revisions.py").read_text()
     assert "Revision(name.lower())" in mended
@@ -41,9 +42,9 @@ def test_a_real_job_is_done_as_it_was_done_before(start_server: Start, tmp_path:
 @pytest.mark.requirement
 def test_the_job_found_read_edited_and_ran_tests() -> None:
     contents = [
-        line["message"]["params"]["content"]
-        for line in transcript()
-        if line["message"].get("method") == "chat/contentReceived"
+        message["params"]["content"]
+        for _, message in transcript()
+        if message.get("method") == "chat/contentReceived"
     ]
     ended = [each for each in contents if each["type"] in {"toolCalled", "toolCallRejected"}]
     assert [each["name"].removeprefix("eca_") for each in ended] == [
@@ -54,3 +55,15 @@ def test_the_job_found_read_edited_and_ran_tests() -> None:
     assert "unknown protocol revision 'CURRENT'" in failed
     assert passed == "passed\n"
     assert ended[7]["reason"] == "user-choice"
+
+
+@pytest.mark.requirement
+def test_a_user_interface_shows_the_job_without_a_fault() -> None:
+    conversation = Conversation()
+    for side, message in transcript():
+        assert conversation.passed(side, message) == ()
+    [chat] = conversation.fold.chats.values()
+    assert chat.text().endswith(
+        "`parse_revision` takes names in any case now; nothing is committed."
+    )
+    assert [call.state for call in chat.calls()] == [*["called"] * 7, "rejected"]
