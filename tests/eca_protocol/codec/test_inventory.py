@@ -17,20 +17,13 @@ from eca_protocol.codec import Codec, explain
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
+from tests.eca_protocol.codec.marks import assert_told_but_for_the_marks
 
 pytestmark = pytest.mark.requirement("FIELD:*", "VALUE:*")
 
 Part = Literal["params", "result"]
 
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
-MESSAGES: list[tuple[Revision, str, Part]] = [
-    (revision, row.name, part)
-    for revision in REVISIONS
-    for row in ECA
-    if row.window.holds(revision)
-    for part in get_args(Part)
-    if getattr(row, part) is not None
-]
 UNION = {"tool/serverUpdated": "ToolServerUpdatedParams"}
 """The one message that is no interface but an alias."""
 
@@ -127,8 +120,13 @@ class Inventory:
                     yield from self.reached_from(field_type, f"{interface}.{name}")
 
 
-def name_of(method: str, part: Part) -> str:
-    return UNION.get(method) or str(getattr(ECA[method], part).__name__)
+def messages_of(revision: Revision) -> Iterator[tuple[str, Part, str]]:
+    """Method, part, and the interface or alias that stands there."""
+    for row in ECA:
+        for part in get_args(Part):
+            hint = getattr(row, part)
+            if row.window.holds(revision) and hint is not None:
+                yield row.name, part, UNION.get(row.name) or hint.__name__
 
 
 def decode_and_encode(revision: Revision, method: str, part: Part, raw: Any) -> Any:
@@ -154,29 +152,37 @@ def pruned(written: Any, raw: Any) -> Any:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_interface_and_alias_is_reached_from_a_message(revision: Revision) -> None:
     inventory = Inventory(revision)
-    roots = [name_of(method, part) for edition, method, part in MESSAGES if edition is revision]
+    roots = [name for _, _, name in messages_of(revision)]
     reached = {name for root in roots for name in inventory.reached_from(root, root)}
-    if "$/progress" not in [method for edition, method, _ in MESSAGES if edition is revision]:
-        reached.discard("ProgressParams")
     assert reached == inventory.interfaces.keys() | inventory.aliases.keys()
 
 
 @pytest.mark.requirement("CTX-8")
-@pytest.mark.parametrize(("revision", "method", "part"), MESSAGES)
-def test_every_field_and_value_is_read_and_written_as_it_came(
-    revision: Revision, method: str, part: Part
-) -> None:
-    name = name_of(method, part)
-    for raw in Inventory(revision).values_of(name, name):
-        assert pruned(decode_and_encode(revision, method, part, raw), raw) == raw
-        assert explain(method, raw, revision, part=part) == ()
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_field_and_value_is_read_and_written_as_it_came(revision: Revision) -> None:
+    inventory = Inventory(revision)
+    for method, part, name in messages_of(revision):
+        for raw in inventory.values_of(name, name):
+            assert pruned(decode_and_encode(revision, method, part, raw), raw) == raw
+            assert explain(method, raw, revision, part=part) == ()
 
 
-@pytest.mark.parametrize(("revision", "method", "part"), MESSAGES)
-def test_a_required_member_that_is_missing_is_a_departure(
-    revision: Revision, method: str, part: Part
-) -> None:
-    name = name_of(method, part)
-    for missing, raw in Inventory(revision).lacking(name, name):
-        departures = explain(method, raw, revision, part=part)
-        assert any(each.path.endswith(f".{missing}") for each in departures), (missing, raw)
+@pytest.mark.requirement("W-36a", "W-40c")
+@pytest.mark.parametrize("source", REVISIONS)
+def test_another_edition_is_told_all_but_what_the_marks_name(source: Revision) -> None:
+    inventory = Inventory(source)
+    for method, part, name in messages_of(source):
+        targets = [each for each in REVISIONS if ECA[method].window.written_in(each)]
+        for raw in inventory.values_of(name, name) if part == "params" else ():
+            params = Codec(ECA, source).decode_params(method, raw)
+            for target in targets:
+                assert_told_but_for_the_marks(method, params, target)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_required_member_that_is_missing_is_a_departure(revision: Revision) -> None:
+    inventory = Inventory(revision)
+    for method, part, name in messages_of(revision):
+        for missing, raw in inventory.lacking(name, name):
+            departures = explain(method, raw, revision, part=part)
+            assert any(each.path.endswith(f".{missing}") for each in departures), (missing, raw)

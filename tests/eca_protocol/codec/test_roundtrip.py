@@ -14,6 +14,7 @@ from eca_protocol.errors import DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies
+from tests.eca_protocol.codec.marks import assert_told_but_for_the_marks
 
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 PER_METHOD = settings(max_examples=max(1, settings.default.max_examples // 12))
@@ -63,6 +64,16 @@ def test_results_come_back_as_they_were_written(method: str, data: st.DataObject
     result = data.draw(strategies.results(method, revision=revision))
     raw = codec.encode_result(method, result)
     assert codec.decode_result(method, raw) == result
+
+
+@pytest.mark.requirement("W-36a", "W-40c")
+@given(data=st.data())
+def test_another_revision_is_told_all_but_what_the_marks_name(data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
+    written_in = [each for each in REVISIONS if ECA[method].window.written_in(each)]
+    source, target = (data.draw(st.sampled_from(written_in)) for _ in range(2))
+    params = data.draw(strategies.params(method, revision=source))
+    assert_told_but_for_the_marks(method, params, target)
 
 
 @pytest.mark.requirement("W-3b", "W-3c", "W-3e", "W-60a", "W-60b")

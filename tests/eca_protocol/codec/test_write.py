@@ -23,10 +23,12 @@ from eca_protocol.messages import (
     ConfigUpdatedParams,
     EcaServerUpdatedParams,
     FileContext,
+    ImageContext,
     InitializationOptions,
     InitializedParams,
     InitializeParams,
     InitializeResponse,
+    JsonOutputsDetails,
     MCPServerUpdatedParams,
     ProgressParams,
 )
@@ -143,6 +145,39 @@ def test_a_value_outside_the_revision_gives_way_to_its_stand_in() -> None:
     server = MCPServerUpdatedParams(name="m", status="requires-auth")
     assert OCTOBER.encode_params("tool/serverUpdated", server)["status"] == "failed"
     assert CURRENT.encode_params("tool/serverUpdated", server)["status"] == "requires-auth"
+
+
+@pytest.mark.requirement("W-36a")
+def test_a_server_by_url_is_told_as_its_edition_spells_it() -> None:
+    server = MCPServerUpdatedParams(name="m", url="http://x", status="running")
+    old = {"type": "mcp", "name": "m", "command": "http://x", "args": [], "status": "running"}
+    assert OLD.encode_params("tool/serverUpdated", server) == old
+    assert OCTOBER.encode_params("tool/serverUpdated", server) == old
+    assert CURRENT.encode_params("tool/serverUpdated", server) == {
+        "type": "mcp",
+        "name": "m",
+        "url": "http://x",
+        "status": "running",
+        "disabled": False,
+        "hasAuth": False,
+    }
+
+
+@pytest.mark.requirement
+def test_what_an_option_holds_is_left_out_where_the_revision_has_no_such_thing() -> None:
+    run = ChatToolCallRunContent(
+        id="1", origin="server", name="n", server="s", details=JsonOutputsDetails(jsons=())
+    )
+    assert "details" not in written(OCTOBER, run)
+    assert written(OCTOBER, run)["origin"] == "native"
+    assert written(CURRENT, run)["details"] == {"type": "jsonOutputs", "jsons": []}
+    seen = ChatPromptParams(
+        message="m",
+        contexts=(ImageContext(media_type="image/png", base64=""), FileContext(path="p")),
+    )
+    raw = OCTOBER.encode_params("chat/prompt", seen)
+    assert raw["contexts"] == [{"type": "file", "path": ""}]
+    assert len(CURRENT.encode_params("chat/prompt", seen)["contexts"]) == 2
 
 
 @pytest.mark.requirement
