@@ -176,7 +176,7 @@ def test_what_an_option_holds_is_left_out_where_the_revision_has_no_such_thing()
         contexts=(ImageContext(media_type="image/png", base64=""), FileContext(path="p")),
     )
     raw = OCTOBER.encode_params("chat/prompt", seen)
-    assert raw["contexts"] == [{"type": "file", "path": ""}]
+    assert raw["contexts"] == [{"type": "file", "path": "p"}]
     assert len(CURRENT.encode_params("chat/prompt", seen)["contexts"]) == 2
 
 
