@@ -17,6 +17,7 @@ import bench_long_chat
 import bench_many_chats
 import bench_mcp
 import bench_peer
+import bench_revisions
 import bench_start
 import bench_stop
 import bench_stream
@@ -27,6 +28,7 @@ from report import Row, print_rows
 BENCHMARKS = (
     bench_framing,
     bench_codec,
+    bench_revisions,
     bench_peer,
     bench_start,
     bench_stop,
