@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eca_protocol.client import Chat, Client, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
+    from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
         ConnectionClosed,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "client": ("Chat", "Client", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
+    "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
     "errors": (
         "ConnectionClosed",
@@ -119,6 +121,7 @@ __all__ = [
     "Table",
     "Turn",
     "WriteShape",
+    "codec_for",
     "connect",
     "encode_frame",
     "encode_line",

@@ -19,30 +19,48 @@ class CodeBlocks:
 
     def __init__(self) -> None:
         self._line: list[str] = []
+        self._line_is_plain = True
         self._block: _Block | None = None
+
+    def passes(self, piece: str) -> bool:
+        """Whether a piece begins and ends no block, which is nearly all of them: it is taken."""
+        if not self._line_is_plain or "`" in piece or "~" in piece:
+            return False
+        end = piece.rfind("\n")
+        if end >= 0:
+            if self._block is not None:
+                self._block.add("".join(self._line) + piece[:end])
+            self._line.clear()
+        self._line.append(piece[end + 1 :])
+        return True
 
     def feed(self, piece: str) -> tuple[CodeBlock, ...]:
         """The blocks that end in this piece."""
+        if self.passes(piece):
+            return ()
         *lines, rest = piece.split("\n")
         found = []
         for line in lines:
             self._line.append(line)
-            found += self._take("".join(self._line).removesuffix("\r"))
+            found += self._take("".join(self._line))
             self._line.clear()
-        if rest:
-            self._line.append(rest)
+        self._line.append(rest)
+        self._line_is_plain = (self._line_is_plain or bool(lines)) and not (
+            "`" in rest or "~" in rest
+        )
         return tuple(found)
 
     def close(self) -> tuple[CodeBlock, ...]:
         """The block that the end of the text ends, if there is one; then another text begins."""
-        found = self._take("".join(self._line)) if self._line else []
+        line = "".join(self._line)
+        found = self._take(line) if line else []
         if self._block is not None:
             found += self._block.whole()
-        self._line, self._block = [], None
+        self._line, self._line_is_plain, self._block = [], True, None
         return tuple(found)
 
     def _take(self, line: str) -> list[CodeBlock]:
-        fence = _FENCE.fullmatch(line)
+        fence = _FENCE.fullmatch(line.removesuffix("\r"))
         if self._block is None:
             if fence:
                 self._block = _Block(fence)
@@ -59,23 +77,28 @@ class _Block:
         self._marks, info = _parts(fence)
         self._language = info.split()[0] if info.strip() else None
         self._indent = len(fence[0]) - len(fence[0].lstrip())
-        self._lines: list[str] = []
+        self._texts: list[str] = []
         self._size = 0
 
     def is_ended_by(self, fence: re.Match[str]) -> bool:
         marks, info = _parts(fence)
         return marks.startswith(self._marks) and not info.strip()
 
-    def add(self, line: str) -> None:
-        indent = min(self._indent, len(line) - len(line.lstrip()))
-        self._size += len(line) + 1
+    def add(self, lines: str) -> None:
+        self._size += len(lines) + 1
         if self._size <= LONGEST:
-            self._lines.append(line[indent:])
+            self._texts.append(lines)
 
     def whole(self) -> list[CodeBlock]:
         if self._size > LONGEST:
             return []
-        return [CodeBlock(code="\n".join(self._lines), language=self._language)]
+        lines = (line.removesuffix("\r") for text in self._texts for line in text.split("\n"))
+        code = "\n".join(line[self._indented(line) :] for line in lines)
+        return [CodeBlock(code=code, language=self._language)]
+
+    def _indented(self, line: str) -> int:
+        """How far the line is indented, at most as far as the block."""
+        return min(self._indent, len(line) - len(line.lstrip()))
 
 
 def _parts(fence: re.Match[str]) -> tuple[str, str]:

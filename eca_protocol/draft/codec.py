@@ -116,16 +116,24 @@ class DraftCodec:
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
         """A raw notification as typed ones: a content of the draft's may be several."""
         if method == CONTENT:
-            received = self._draft.decode_params(method, raw)
-            chat_id = received.chat_id
-            hearing = self._heard.setdefault(chat_id, Hearing())
-            return [
-                (CONTENT, m.ChatContentReceivedParams(chat_id=chat_id, role=role, content=content))
-                for role, content in hearing.hear(received, raw)
-            ]
+            return self._hear(raw)
         if method in DECISIONS:
             raw = self._of_the_only_call(raw)
         return ((method, self.decode_params(method, raw)),)
+
+    def _hear(self, raw: Any) -> Sequence[tuple[str, Any]]:
+        if _is_delta(raw):
+            hearing = self._heard.get(raw["chatId"])
+            if hearing is not None and hearing.runs:  # what most of a turn is made of
+                delta = {"chatId": raw["chatId"], "role": "assistant", "content": raw["content"]}
+                return self._october.incoming(CONTENT, delta)
+        received = self._draft.decode_params(CONTENT, raw)
+        chat_id = received.chat_id
+        hearing = self._heard.setdefault(chat_id, Hearing())
+        return [
+            (CONTENT, m.ChatContentReceivedParams(chat_id=chat_id, role=role, content=content))
+            for role, content in hearing.hear(received, raw)
+        ]
 
     def _of_the_only_call(self, raw: Any) -> Any:
         """A decision that names no waiting call means the chat's only one: the draft has no ids."""
@@ -137,9 +145,9 @@ class DraftCodec:
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
         """A typed notification as raw ones; none at all where the draft has nothing like it."""
+        if params.__class__ is m.ChatContentReceivedParams:
+            return self._tell(params)
         match params:
-            case m.ChatContentReceivedParams():
-                return self._tell(params)
             case m.ConfigUpdatedParams(chat=m.ChatConfig(models=models)):
                 self._models = models or self._models
             case m.ChatToolCallApproveParams(chat_id=chat_id) if chat_id in self._heard:
@@ -152,9 +160,30 @@ class DraftCodec:
     def _tell(self, params: m.ChatContentReceivedParams) -> Sequence[tuple[str, Any]]:
         if params.parent_chat_id is not None:
             return ()
-        chat_id, content = params.chat_id, params.content
-        telling = self._told.setdefault(chat_id, Telling(chat_id))
-        told = list(telling.tell(params.role, content))
+        chat_id, role, content = params.chat_id, params.role, params.content
+        telling = self._told.get(chat_id) or self._told.setdefault(chat_id, Telling(chat_id))
+        if (
+            content.__class__ is m.ChatTextContent
+            and role == "assistant"
+            and telling.goes_on(content.text)
+        ):  # what most of a turn is made of
+            text = {"type": "text", "text": content.text}
+            return ((CONTENT, {"chatId": chat_id, "content": text, "isComplete": False}),)
+        told = list(telling.tell(role, content))
         if told and told[-1].is_complete:
             del self._told[chat_id]
         return [(CONTENT, self._draft.encode_params(CONTENT, each)) for each in told]
+
+
+def _is_delta(raw: Any) -> bool:
+    """Whether a content is a piece of text, with nothing beside it that is to be read."""
+    if raw.__class__ is not dict or len(raw) != 3 or raw.get("isComplete") is not False:
+        return False
+    content, chat_id = raw.get("content"), raw.get("chatId")
+    return (
+        content.__class__ is dict
+        and chat_id.__class__ is str
+        and len(content) == 2
+        and content.get("type") == "text"
+        and bool(content.get("text"))
+    )

@@ -16,13 +16,18 @@ __all__ = ["Hearing"]
 
 
 class Hearing:
-    """What was heard of one chat so far."""
+    """What was heard of one chat so far.
+
+    Attributes:
+        approved: the ids of the calls that we approved in this turn.
+        runs: whether a turn has begun and not ended.
+    """
 
     def __init__(self) -> None:
         self.approved: set[str] = set()
         self._session_tokens = 0
         self._turn_tokens: int | None = None
-        self._runs = False
+        self.runs = False
         self._calls = 0
         self._asked: dict[str, dict[str, Any]] = {}
 
@@ -35,8 +40,8 @@ class Hearing:
             received: the draft's.
             raw: the same as it came, for what has no canonical shape.
         """
-        if not self._runs:
-            self._runs = True
+        if not self.runs:
+            self.runs = True
             yield "system", m.ChatProgressContent(state="running", text="Generating")
         match received.content:
             case d.TextContent(text=text):
@@ -92,7 +97,7 @@ class Hearing:
         self._asked.clear()
         self.approved.clear()
         self._turn_tokens = None
-        self._runs = False
+        self.runs = False
 
 
 def _made(call: dict[str, Any]) -> Iterator[m.ChatContent]:

@@ -38,7 +38,14 @@ class Telling:
         self._shown: dict[str, str] = {}
         self._waiting: str | None = None
         self._role: m.ChatRole = "assistant"
-        self._end = ""
+        self._last = ""
+
+    def goes_on(self, text: str) -> bool:
+        """Whether a piece of the model's text is a delta and no more; if so it counts as told."""
+        if self._role != "assistant" or self._waiting is not None or not self._blocks.passes(text):
+            return False
+        self._last = text or self._last
+        return True
 
     def tell(
         self, role: m.ChatRole, content: m.ChatContent
@@ -81,8 +88,8 @@ class Telling:
         """The text as its own paragraph, where it is not the next piece of what the model says."""
         goes_on = role == self._role == "assistant"
         self._role = role
-        gap = "" if goes_on or not self._end or self._end == "\n" else "\n\n"
-        self._end = text[-1:] or self._end
+        gap = "" if goes_on or not self._last or self._last.endswith("\n") else "\n\n"
+        self._last = text or self._last
         return gap + text
 
     def _tell_waiting(self) -> Iterator[d.ChatContentReceivedParams]:

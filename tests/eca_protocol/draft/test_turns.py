@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_protocol.draft import DraftCodec
+from eca_protocol.draft import DRAFT, DraftCodec
+from eca_protocol.errors import DecodeError
 from eca_protocol.fold import Fold
+from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies as eca
 from tests.eca_protocol.draft.letter import assert_is
 
@@ -239,6 +241,33 @@ CHANGE = {
     "file": "/p/a",
     "changes": [{"kind": "create", "content": "x", "odd": 1}],
 }
+
+
+@given(eca.broken(eca.raw_params(CONTENT, revision=Revision.DRAFT, table=DRAFT)))
+def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw: Any) -> None:
+    codec = DraftCodec()
+    hear(codec, {"content": {"type": "text", "text": "a turn runs"}})
+    same_chat = {**raw, "chatId": "c"} if isinstance(raw, dict) and "chatId" in raw else raw
+    for said in (raw, same_chat):
+        try:
+            assert all(name == CONTENT for name, _ in codec.incoming(CONTENT, said))
+        except DecodeError:
+            continue
+
+
+@given(st.sampled_from([m.ChatToolCallApproveParams, m.ChatToolCallRejectParams]), st.data())
+def test_a_decision_in_any_shape_does_no_harm(kind: Any, data: st.DataObject) -> None:
+    codec = DraftCodec()
+    tell(codec, call("run", "1", manual_approval=True))
+    method = f"chat/toolCall{kind.__name__.removeprefix('ChatToolCall').removesuffix('Params')}"
+    raw = data.draw(
+        eca.json_values() | eca.json_objects().map(lambda more: {"chatId": "c", **more})
+    )
+    try:
+        ((_, read),) = codec.incoming(method, raw)
+    except DecodeError:
+        return
+    assert read.tool_call_id == "1"
 
 
 def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
