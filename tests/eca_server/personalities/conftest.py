@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import pytest
 
-from tests.eca_server.personalities.day import CONFIG, PARTS, Evening, goes_home
+from tests.eca_server.personalities.day import CONFIG, NEWER, PARTS, Evening, goes_home
 from tests.eca_server.personalities.personality import PERSONALITIES, Personality
 from tests.eca_server.personalities.seat import Place, Seat
 
 
 @attrs.frozen(kw_only=True)
 class Day:
-    """What a client heard in a day, and how it ended."""
+    """What a client heard in a day, and how it ended.
+
+    Attributes:
+        heard: what came until the newer parts began.
+        prompted: what was written until then.
+        opened: the chats of that time.
+        seat: the client, with all that came.
+    """
 
     who: Personality
+    heard: Sequence[Mapping[str, Any]]
+    prompted: Sequence[str]
+    opened: frozenset[str]
     seat: Seat
     evening: Evening
 
@@ -28,7 +38,27 @@ class Day:
 
     def of(self, method: str) -> list[Mapping[str, Any]]:
         """The notifications, or requests, of that method."""
-        return [value for value in self.seat.heard if value.get("method") == method]
+        return [value for value in self.heard if value.get("method") == method]
+
+
+def spend(seat: Seat) -> Day:
+    """All parts that the client has buttons for."""
+    seat.hello()
+    for part, needed in PARTS:
+        if not needed & seat.who.never:
+            part(seat)
+    heard, prompted, opened = tuple(seat.heard), tuple(seat.prompted), frozenset(seat.opened)
+    for part, needed in NEWER:
+        if not needed & seat.who.never:
+            part(seat)
+    return Day(
+        who=seat.who,
+        heard=heard,
+        prompted=prompted,
+        opened=opened,
+        seat=seat,
+        evening=goes_home(seat),
+    )
 
 
 SpendDay = Callable[[str], Day]
@@ -37,23 +67,21 @@ SpendDay = Callable[[str], Day]
 @pytest.fixture(scope="session")
 def spend_day(tmp_path_factory: pytest.TempPathFactory) -> SpendDay:
     """A day with a client, by its name; the second time it is only told of."""
-    spent: dict[str, Day] = {}
+    spent: dict[str, Day | None] = {}
 
-    def spend(name: str) -> Day:
+    def of(name: str) -> Day:
         if name not in spent:
-            who = PERSONALITIES[name]
-            seat = Seat(who, Place.make(tmp_path_factory.mktemp("home")), config=CONFIG)
+            spent[name] = None
+            place = Place.make(tmp_path_factory.mktemp("home"))
+            seat = Seat(PERSONALITIES[name], place, config=CONFIG)
             try:
-                seat.hello()
-                for part, needed in PARTS:
-                    if not needed & who.never:
-                        part(seat)
-                spent[name] = Day(who=who, seat=seat, evening=goes_home(seat))
+                spent[name] = spend(seat)
             finally:
                 seat.line.close()
-        return spent[name]
+        day = spent[name]
+        return day or pytest.fail(f"the day with {name} went wrong, see there")
 
-    return spend
+    return of
 
 
 @pytest.fixture

@@ -203,6 +203,56 @@ def presses_what_is_not_there(seat: Seat) -> None:
     seat.try_to("completion/inline", {"doc-text": "a", "doc-version": 1, "position": {}})
 
 
+def resumes_a_chat(seat: Seat) -> None:
+    """A chat of the list is shown again, whole, before the answer to `chat/open`."""
+    chat_id = seat.turn(
+        call("eca_read_file", path=str(seat.place.project / "long.txt")) + "\nsay x"
+    )
+    before = seat.chat(chat_id)
+    listed = seat.try_to("chat/list", {"limit": 50})
+    if listed is None:
+        return
+    assert chat_id in [each["id"] for each in listed["chats"]]
+    seat.screen.chats[chat_id] = seat.screen.chat()
+    assert seat.ask("chat/open", {"chatId": chat_id})["found"]
+    after = seat.chat(chat_id)
+    assert (after.said, after.echoed) == (before.said, before.echoed)
+    assert [card.state for card in after.cards.values()] == ["called"]
+    assert not after.busy
+
+
+def finds_files(seat: Seat) -> None:
+    found = seat.try_to("chat/queryFiles", {"query": "long", "chatId": None})
+    assert found is None or any("long.txt" in file["path"] for file in found["files"])
+
+
+def renames_and_clears_a_chat(seat: Seat) -> None:
+    chat_id = seat.turn("say x")
+    seat.until(lambda: seat.chat(chat_id).title)
+    if seat.try_to("chat/update", {"chatId": chat_id, "title": "a name"}) is None:
+        return
+    assert seat.chat(chat_id).title == "a name"
+    seat.ask("chat/clear", {"chatId": chat_id, "messages": True})
+    assert not seat.chat(chat_id).said
+    seat.turn("say after", chat_id)
+    assert seat.chat(chat_id).said == "after"
+
+
+def switches_a_tool_server_on_and_off(seat: Seat) -> None:
+    seat.tell("mcp/enableServer", {"name": "scripted"})
+    if seat.try_to("chat/list", {}) is None:
+        return
+    seat.until(lambda: seat.screen.servers["scripted"] == "running")
+    seat.tell("mcp/disableServer", {"name": "scripted"})
+    seat.until(lambda: seat.screen.servers["scripted"] == "disabled")
+
+
+def looks_at_the_other_tabs(seat: Seat) -> None:
+    seat.try_to("jobs/list")
+    providers = seat.try_to("providers/list")
+    assert providers is None or isinstance(providers["providers"], list)
+
+
 Part = Callable[[Seat], None]
 
 PARTS: Sequence[tuple[Part, frozenset[str]]] = (
@@ -224,6 +274,15 @@ PARTS: Sequence[tuple[Part, frozenset[str]]] = (
     (presses_what_is_not_there, frozenset()),
 )
 """The parts of a day, and the methods that a client must know for each."""
+
+NEWER: Sequence[tuple[Part, frozenset[str]]] = (
+    (resumes_a_chat, frozenset({"chat/list", "chat/open"})),
+    (finds_files, frozenset({"chat/queryFiles"})),
+    (renames_and_clears_a_chat, frozenset({"chat/update", "chat/clear"})),
+    (switches_a_tool_server_on_and_off, frozenset({"mcp/enableServer"})),
+    (looks_at_the_other_tabs, frozenset({"providers/list", "jobs/list"})),
+)
+"""What clients have got buttons for since October 2025; a server may know none of it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -121,6 +121,10 @@ EDITOR = {"diagnostics": True, "definition": True, "references": True}
 LISTS = ("chat/list", "providers/list", "jobs/list")
 QUERIES = frozenset({"chat/queryContext", "chat/queryCommands", "chat/queryFiles"})
 MCP = frozenset({"mcp/startServer", "mcp/stopServer"})
+NEWER = frozenset(
+    {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "chat/clear", "mcp/enableServer"}
+)
+"""What came to the clients after October 2025."""
 EMACS: Mapping[str, Any] = {
     "client": {"name": "emacs", "version": "GNU Emacs 28.2 (build 1, x86_64)\n of 2023-05-13"},
     "screen": screens.Emacs,
@@ -148,6 +152,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         assistant={"chat": True, "editor": {"diagnostics": True}},
         options={"chatBehavior": None},
         reader=readers.emacs_then,
+        never=NEWER,
         behavior="behavior",
     ),
     "Emacs": Personality(
@@ -162,7 +167,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         assistant={"chat": True},
         screen=screens.WebviewThen,
         behavior="behavior",
-        never=frozenset({"chat/selectedBehaviorChanged"}),
+        never=NEWER | {"chat/selectedBehaviorChanged"},
     ),
     "VS Code": Personality(
         **VSCODE,
@@ -200,7 +205,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         nothing=[],
         adds={"contexts": []},
         behavior="behavior",
-        never=MCP | {"chat/promptStop", "chat/delete", "chat/selectedBehaviorChanged"},
+        never=NEWER | MCP | {"chat/promptStop", "chat/delete", "chat/selectedBehaviorChanged"},
         answers={"editor/getDiagnostics": found(0, "unknown", code=None)},
     ),
     "Desktop": Personality(
@@ -220,7 +225,9 @@ PERSONALITIES: Mapping[str, Personality] = {
         screen=screens.Terminal,
         asks_version=True,
         at_start=LISTS,
-        never=MCP | {"chat/queryContext", "chat/queryCommands"},
+        never=MCP
+        | {"chat/queryContext", "chat/queryCommands", "chat/update", "chat/clear"}
+        | {"mcp/enableServer"},
         unknown="never answered",
         approves_all=True,
         leaves_by=signal.SIGTERM,

@@ -67,6 +67,10 @@ class Screen:
                 self.messages.append(params["message"])
             case "chat/deleted":
                 self.chats.pop(params["chatId"], None)
+            case "chat/opened":
+                self.open(params["chatId"])
+            case "chat/cleared" if params["messages"] and params["chatId"] in self.chats:
+                self.chats[params["chatId"]] = self.chat()
             case "chat/contentReceived":
                 self.show_content(params)
 
