@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "chat": (
-        "ChatBehavior ChatDeleteParams ChatDeleteResponse ChatModel ChatPromptParams "
+        "ChatDeleteParams ChatDeleteResponse ChatPromptParams "
         "ChatPromptResponse ChatPromptStatus ChatPromptSteerParams ChatPromptSteerRemoveParams "
         "ChatPromptStopParams ChatSelectedAgentChanged ChatSelectedBehaviorChanged "
         "ChatSelectedModelChanged ChatToolCallApproveParams ChatToolCallRejectParams "
@@ -100,9 +100,9 @@ _NAMES = {
         "JobsReadOutputParams JobsReadOutputResult JobsUpdatedParams OutputLine OutputStream"
     ),
     "lifecycle": (
-        "ChatCapabilities ClientCapabilities ClientInfo CodeAssistantCapabilities "
-        "EditorCapabilities InitializationOptions InitializeParams InitializeResponse "
-        "InitializedParams WorkspaceFolder"
+        "ChatBehavior ChatCapabilities ChatModel ClientCapabilities ClientInfo "
+        "CodeAssistantCapabilities EditorCapabilities InitializationOptions InitializeParams "
+        "InitializeResponse InitializedParams WorkspaceFolder"
     ),
     "mcp": (
         "MCPAddServerParams MCPAddServerResult MCPConnectServerParams MCPDisableServerParams "

@@ -7,14 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.contexts import ChatContext
+from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
 from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
-    "ChatBehavior",
     "ChatDeleteParams",
     "ChatDeleteResponse",
-    "ChatModel",
     "ChatPromptParams",
     "ChatPromptResponse",
     "ChatPromptStatus",
@@ -29,8 +28,6 @@ __all__ = [
     "ToolCallApprovalSave",
 ]
 
-ChatModel: TypeAlias = str
-ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 ToolCallApprovalSave: TypeAlias = Literal["session"] | UnknownValue
 ChatPromptStatus: TypeAlias = (
     Literal["prompting", "login"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from eca_protocol.messages.chat import ChatBehavior, ChatModel
+from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
 from eca_protocol.messages.marks import legacy
 from eca_protocol.revisions import Revision, mark
 

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.chat import ChatModel
 from eca_protocol.messages.content import ChatContentReceivedParams
+from eca_protocol.messages.lifecycle import ChatModel
 from eca_protocol.messages.marks import UnknownValue, forgiven
 
 __all__ = [

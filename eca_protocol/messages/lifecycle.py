@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.chat import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import allowed, forgiven, legacy, rest
+from eca_protocol.messages.marks import UnknownValue, allowed, forgiven, legacy, rest
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
+    "ChatBehavior",
     "ChatCapabilities",
+    "ChatModel",
     "ClientCapabilities",
     "ClientInfo",
     "CodeAssistantCapabilities",
@@ -23,6 +24,9 @@ __all__ = [
     "InitializedParams",
     "WorkspaceFolder",
 ]
+
+ChatModel: TypeAlias = str
+ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 
 
 @attrs.frozen(kw_only=True)

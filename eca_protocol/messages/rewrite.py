@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.chat import ChatModel
 from eca_protocol.messages.editor import Range
+from eca_protocol.messages.lifecycle import ChatModel
 from eca_protocol.messages.marks import UnknownValue, forgiven
 
 __all__ = [

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import attrs
@@ -41,6 +44,27 @@ UNIONS = [
     ToolCallOutput,
     ToolServerUpdatedParams,
 ]
+
+
+def test_every_name_of_a_chapter_is_loaded_from_it() -> None:
+    for chapter, names in messages._NAMES.items():
+        module = importlib.import_module(f"eca_protocol.messages.{chapter}")
+        assert chapter == "marks" or sorted(names.split()) == sorted(module.__all__), chapter
+    with pytest.raises(AttributeError, match="nonsense"):
+        messages.nonsense  # noqa: B018
+
+
+def test_the_method_table_loads_no_chapter() -> None:
+    program = """
+import sys
+from eca_protocol.methods import ECA
+assert len(ECA) > 60
+print([name for name in sys.modules if name.startswith("eca_protocol.messages")])
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
 
 
 def test_a_model_is_frozen_and_takes_keywords_only() -> None:
