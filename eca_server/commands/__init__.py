@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eca_protocol.messages import ChatCommand
+from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_server.chat import Turn
 from eca_server.commands.command import (
     Command,
@@ -117,12 +117,19 @@ async def matching_commands(
         ChatCommand(
             name=each.name,
             description=each.description,
-            type="native" if isinstance(each, Command | CustomCommand) else "mcp-prompt",
+            type=_type_of(each),
             arguments=each.arguments,
         )
         for each in _all(found, mcp)
         if wanted in each.name.lower() or wanted in each.description.lower()
     )
+
+
+def _type_of(command: Command | CustomCommand | ServerPrompt) -> ChatCommandType:
+    """What a client is told it is; older editions are told `native` of what is ours or a file."""
+    if isinstance(command, Command):
+        return "native"
+    return "customPrompt" if isinstance(command, CustomCommand) else "mcpPrompt"
 
 
 def _all(files: FoundCommands, mcp: Manager | None) -> list[Command | CustomCommand | ServerPrompt]:

@@ -66,20 +66,23 @@ async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path: Path)
 
 
 @pytest.mark.requirement("CHAT-27", "W-40c", "W-40d")
-async def test_custom_commands_are_queried_beside_ours_with_their_arguments(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("announced", "kind"), [({"chat": True}, "native"), ({"rewrite": True}, "customPrompt")]
+)
+async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
+    tmp_path: Path, announced: dict[str, bool], kind: str
+) -> None:
     write_command(tmp_path, "fix", "---\ndescription: Mends a thing\n---\nMend $1")
     write_command(tmp_path, "doctor", "a text that must not stand in for ours")
     async with editor(started=False) as ours:
-        await ours.start(**folders(tmp_path))
+        await ours.start(**folders(tmp_path), capabilities={"codeAssistant": announced})
         commands = (await ours.ask("chat/queryCommands", {"query": ""}))["commands"]
         names = [each["name"] for each in commands]
         assert names.count("doctor") == 1
         assert names[-1] == "fix"
         found = await ours.ask("chat/queryCommands", {"query": "mends"})
         (argument,) = found["commands"][0].pop("arguments")
-        assert found["commands"] == [
-            {"name": "fix", "description": "Mends a thing", "type": "native"}
-        ]
+        assert found["commands"] == [{"name": "fix", "description": "Mends a thing", "type": kind}]
         assert argument == {
             "name": "arg1",
             "description": argument["description"],
