@@ -1,6 +1,7 @@
 """The HTTP client: one streamed request at a time, with a deadline for every wait.
 
-The only module that names httpx, and it imports it in a worker thread at the first request. The
+The only module that names httpx, and it imports it in a worker thread at the first request; it uses
+its transports and not its client, whose redirects and cookies cost half of a request's time. The
 rules it keeps: no request waits for a pool slot; leaving the block closes the connection at once,
 however much of the body is unread; chunks that came together are read with a checkpoint every half
 millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
@@ -28,11 +29,9 @@ import anyio.to_thread
 import attrs
 
 from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
-from eca_protocol.proxies import proxy_for
+from eca_protocol.proxies import proxy_for, proxy_trouble
 
 if TYPE_CHECKING:
-    from http.cookiejar import CookieJar
-
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
@@ -71,13 +70,14 @@ class HTTPResponse:
         idle: seconds the next piece of the body may take; may be set while reading.
     """
 
-    def __init__(self, response: httpx.Response, *, idle: float, socket_idle: float | None) -> None:
+    def __init__(
+        self, response: httpx.Response, *, url: str, idle: float, socket_idle: float | None
+    ) -> None:
         self.status = response.status_code
-        self.headers: Mapping[str, str] = {
-            name.lower(): response.headers[name] for name in response.headers
-        }
-        self.url = str(response.url)
+        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self.url = url
         self.idle = idle
+        self.is_read = False  # to its end
         self._socket_idle = socket_idle  # the time that each read of the socket is bounded by
         # The plain stream: httpx's own iterators put two generators more around it.
         assert isinstance(response.stream, AsyncIterable)
@@ -142,6 +142,7 @@ class _Chunks:
                     chunk = await self._next()
             return self._decompress(chunk) if self._decompress else chunk
         except StopAsyncIteration:
+            response.is_read = True
             raise
         except TimeoutError:
             raise _silence(response.idle) from None
@@ -187,11 +188,17 @@ class HTTPClient:
         headers: Mapping[str, str] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._headers = {"accept-encoding": "identity", "user-agent": "eca-protocol"}
+        self._headers = {
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            "connection": "keep-alive",
+            "user-agent": "eca-protocol",
+        }
         self._headers |= _checked(headers or {})
         self._transport = transport
         self.ca_file: str | None = None
-        self._clients: dict[tuple[bool, str | None, str | None], httpx.AsyncClient] = {}
+        self._environment: Mapping[str, str] | None = None
+        self._transports: dict[tuple[bool, str | None, str | None], httpx.AsyncBaseTransport] = {}
         self._left: list[HTTPResponse] = []
         self._closed = False
 
@@ -207,8 +214,9 @@ class HTTPClient:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
             await self._unwind_left()
-            for client in self._clients.values():
-                await client.aclose()
+            for transport in (*self._transports.values(), self._transport):
+                if transport is not None:
+                    await transport.aclose()
 
     async def _unwind_left(self) -> None:
         """Unwinds the bodies that were left.
@@ -254,66 +262,68 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
         await self._unwind_left()
-        client, proxy = await self._client_for(url)
-        try:
-            request = client.build_request(
-                method, url, headers=merged, content=content, timeout=_timeout(deadlines)
-            )
-        except _httpx().InvalidURL as error:
-            raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
-        request.stream = _body_type()(content)
+        transport, proxy = await self._transport_for(url)
+        request = _request(method, url, merged, content, deadlines)
         if address is not None and proxy is None:
             _lead_to(request, address)
-        response = await _send(client, request, deadlines)
+        response = await _send(transport, request, deadlines)
         # From here on the transport bounds each read of the socket, which costs far less than a
         # scope around each chunk; a transport of a test may not, so there are scopes.
         request.extensions["timeout"]["read"] = deadlines.idle
         socket_idle = None if self._transport else deadlines.idle
-        answer = HTTPResponse(response, idle=deadlines.idle, socket_idle=socket_idle)
+        answer = HTTPResponse(
+            response, url=str(request.url), idle=deadlines.idle, socket_idle=socket_idle
+        )
         try:
             yield answer
         finally:
             with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
                 await response.aclose()
-            self._left.append(answer)
+            if not answer.is_read:
+                self._left.append(answer)
 
-    async def _client_for(self, url: str) -> tuple[httpx.AsyncClient, str | None]:
-        """The client that asks this URL, and the proxy it goes through."""
+    async def _transport_for(self, url: str) -> tuple[httpx.AsyncBaseTransport, str | None]:
+        """What carries requests to this URL, and the proxy it goes through."""
         if self._closed:
             raise HTTPFault("config", "the HTTP client is closed")
-        proxy = None if self._transport else _proxy_for(url)
+        if self._transport is not None:
+            return self._transport, None
+        proxy = self._proxy_for(url)
         secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
         ca_file = self.ca_file if secure else None
         key = secure, proxy, ca_file
-        if key not in self._clients:
-            client = await anyio.to_thread.run_sync(self._make_client, secure, proxy, ca_file)
-            if key in self._clients:
-                await client.aclose()  # another request was quicker
+        if key not in self._transports:
+            transport = await anyio.to_thread.run_sync(_make_transport, secure, proxy, ca_file)
+            if key in self._transports:
+                await transport.aclose()  # another request was quicker
             else:
-                self._clients[key] = client
-        return self._clients[key], proxy
+                self._transports[key] = transport
+        return self._transports[key], proxy
 
-    def _make_client(
-        self, secure: bool, proxy: str | None, ca_file: str | None
-    ) -> httpx.AsyncClient:
-        library = _httpx()
-        context = _context(ca_file) if secure else False
-        limits = library.Limits(
-            max_connections=None, max_keepalive_connections=20, keepalive_expiry=30
-        )
+    def _proxy_for(self, url: str) -> str | None:
+        if self._environment is None:
+            from urllib.request import getproxies  # noqa: PLC0415 - as slow as all of the rest here
+
+            self._environment = getproxies()
         try:
-            client: httpx.AsyncClient = library.AsyncClient(
-                verify=context,
-                limits=limits,
-                follow_redirects=False,
-                transport=self._transport,
-                proxy=proxy and _proxy(proxy, context),
-                cookies=_no_cookies(),
-                trust_env=False,
-            )
-        except (ImportError, ValueError, library.InvalidURL) as error:
-            raise HTTPFault("config", _proxy_trouble(error)) from error
-        return client
+            return proxy_for(url, self._environment)
+        except ValueError as error:
+            raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+
+
+def _make_transport(
+    secure: bool, proxy: str | None, ca_file: str | None
+) -> httpx.AsyncBaseTransport:
+    library = _httpx()
+    context = _context(ca_file) if secure else False
+    limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
+    try:
+        transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
+            verify=context, limits=limits, proxy=proxy and _proxy(proxy, context), trust_env=False
+        )
+    except (ImportError, ValueError, library.InvalidURL) as error:
+        raise HTTPFault("config", proxy_trouble(error)) from error
+    return transport
 
 
 def _httpx() -> ModuleType:
@@ -339,19 +349,29 @@ def _body_type() -> type[httpx.ByteStream]:
     return Body
 
 
-def _no_cookies() -> CookieJar:
-    from http.cookiejar import CookieJar, DefaultCookiePolicy  # noqa: PLC0415 - loaded with httpx
-
-    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
-
-
-def _proxy_for(url: str) -> str | None:
-    from urllib.request import getproxies  # noqa: PLC0415 - as slow as all of the rest here
-
+def _request(
+    method: str, url: str, headers: Mapping[str, str], content: bytes, deadlines: Deadlines
+) -> httpx.Request:
+    library = _httpx()
+    limits = {"connect": deadlines.connect, "write": deadlines.write, "read": None, "pool": None}
     try:
-        return proxy_for(url, getproxies())
-    except ValueError as error:
+        request: httpx.Request = library.Request(
+            method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
+        )
+    except library.InvalidURL as error:
         raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+    if request.url.userinfo:
+        login = library.BasicAuth(request.url.username, request.url.password)
+        next(login.sync_auth_flow(request))
+    request.stream = _body_type()(content)
+    return request
+
+
+@functools.lru_cache(maxsize=16)
+def _url(text: str) -> httpx.URL:
+    """Parsed once: it takes as long as all of the rest of a request's making."""
+    url: httpx.URL = _httpx().URL(text)
+    return url
 
 
 def _proxy(address: str, context: ssl.SSLContext | bool) -> httpx.Proxy:
@@ -368,15 +388,8 @@ def _lead_to(request: httpx.Request, address: str) -> None:
     request.extensions["sni_hostname"] = name.strip("[]")
 
 
-def _timeout(deadlines: Deadlines) -> httpx.Timeout:
-    timeout: httpx.Timeout = _httpx().Timeout(
-        connect=deadlines.connect, write=deadlines.write, read=None, pool=None
-    )
-    return timeout
-
-
 async def _send(
-    client: httpx.AsyncClient, request: httpx.Request, deadlines: Deadlines
+    transport: httpx.AsyncBaseTransport, request: httpx.Request, deadlines: Deadlines
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
     with anyio.CancelScope(deadline=anyio.current_time() + first_byte):
@@ -389,7 +402,7 @@ async def _send(
 
             request.extensions["trace"] = trace
             try:
-                return await client.send(request, stream=True)
+                return await transport.handle_async_request(request)
             except Exception as error:
                 fault = _fault(error, deadlines)
                 if fault is None:
@@ -434,25 +447,6 @@ def _check_certificate_variables() -> None:
         path = os.environ.get(variable)
         if path and not Path(path).exists():
             raise HTTPFault("config", f"{variable} names {path}, which does not exist")
-
-
-def _proxy_trouble(error: Exception) -> str:
-    """Names the variable, never its value: proxy URLs carry passwords."""
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-    suspects = [
-        spelling
-        for name in names
-        for spelling in (name, name.lower())
-        if os.environ.get(spelling) and _odd_proxy(os.environ[spelling])
-    ]
-    where = " and ".join(suspects) or "a proxy variable"
-    if isinstance(error, ImportError):
-        return f"{where} names a SOCKS proxy, which needs the package socksio (httpx[socks])"
-    return f"{where} is no proxy address: expected http://HOST:PORT"
-
-
-def _odd_proxy(address: str) -> bool:
-    return re.match(r"https?://[^/\s]+", address) is None
 
 
 _TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (

@@ -7,11 +7,13 @@ another one.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-__all__ = ["proxy_for"]
+__all__ = ["proxy_for", "proxy_trouble"]
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
@@ -72,3 +74,22 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return ip_address(host.strip("[]"))
     except ValueError:
         return None
+
+
+def proxy_trouble(error: Exception) -> str:
+    """Why a proxy cannot be used; names the variable, never its value: it may hold a password."""
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    suspects = [
+        spelling
+        for name in names
+        for spelling in (name, name.lower())
+        if os.environ.get(spelling) and _odd_proxy(os.environ[spelling])
+    ]
+    where = " and ".join(suspects) or "a proxy variable"
+    if isinstance(error, ImportError):
+        return f"{where} names a SOCKS proxy, which needs the package socksio (httpx[socks])"
+    return f"{where} is no proxy address: expected http://HOST:PORT"
+
+
+def _odd_proxy(address: str) -> bool:
+    return re.match(r"https?://[^/\s]+", address) is None

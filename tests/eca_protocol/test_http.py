@@ -216,6 +216,20 @@ async def test_a_redirect_is_an_answer_and_nothing_follows_it():
         assert elsewhere.requests == elsewhere.other_requests == []
 
 
+async def test_who_asks_may_stand_in_the_url():
+    seen: list[tuple[str | None, str]] = []
+
+    async def handle(request: HTTPRequest, responder: Responder) -> None:
+        seen.append((request.headers.get("authorization"), request.headers["host"]))
+        await responder.respond(200, b"")
+
+    async with serve(handle) as server, HTTPClient() as client:
+        host = server.url.removeprefix("http://")
+        async with client.stream("GET", f"http://me:p%40ss@{host}/") as response:
+            assert response.status == 200
+    assert seen == [("Basic bWU6cEBzcw==", host)]
+
+
 async def test_no_cookie_is_kept():
     seen: list[str | None] = []
 
