@@ -5,7 +5,8 @@ of the configuration says; of two with one name the first in this order counts, 
 name of a command of ours. A file may begin with front matter that holds a `description`.
 
 In the text `$ARGS` and `$ARGUMENTS` stand for all that follows the name, `$1`, `$2` (also `$ARG1`)
-for its words; `\$1` is no placeholder. A word in quotes may hold blanks; one that is missing is
+for its words; `\$1` is no placeholder. In a text without those, `{{city}}` stands for the first
+word, the next such name for the second. A word in quotes may hold blanks; one that is missing is
 empty. Where a text has no placeholder, what follows the name is put behind it.
 
 The rule it keeps: a file of a project counts only where it really lies in the project.
@@ -21,6 +22,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_server.context.front_matter import split_front_matter
 from eca_server.context.limits import readable
 from eca_server.tools.files import printable
 from eca_server.workspace import (
@@ -41,9 +43,10 @@ _MOST = 200  # files of one folder
 _LONGEST = 4 * 2**20  # characters of a text with its arguments put in
 _LONGEST_DESCRIPTION = 200
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_DESCRIPTION = re.compile(r"^description:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"(\\?)\$(?:(ARGUMENTS|ARGS)\b|(?:ARG)?([1-9][0-9]?)(?![0-9]))")
+_PLACEHOLDER = re.compile(
+    r"(?P<escape>\\?)\$(?:(?P<all>ARGUMENTS|ARGS)\b|(?:ARG)?(?P<number>[1-9][0-9]?)(?![0-9]))"
+    r"|\{\{[ \t]*(?P<name>[A-Za-z_][\w-]*)[ \t]*\}\}"
+)
 _WORD = re.compile(r'"([^"]*)"(?!\S)|\'([^\']*)\'(?!\S)|(\S+)')
 
 
@@ -68,15 +71,17 @@ class CustomCommand:
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
         """What its placeholders stand for."""
-        found = [match for match in _PLACEHOLDER.finditer(self.text) if not match[1]]
-        most = max((int(match[3]) for match in found if match[3]), default=0)
+        found = self._placeholders()
+        most = max((int(match["number"]) for match in found if match["number"]), default=0)
+        shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
+        shown |= {name: f"{{{{{name}}}}}" for name in self._names()}
         arguments = [
             CommandArgument(
-                name=f"arg{n}", description=f"Stands for `${n}`; in quotes if it has blanks."
+                name=name, description=f"Stands for `{written}`; in quotes if it has blanks."
             )
-            for n in range(1, most + 1)
+            for name, written in shown.items()
         ]
-        if any(match[2] for match in found):
+        if any(match["all"] for match in found):
             all_of_it = "All that follows the name, as it is written."
             arguments.append(CommandArgument(name="args", description=all_of_it))
         return tuple(arguments)
@@ -87,22 +92,37 @@ class CustomCommand:
         Raises:
             TooLong: it would have millions of characters.
         """
-        words = words_of(given)
-        count = sum(not match[1] for match in _PLACEHOLDER.finditer(self.text))
+        names = self._names()
+        words = words_of(given, most=len(names) or None)
+        count = len(self._placeholders())
         if len(self.text) + max(count, 1) * len(given) > _LONGEST:
             raise TooLong(f"expected at most {_LONGEST:,} characters with its arguments, got more")
         if not count and given:
             return f"{self._replaced(words, given)}\n\n{given}"
         return self._replaced(words, given)
 
+    def _placeholders(self) -> list[re.Match[str]]:
+        """Those that count: a name in braces is the text's own where there are others."""
+        found = [match for match in _PLACEHOLDER.finditer(self.text) if not match["escape"]]
+        return [match for match in found if not match["name"]] or found
+
+    def _names(self) -> list[str]:
+        """The names in braces that count, in the order in which they come."""
+        return list(dict.fromkeys(each["name"] for each in self._placeholders() if each["name"]))
+
     def _replaced(self, words: Sequence[str], given: str) -> str:
+        names = self._names()
+
         def put_in(match: re.Match[str]) -> str:
-            escaped, _, number = match.groups()
-            if escaped:
+            if match["escape"]:
                 return match[0][1:]
-            if number is None:
+            if match["all"]:
                 return given
-            return words[int(number) - 1] if int(number) <= len(words) else ""
+            name = match["name"]
+            if name and name not in names:
+                return match[0]
+            number = names.index(name) if name else int(match["number"]) - 1
+            return words[number] if number < len(words) else ""
 
         return _PLACEHOLDER.sub(put_in, self.text)
 
@@ -123,14 +143,12 @@ def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
 
 def parse_command(name: str, text: str) -> CustomCommand | None:
     """A command from its file's text; None if the model would be asked nothing."""
-    text = text.replace("\r\n", "\n")
-    front = _FRONT_MATTER.match(text)
-    body = (text[front.end() :] if front else text).strip()
+    fields, body = split_front_matter(text.replace("\r\n", "\n"))
+    body = body.strip()
     if not body:
         return None
-    told = _DESCRIPTION.search(front[1]) if front else None
-    first_line = body.partition("\n")[0].strip("#* \t")
-    description = (told[1].strip("\"'") if told else first_line) or name
+    told = " ".join(fields.get("description", ()))
+    description = told or body.partition("\n")[0].strip("#* \t") or name
     return CustomCommand(
         name=name, description=printable(description[:_LONGEST_DESCRIPTION]), text=body
     )

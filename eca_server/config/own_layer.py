@@ -91,7 +91,13 @@ class OwnLayer:
             with lock_in_thread(lock, seconds=_LOCK_SECONDS):
                 parts = self._load()
                 change(parts)
-                content = {"version": _VERSION, **attrs.asdict(parts, recurse=False)}
+                content = {
+                    "version": _VERSION,
+                    "everywhere": _without_empty(parts.everywhere),
+                    "workspaces": _without_empty(
+                        {root: _without_empty(part) for root, part in parts.workspaces.items()}
+                    ),
+                }
                 replace_file(self.path, json.dumps(content, indent=2).encode())
         except Locked:
             raise LayerFault(f"{self.path}: another server is writing it") from None
@@ -110,6 +116,10 @@ class OwnLayer:
             return _parse(text)
         except LayerFault as fault:
             raise LayerFault(f"{self.path}: {fault}") from None
+
+
+def _without_empty(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if value != {}}
 
 
 def _parse(text: str) -> Parts:

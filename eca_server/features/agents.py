@@ -135,6 +135,7 @@ async def _system(connection: Connection, turn: Turn, config: Config, behavior: 
             user_folder=connection.user_folder,
             rules=[rule.path for rule in config.rules if rule.path is not None],
             parents=config.include_parent_agents_files,
+            behavior=behavior,
         )
         for note in found.notes:
             turn.say(note, role="system")

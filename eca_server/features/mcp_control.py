@@ -155,7 +155,7 @@ async def _add(connection: Connection, params: m.MCPAddServerParams) -> m.MCPAdd
     given = _given(params, but=("name", "scope", "workspace_uri"))
     _must_fit(connection, name, given)
     # What others say of a server of that name has no part in this one.
-    whole = {**dict.fromkeys(keys_of_servers()), **given}
+    whole = {key: given.get(key) or None for key in keys_of_servers()}
     await add_server(connection, name, whole, root=root)
     server = connection.mcp.get(name)
     return m.MCPAddServerResult(server=None if server is None else announcement(connection, server))

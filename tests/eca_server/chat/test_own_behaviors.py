@@ -177,10 +177,9 @@ async def test_the_users_words_stand_in_place_of_ours_wherever_a_model_is_told_s
         await ours.turn("/compact")
         (tmp_path / "compact.md").unlink()
         received = await ours.turn("/init")
-    told = systems(provider)
-    assert told[1].startswith("A heading, please.")
-    assert "title" in told[1]
-    assert told[2] == "Sum it up in verse."
+    (asked,) = provider.title_requests
+    assert asked.body["messages"][0]["content"].startswith("A heading, please.\n")
+    assert systems(provider)[1] == "Sum it up in verse."
     tools = {
         each["function"]["name"]: each["function"] for each in provider.requests[0].body["tools"]
     }

@@ -41,6 +41,16 @@ def command(text: str) -> CustomCommand:
         (r"awk \$1 $1", "x", "awk $1 x"),
         (r"awk \$1", "x", "awk $1\n\nx"),
         ("$1 $2", "$2 $ARGS", "$2 $ARGS"),
+        (
+            "{{city}} in {{ units }}, {{city}}",
+            "'Sao Paulo' metric",
+            "Sao Paulo in metric, Sao Paulo",
+        ),
+        ("{{a}}0 {{b}}", "x y z", "x0 y z"),
+        ("{{a}}|{{b}}", "{{b}}", "{{b}}|"),
+        ("$1 {{a}}", "x", "x {{a}}"),
+        (r"\$1 {{a}}", "x", "$1 x"),
+        ("{{ 1 }} {a} {{}}", "", "{{ 1 }} {a} {{}}"),
         ("no placeholder", "", "no placeholder"),
         ("no placeholder", "a b", "no placeholder\n\na b"),
     ],
@@ -64,6 +74,8 @@ def test_a_text_that_would_explode_is_refused() -> None:
 
 def test_its_placeholders_are_its_described_arguments() -> None:
     assert [each.name for each in command("$2 $ARGS").arguments] == ["arg1", "arg2", "args"]
+    assert [each.name for each in command("{{b}} {{a}} {{b}}").arguments] == ["b", "a"]
+    assert [each.name for each in command("$1 {{a}}").arguments] == ["arg1"]
     assert command(r"\$1 and $0").arguments == ()
     assert all(each.description for each in command("$2 $ARGS").arguments)
 

@@ -169,3 +169,57 @@ async def test_a_file_cannot_pretend_to_be_the_frame(project, workspace, user_fo
     found = await read_instruction_files(workspace, user_folder=user_folder)
     assert paths(found) == [f"{project}/AGENTS.md"]
     assert found.text.count("</eca_instructions>") == 1
+
+
+async def test_what_an_agents_file_mentions_is_read_with_it(
+    project, workspace, outside, user_folder
+) -> None:
+    (project / "AGENTS.md").write_text(
+        "See @docs/style.md and @docs/style.md, ask @team, not me@example.org; `@x` in code.\n"
+        f"```\n@fenced.md\n```\nNever @{outside}/secret.md nor @docs nor @missing.md."
+    )
+    (project / "docs").mkdir()
+    (project / "docs" / "style.md").write_text("Style. More in @deep.md and @../AGENTS.md.")
+    (project / "docs" / "deep.md").write_text("Deep.")
+    (project / "fenced.md").write_text("Fenced.")
+    (outside / "secret.md").write_text("Secret.")
+    user_folder.mkdir(exist_ok=True, parents=True)
+    (user_folder / "AGENTS.md").write_text(f"Mine: @mine.md and @{outside}/secret.md")
+    (user_folder / "mine.md").write_text("Of my own.")
+    found = await read_instruction_files(workspace, user_folder=user_folder)
+    for word, times in (("Style.", 1), ("Deep.", 1), ("Fenced.", 0), ("Of my own.", 1)):
+        assert found.text.count(word) == times, word
+    assert found.text.count("Secret.") == 1
+    (user_folder / "AGENTS.md").unlink()
+    found = await read_instruction_files(workspace, user_folder=user_folder)
+    assert "Secret." not in found.text
+    (note,) = found.notes
+    assert "leads out of the workspace" in note
+
+
+@pytest.mark.parametrize(
+    ("front", "behavior", "tag"),
+    [
+        ("agent: plan", "plan", ""),
+        ("agent: plan", "agent", None),
+        ("agent: [code, plan]", "agent", ""),
+        ("agent:\n  - 'build'", "agent", ""),
+        ("agent: review", "agent", None),
+        ("paths:\n  - src/**.py\n  - '*.md'", "agent", ' files="src/**.py, *.md"'),
+        ("model: ^openai/\nenforce: read", "agent", ' models="^openai/"'),
+        ("unknown: {a: b}\n# comment", "agent", ""),
+    ],
+)
+async def test_a_rule_says_for_whom_it_is(
+    project, workspace, user_folder, front: str, behavior: str, tag: str | None
+) -> None:
+    rule = project / ".eca" / "rules" / "r.md"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(f"---\n{front}\n---\n\nBe kind.")
+    found = await read_instruction_files(workspace, user_folder=user_folder, behavior=behavior)
+    if tag is None:
+        assert found.text == ""
+    else:
+        assert f'r.md"{tag}>' in found.text
+        assert "Be kind." in found.text
+        assert "---" not in found.text

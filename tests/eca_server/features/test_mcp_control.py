@@ -140,7 +140,7 @@ async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
         methods = [each.get("method") for each in ours.seen]
         assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
         assert SECRET not in json.dumps(ours.seen)
-    assert home.kept["everywhere"] == {"mcpServers": {}}
+    assert home.kept["everywhere"] == {}
     logins = home.data / "eca-python" / "logins.json"
     assert SECRET not in logins.read_text()
 
@@ -174,7 +174,7 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
         assert "workspaceUri" in (await refused(ours, "mcp/addServer", new))["message"]
         await ours.ask("mcp/addServer", {**new, "workspaceUri": uri_of(two)})
         await ours.ask("mcp/updateServer", {"name": "t", "args": ["x"]})
-    assert home.kept["everywhere"].get("mcpServers", {}) == {}
+    assert home.kept["everywhere"] == {}
     assert home.kept["workspaces"][str(one)] == {"mcpServers": {"s": {"disabled": True}}}
     assert home.kept["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
     async with home.editor(two) as ours:
