@@ -98,10 +98,13 @@ class DecodeError(RemoteProtocolError):
         path: where, as a reader would write it: `params.contexts[2].linesRange.start`.
         expected: what the type asks for, in words.
         got: what came, shortened.
+        revision: the connection's, where its edition has no such thing at all.
     """
 
-    def __init__(self, *, path: str, expected: str, got: str) -> None:
-        super().__init__(f"{path}: expected {expected}, got {got}", code=INVALID_PARAMS)
+    def __init__(self, *, path: str, expected: str, got: str, revision: str | None = None) -> None:
+        foreign = f" (revision {revision}, spoken here, has no such thing)" if revision else ""
+        super().__init__(f"{path}: expected {expected}, got {got}{foreign}", code=INVALID_PARAMS)
+        self.revision = revision
         self.path = path
         self.expected = expected
         self.got = got

@@ -177,7 +177,7 @@ class Codec:
         )
 
     def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
-        found = explain_failure(self._method(method), raw, part)
+        found = explain_failure(self._method(method), raw, self.revision, part)
         return found or DecodeError(path=part, expected="JSON values", got="something else")
 
 

@@ -87,13 +87,26 @@ def explain(
 
 
 def explain_failure(
-    method: Method, raw: Any, part: Literal["params", "result"]
+    method: Method, raw: Any, revision: Revision, part: Literal["params", "result"]
 ) -> DecodeError | None:
     """The first thing for which reading refuses the message, as the error to raise."""
-    for departure in _message(method, raw, Revision.CURRENT, part):
+    foreign: list[str] = []
+    for departure in _message(method, raw, revision, part):
+        if departure.kind == "other revision":
+            foreign.append(departure.path.removesuffix(".type"))
         if departure.refused:
-            return DecodeError(path=departure.path, expected=departure.expected, got=departure.got)
+            inside = any(_is_inside(departure.path, path) for path in foreign)
+            return DecodeError(
+                path=departure.path,
+                expected=departure.expected,
+                got=departure.got,
+                revision=revision.value if inside else None,
+            )
     return None
+
+
+def _is_inside(path: str, outer: str) -> bool:
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def _message(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -467,3 +468,29 @@ def test_an_error_that_stands_in_a_result_is_an_error(method: str, result: Any, 
     assert raised.value.code == (-5 if data == 1 else -32603)
     assert raised.value.data == data
     assert raised.value.method == method
+
+
+@pytest.mark.requirement("W-3d")
+@pytest.mark.parametrize(
+    ("method", "raw", "words"),
+    [
+        (
+            "chat/prompt",
+            {"message": "", "contexts": [{"type": "image", "base64": 1}]},
+            "contexts[0].base64: expected a string, got 1 (revision 2025-10, spoken here, has no",
+        ),
+        ("chat/list", {"limit": "x"}, 'got "x" (revision 2025-10, spoken here'),
+        ("chat/prompt", {"message": "", "trust": 1}, "got 1 (revision 2025-10, spoken here"),
+        ("chat/prompt", {"message": 1}, "expected a string, got 1"),
+    ],
+)
+def test_what_is_newer_and_cannot_be_read_is_refused_naming_the_revision(
+    method: str, raw: Any, words: str
+) -> None:
+    with pytest.raises(DecodeError, match=re.escape(words)) as refused:
+        CODEC.decode_params(method, raw)
+    assert ("2025-10" in str(refused.value)) is ("2025-10" in words)
+    with pytest.raises(DecodeError) as known:
+        Codec(ECA, Revision.CURRENT).decode_params(method, raw)
+    assert known.value.revision is None
+    assert known.value.path == refused.value.path
