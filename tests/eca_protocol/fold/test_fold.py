@@ -95,6 +95,17 @@ def test_a_turn_is_shown_in_the_order_in_which_its_parts_began() -> None:
     assert not folded([FINISHED], fold).chats["c"].running
 
 
+def test_texts_of_one_role_are_joined_unless_a_new_message_begins() -> None:
+    def echo(words: str, content_id: str | None) -> Said:
+        return "user", m.ChatTextContent(text=words, content_id=content_id)
+
+    said = [echo("a", "1"), echo("b", None), echo("c", "1"), echo("d", "2"), text("e", "system")]
+    items = folded([RUNNING, *said]).chats["c"].items
+    assert [(each.content_id, each.text) for each in items if isinstance(each, TextView)] == [
+        ("1", "abc"), ("2", "d"), (None, "e")
+    ]  # fmt: skip
+
+
 def test_a_call_that_asks_waits_until_it_runs_or_is_rejected() -> None:
     fold = folded([RUNNING, prepare(), run(asks=True)])
     assert [call.id for call in fold.chats["c"].waiting] == ["t"]
