@@ -384,8 +384,13 @@ class Peer:
         for event in self._endpoint.released():
             self._act_on(event)
 
-    def notify(self, method: str, params: Any = None) -> None:
+    def notify(self, method: str, params: Any = None, *, codec: MessageCodec | None = None) -> None:
         """Send a typed notification; never waits.
+
+        Args:
+            method: its name.
+            params: its typed params.
+            codec: writes it in place of the connection's.
 
         Raises:
             ConnectionClosed: nobody is there to read it.
@@ -393,7 +398,7 @@ class Peer:
         """
         if self._outbox.silent:
             raise ConnectionClosed(f"{method}: the connection is closed")
-        for name, raw in self.codec.outgoing(method, params):
+        for name, raw in (codec or self.codec).outgoing(method, params):
             message = {"jsonrpc": "2.0", "method": name}
             if raw is not None:
                 message["params"] = raw

@@ -34,6 +34,7 @@ class ClientProfile:
         diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
         approval_seconds: how long a call waits for its word; without limit where it can say it.
         counts_stopped: whether a stopped turn's usage is told, too.
+        prefixes_tools: whether the name of a native tool is told with `eca_` before it (W-33).
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -45,6 +46,7 @@ class ClientProfile:
     diagnostics_are_zero_based: bool = False
     approval_seconds: float = math.inf
     counts_stopped: bool = False
+    prefixes_tools: bool = True
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -83,7 +85,7 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
     profile = _named(_mapping(initialize_params))
     if revision is Revision.DRAFT:
         return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
-    return profile
+    return attrs.evolve(profile, prefixes_tools=revision < Revision.CURRENT)
 
 
 def _named(params: Mapping[str, Any]) -> ClientProfile:

@@ -12,27 +12,49 @@ from typing import Any, Literal
 
 import attrs
 
+from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.messages import (
     ChatContent,
     ChatContentReceivedParams,
     ChatReasonTextContent,
     ChatTextContent,
+    ChatToolCalledContent,
     ChatToolCallPrepareContent,
+    ChatToolCallRejectedContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
     ClientCapabilities,
     ClientInfo,
     ShowMessageParams,
 )
+from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision, window_of
 from eca_server.clients import DEFAULT_PROFILE, ClientProfile
 from eca_server.workspace import Root
 
-__all__ = ["Role", "Session"]
+__all__ = ["NATIVE", "PREFIX", "Role", "Session"]
 
 Role = Literal["user", "system", "assistant"]
 
 _DEAREST = 6  # bytes of JSON that one character takes at most
+
+NATIVE = "eca"
+"""The server of the native tools in the contents of a call."""
+
+PREFIX = "eca_"
+"""Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
+
+_NEWEST = Codec(ECA, Revision.CURRENT)
+
+_OF_CALLS = (
+    ChatToolCallPrepareContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    ChatToolCalledContent,
+    ChatToolCallRejectedContent,
+)
 
 _TEXTS: Mapping[type, str] = {
     ChatTextContent: "text",
@@ -69,11 +91,21 @@ class Session:
 
     def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
         """Append a content of a chat, in pieces if it is long."""
-        for piece in self._pieces(role, content):
+        for piece in self._pieces(role, self.spelled(content)):
             self.notify(
                 "chat/contentReceived",
                 ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece),
             )
+
+    def spelled(self, content: ChatContent) -> ChatContent:
+        """A content with the native tool's name as this client knows it."""
+        if (
+            self._profile.prefixes_tools
+            or not isinstance(content, _OF_CALLS)
+            or content.server != NATIVE
+        ):
+            return content
+        return attrs.evolve(content, name=content.name.removeprefix(PREFIX))
 
     def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
         field = _TEXTS.get(type(content))
@@ -90,12 +122,19 @@ class Session:
         """Show the user a message outside of any chat (`$/showMessage`)."""
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 
-    def notify(self, method: str, params: Any) -> None:
-        """Append a notification; a client that is gone is no error."""
+    def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
+        """Append a notification; a client that is gone is no error.
+
+        Args:
+            method: its name.
+            params: its typed params.
+            asked: it belongs to a request that only newer editions have: who sent that knows it,
+                whatever edition the rest of the connection is in.
+        """
         if self._peer.closed:
             return
         try:
-            self._peer.notify(method, params)
+            self._peer.notify(method, params, codec=_NEWEST if asked else None)
         except ConnectionClosed:
             return
 

@@ -33,7 +33,7 @@ from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import Tool, ToolFault, ToolOutput
+from eca_server.tools.tool import Tool, ToolFault, ToolOutput, running_call
 from eca_server.tools.toolbox import ToolBox
 
 __all__ = ["Agent"]
@@ -305,6 +305,7 @@ async def _output(step: Step, turn: Turn) -> ToolOutput:
 
 async def _done(step: Step, turn: Turn) -> ToolOutput:
     assert step.prepared is not None
+    running_call.set(step.call.naming.id)
     try:
         await turn.will_change(step.prepared.changes)
         return await step.prepared.run()

@@ -214,15 +214,25 @@ class Chat:
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.keep_settings(self)
 
-    async def clear(self) -> None:
-        """Forget what was said, once a turn that runs is stopped; the client is told."""
-        await self.restore()
-        if self._turn is None:
-            self._clear()
-        else:
-            self._cleared = cleared = self._cleared or trio.Event()
+    def clear(self) -> trio.Event:
+        """Forget what was said; a turn that runs is stopped, prompts that come now wait for it.
+
+        Returns:
+            Set when it is done and the client was told.
+        """
+        if self._cleared is not None:
+            return self._cleared
+        self._cleared = cleared = trio.Event()
+        if self._turn is not None:
             self.stop()
-            await cleared.wait()
+        elif self._may_be_stored:
+            self._nursery.start_soon(self._clear_restored)
+        else:
+            self._clear()
+        return cleared
+
+    async def keep_cleared(self) -> None:
+        """Forget what was said on disk, too; bounded in time."""
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.clear(self)
 
@@ -317,6 +327,10 @@ class Chat:
         if self._queue:
             self.prompt(self._queue.popleft())
 
+    async def _clear_restored(self) -> None:
+        await self.restore()
+        self._clear()
+
     def _clear(self) -> None:
         self.history.clear()
         self.told = ()
@@ -327,7 +341,8 @@ class Chat:
         if not self.settings.is_named_by_user:
             self._cancel_title()
             self.title = None
-        self.session.notify("chat/cleared", ChatClearedParams(chat_id=self.id, messages=True))
+        cleared = ChatClearedParams(chat_id=self.id, messages=True)
+        self.session.notify("chat/cleared", cleared, asked=True)
         if self._cleared is not None:
             self._cleared.set()
             self._cleared = None

@@ -63,7 +63,7 @@ async def make_agent(
 
     config, gitignore = connection.config, connection.follows_gitignore
     policy = policy_of(config, behavior)
-    native = connection.tools(turn.chat.ledger)
+    native = connection.tools(turn.chat.ledger, turn.chat.id)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,

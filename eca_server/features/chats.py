@@ -5,9 +5,11 @@ The rule it keeps: what a client is told because of a request stands before its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Literal
+
+import trio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
@@ -44,16 +46,21 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         chat = await _found(connection, params.chat_id)
         page = _page(chat, params)
         contents = tuple(
-            m.ChatContentReceivedParams(chat_id=chat.id, role=role, content=content)
+            m.ChatContentReceivedParams(
+                chat_id=chat.id, role=role, content=connection.session.spelled(content)
+            )
             for role, content in _contents(connection, chat, page)
         )
         return m.ChatHistoryResponse(contents=contents, meta=page.meta)
 
-    async def clear(params: m.ChatClearParams) -> m.ChatClearResponse:
-        chat = await connection.chats.find(params.chat_id)
-        if chat is not None and params.messages is not False:
-            await chat.clear()
-        return m.ChatClearResponse()
+    def clear(
+        params: m.ChatClearParams,
+    ) -> m.ChatClearResponse | Awaitable[m.ChatClearResponse]:
+        if params.messages is False:
+            return m.ChatClearResponse()
+        live = connection.chats.get(params.chat_id)
+        cleared = None if live is None else live.clear()
+        return _clear(connection, params.chat_id, live, cleared)
 
     async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
         chat = connection.chats.open(params.chat_id)
@@ -121,6 +128,18 @@ async def _list(connection: Connection, params: m.ChatListParams) -> m.ChatListR
     return m.ChatListResponse(chats=tuple(rows[:limit]))
 
 
+async def _clear(
+    connection: Connection, chat_id: str, live: Chat | None, cleared: trio.Event | None
+) -> m.ChatClearResponse:
+    """Answer when a chat is cleared, in memory and on disk; one that is only stored is read."""
+    chat = live or await connection.chats.find(chat_id)
+    if chat is not None:
+        cleared = chat.clear() if cleared is None else cleared
+        await cleared.wait()
+        await chat.keep_cleared()
+    return m.ChatClearResponse()
+
+
 def _listed(stored: ChatSummary, chat: Chat | None) -> m.ChatSummary:
     return m.ChatSummary(
         id=stored.id,
@@ -172,8 +191,10 @@ def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.Cha
     page = _page(chat, params)
     session = connection.session
     if not chat.is_busy:
-        session.notify("chat/cleared", m.ChatClearedParams(chat_id=chat.id, messages=True))
-    session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id, title=chat.title))
+        cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
+        session.notify("chat/cleared", cleared, asked=True)
+    opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
+    session.notify("chat/opened", opened, asked=True)
     if not chat.is_busy:
         for role, content in _contents(connection, chat, page):
             session.emit(chat.id, role, content)

@@ -39,13 +39,14 @@ def announce_tools(connection: Connection, behavior: str) -> None:
     """Tell the client of the native tools, and which the behaviour disables, if it is news."""
     native = connection.tools()
     toolbox = native.toolbox(policy_of(connection.config, behavior))
+    prefix = PREFIX if connection.session.profile.prefixes_tools else ""
     params = m.EcaServerUpdatedParams(
         name="ECA",
         status="running",
         tools=tuple(
             announced(
                 connection.session,
-                name=PREFIX + tool.name,
+                name=prefix + tool.name,
                 description=tool.description,
                 parameters=tool.parameters,
                 disabled=toolbox.find(NATIVE, PREFIX + tool.name) is None,

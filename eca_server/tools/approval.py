@@ -17,6 +17,7 @@ import attrs
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher
+from eca_server.session import NATIVE
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect
 
@@ -36,9 +37,6 @@ __all__ = [
 ]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
-
-NATIVE = "eca"
-"""The server of the native tools, as a call's contents and the configuration name it."""
 
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
 _ELSE_ASKS = "everything but reading in the workspace asks"

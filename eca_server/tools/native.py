@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
 from eca_server.config import Config
 from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, Policy, spellings
+from eca_server.tools.ask_user import AskUser, client_asks_questions
 from eca_server.tools.custom import custom_commands
 from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.tools.directory_tree import DirectoryTree
@@ -17,6 +19,7 @@ from eca_server.tools.files import Files
 from eca_server.tools.grep import Grep
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.move_file import MoveFile
+from eca_server.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
 from eca_server.tools.output import Cap
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
@@ -58,6 +61,28 @@ def _why(tool: Tool, policy: Policy) -> str | None:
     return policy.withheld(server=NATIVE, tool=tool.name, effect=tool.effect)
 
 
+def _of_client(
+    config: Config, session: Session, workspace: Workspace, cap: Cap, chat_id: str
+) -> list[Tool]:
+    """The tools that ask the editor or its user, as far as it can be asked."""
+    asked: dict[str, Any] = {
+        "session": session,
+        "workspace": workspace,
+        "timeout": config.lsp_timeout,
+        "cap": cap,
+    }
+    tools: list[Tool] = []
+    if editor_has_diagnostics(session):
+        tools.append(EditorDiagnostics(**asked))
+    if editor_navigates(session, "definition"):
+        tools.append(EditorDefinition(**asked))
+    if editor_navigates(session, "references"):
+        tools.append(EditorReferences(**asked))
+    if client_asks_questions(session):
+        tools.append(AskUser(session=session, chat_id=chat_id))
+    return tools
+
+
 def native_tools(
     config: Config,
     *,
@@ -65,15 +90,17 @@ def native_tools(
     workspace: Workspace,
     environment: Mapping[str, str],
     ledger: Ledger,
+    chat_id: str = "",
 ) -> NativeTools:
     """The native tools of a chat.
 
     Args:
         config: custom tools and limits.
-        session: the editor that is asked for diagnostics, if it has any.
+        session: the editor that is asked for what it knows, and its user, where it can be.
         workspace: what paths are looked up in.
         environment: that of the commands they run.
         ledger: which files the chat's model has seen.
+        chat_id: the chat.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -104,11 +131,7 @@ def native_tools(
         shell,
         *customs,
     ]
-    if editor_has_diagnostics(session):
-        diagnostics = EditorDiagnostics(
-            session=session, workspace=workspace, timeout=config.lsp_timeout, cap=cap
-        )
-        tools.insert(3, diagnostics)
+    tools[3:3] = _of_client(config, session, workspace, cap, chat_id)
     described = {
         tool.name: config.prompts.tools[name]
         for tool in tools

@@ -8,6 +8,7 @@ that (`approval`). `run` does it, and refuses if the world is not the one that w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -18,7 +19,18 @@ from eca_protocol.messages import ToolCallDetails
 from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.workspace import FileSnapshot, Fingerprint
 
-__all__ = ["Effect", "FileChange", "PreparedCall", "Tool", "ToolFault", "ToolOutput"]
+__all__ = [
+    "Effect",
+    "FileChange",
+    "PreparedCall",
+    "Tool",
+    "ToolFault",
+    "ToolOutput",
+    "running_call",
+]
+
+running_call: ContextVar[str] = ContextVar("running_call")
+"""The id of the call that runs, for a tool that tells the client of it."""
 
 Effect: TypeAlias = Literal["read", "write", "run"]
 """What a tool may do: look, change files, or anything (a command)."""

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from eca_server.llm import backend
+from eca_server.session import PREFIX
 from eca_server.tools.approval import NATIVE
 from eca_server.tools.tool import Tool
 
 __all__ = ["PREFIX", "ServedTool", "ToolBox"]
-
-PREFIX = "eca_"
-"""Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
 
 _SHOWN = 100  # characters of a name that is none
 
