@@ -121,8 +121,9 @@ EDITOR = {"diagnostics": True, "definition": True, "references": True}
 LISTS = ("chat/list", "providers/list", "jobs/list")
 QUERIES = frozenset({"chat/queryContext", "chat/queryCommands", "chat/queryFiles"})
 MCP = frozenset({"mcp/startServer", "mcp/stopServer"})
-NEWER = frozenset(
-    {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "chat/clear", "mcp/enableServer"}
+CLEAR = frozenset({"chat/clear"})
+NEWER = CLEAR | frozenset(
+    {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "mcp/enableServer"}
 )
 """What came to the clients after October 2025."""
 EMACS: Mapping[str, Any] = {
@@ -179,6 +180,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         ),
         at_start=LISTS,
         mints_ids=True,
+        never=CLEAR,
         answers={"editor/getDiagnostics": found(0, "warning", code=7)},
         leaves_by=signal.SIGTERM,
     ),
@@ -191,6 +193,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         early=(("chat/queryCommands", {"query": "", "chatId": None}),),
         at_start=LISTS,
         mints_ids=True,
+        never=CLEAR,
         answers={"editor/getDiagnostics": found(0, "error")},
         unknown="never answered",
         leaves_by=signal.SIGTERM,
@@ -213,6 +216,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         assistant={"chat": True, "chatCapabilities": ASKS},
         on_vscode_jsonrpc=True,
         screen=screens.Desktop,
+        never=CLEAR,
         nothing=UNSET,
         at_start=LISTS,
         mints_ids=True,

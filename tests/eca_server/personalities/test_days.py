@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.eca_server.personalities.conftest import SpendDay
+from tests.eca_server.personalities.conftest import Day, SpendDay, spend
+from tests.eca_server.personalities.day import CONFIG
 from tests.eca_server.personalities.personality import PERSONALITIES
+from tests.eca_server.personalities.seat import Place, Seat
+
+OCTOBER = {
+    "chat/contentReceived",
+    "config/updated",
+    "tool/serverUpdated",
+    "editor/getDiagnostics",
+    "$/showMessage",
+    "$/progress",
+}
+"""What is written in October's edition, and what every client waits for beside it (W-11)."""
+
+TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in who.assistant]
+ASKED = {"chat/cleared", "chat/opened"}
+"""What belongs to the answer of `chat/open` and `chat/clear`, whoever asks."""
+
+
+def methods(day: Day) -> set[str]:
+    return {value["method"] for value in day.seat.heard if "method" in value}
 
 
 @pytest.mark.requirement(
@@ -21,3 +43,28 @@ def test_a_day(spend_day: SpendDay, name: str) -> None:
         assert day.evening.code == 0
     assert len(day.seat.screen.chats) >= 10
     assert all(not chat.open_thoughts for chat in day.seat.screen.chats.values())
+
+
+@pytest.mark.requirement("W-12c", "W-12d")
+def test_who_speaks_todays_edition_is_told_of_chats_and_nobody_else(spend_day: SpendDay) -> None:
+    for name in PERSONALITIES:
+        more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
+        assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)
+        assert bool(more) is (name in TODAY)
+
+
+@pytest.mark.requirement("W-12a")
+@pytest.mark.parametrize(
+    "name",
+    [TODAY[0], *(pytest.param(name, marks=pytest.mark.long) for name in TODAY[1:])],
+)
+def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path: Path) -> None:
+    """A client of today loses what it has buttons for, and can chat like any other."""
+    place = Place.make(tmp_path)
+    seat = Seat(PERSONALITIES[name], place, "--protocol-revision", "2025-10", config=CONFIG)
+    try:
+        day = spend(seat)
+    finally:
+        seat.line.close()
+    assert not day.evening.children
+    assert methods(day) <= OCTOBER | ASKED

@@ -133,6 +133,8 @@ def test_5_who_keeps_nothing_between_reads_understands_all(spend_day: SpendDay) 
         assert max(map(len, seat.line.reads)) <= most
         assert all(frames_in(read) for read in seat.line.reads)
         assert as_it_came(seat.heard) == seat.line.seen[: len(seat.heard)]
+    assert len(spend_day("Emacs then").seat.screen.config["models"]) < 300, "they fit no read"
+    assert len(spend_day("Neovim").seat.screen.config["models"]) > 300
 
 
 def as_it_came(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
