@@ -124,6 +124,7 @@ class _Tap:
                 self._recorder.wake()
                 if rest := data[send_now(data) :]:
                     await sink.send(rest)
+                await self._recorder.drained()
                 self._allow(self._seconds)
             self._recorder.ended(side)
 

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import anyio
+
 from eca_protocol.framing import encode_frame
 from eca_protocol.streams import Transport
 from eca_protocol.transcript.cutter import Cutter, Piece
@@ -35,8 +37,13 @@ __all__ = ["Mask", "RecordedTransport", "Recorder", "new_file"]
 MAX_UNWRITTEN: Final = 64 * 2**20
 """Bytes that may wait to be written; with more, the disk is too slow for a record."""
 
+SLOW: Final = 5.0
+"""Seconds a conversation may be held up, once, by a disk that does not take what waits."""
+
 WRITE: Final = 2**18
 """Bytes of lines that are written at once, about."""
+
+_TOO_SLOW: Final = "it is written too slowly"
 
 Mask: TypeAlias = Callable[[bytes], bytes]
 """What may be kept of a message's body, or of bytes that are no message."""
@@ -111,9 +118,26 @@ class Recorder:
             return
         self._noted += len(data)
         if self._noted - self._written > MAX_UNWRITTEN:
-            self._give_up("it is written too slowly")
+            self._give_up(_TOO_SLOW)
             return
         self._notes.append((self._now(), side, data))
+
+    async def drained(self) -> None:
+        """Wait while very much is unwritten, so that a flood is kept whole.
+
+        It is for whoever passes bytes on; where the disk takes nothing for `SLOW` seconds the
+        record ends.
+        """
+        if not self._is_behind():
+            return
+        with anyio.move_on_after(SLOW) as scope:
+            while self._is_behind():  # noqa: ASYNC110 - the thread can set no event of ours
+                await anyio.sleep(GATHERING / 4)
+        if scope.cancelled_caught:
+            self._give_up(_TOO_SLOW)
+
+    def _is_behind(self) -> bool:
+        return self._noted - self._written > MAX_UNWRITTEN // 2 and self._fault is None
 
     def ended(self, side: Side) -> None:
         """Note the end of what a side writes."""
@@ -130,7 +154,7 @@ class Recorder:
         if not self._wake.is_set():
             self._wake.set()
 
-    def close(self, *, seconds: float = 2.0) -> None:
+    def close(self, *, seconds: float = 5.0) -> None:
         """Write what is left, for so long at most, and close the file; this waits."""
         self._closing.set()
         self._wake.set()
@@ -205,6 +229,8 @@ class Recorder:
             view = view[os.write(self._file, view) :]
 
     def _give_up(self, why: str) -> None:
+        if self._fault is not None:
+            return
         self._fault = why
         self._wake.set()
         self._on_fault(f"the transcript ends here: {why}")
@@ -231,6 +257,7 @@ class RecordedTransport:
         if data:
             self._recorder.passed(self._theirs, data)
             self._recorder.wake()
+            await self._recorder.drained()
         else:
             self._recorder.ended(self._theirs)
         return data

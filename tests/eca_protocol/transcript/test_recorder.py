@@ -90,13 +90,20 @@ def test_a_full_disk_ends_the_record_with_one_word() -> None:
     assert faults == ["the transcript ends here: No space left on device"]
 
 
-def test_a_disk_that_is_too_slow_ends_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_disk_that_is_too_slow_ends_the_record(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
     monkeypatch.setattr(recorder_module, "MAX_UNWRITTEN", 200_000)
+    monkeypatch.setattr(recorder_module, "SLOW", 0.01)
     reader, writer = os.pipe()  # nobody reads it
     recorder = Recorder(writer)
-    for _ in range(3):
+    for _ in range(2 if waits else 3):
         recorder.passed("client", b"x" * 90_000)
         recorder.wake()
+        if waits:
+            await recorder.drained()
     assert recorder.fault == "it is written too slowly"
     os.close(reader)
     recorder.close()

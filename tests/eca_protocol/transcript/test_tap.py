@@ -22,6 +22,7 @@ from eca_protocol.transcript import (
     new_file,
     proxy,
     read_transcript,
+    recorder,
     tap,
 )
 
@@ -96,7 +97,10 @@ async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_
     assert entries[-1].code == 7
 
 
-async def test_much_passes_whole_both_ways_at_once(tmp_path: Path) -> None:
+async def test_much_passes_and_is_kept_whole_both_ways_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "MAX_UNWRITTEN", 2**18)
     much = os.urandom(3_000_000)
     async with session(tmp_path, "cat") as ours:
 
@@ -108,6 +112,10 @@ async def test_much_passes_whole_both_ways_at_once(tmp_path: Path) -> None:
             tasks.start_soon(send)
             assert await ours.rest() == much
     assert ours.code == 0
+    kept = read_transcript(ours.record).entries
+    for side in ("client", "server"):
+        passed = [each for each in kept if isinstance(each, Passed) and each.side == side]
+        assert b"".join(each.data for each in passed) == much
 
 
 async def test_a_reader_that_leaves_is_learnt_by_the_server(tmp_path: Path) -> None:
