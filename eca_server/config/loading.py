@@ -26,7 +26,7 @@ from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
 from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
-from eca_server.config.upstream import without_effect
+from eca_server.config.upstream import unread_folders, without_effect
 
 __all__ = ["Loaded", "load"]
 
@@ -91,9 +91,10 @@ def load(
         if config_file is not None:
             loading.add_file(config_file, required=True)
         else:
-            loading.add_file(user_folder(environ, home) / "config.json")
-            for root in roots:
-                loading.add_file(root / ".eca" / "config.json")
+            folders = [user_folder(environ, home), *(root / ".eca" for root in roots)]
+            for folder in folders:
+                loading.add_file(folder / "config.json")
+            loading.problems += unread_folders(folders)
         for path in loading.config().extra_configs:
             loading.add_file(Path(path), required=True)
         loading.add_own_layer(roots, kept)

@@ -1,4 +1,4 @@
-"""Keys the upstream server reads and this one does not: no slips of the pen.
+"""Keys and folders the upstream server reads and this one does not: no slips of the pen.
 
 Whoever moves over is told once what of his file has no effect here, and what follows from it. Where
 nothing follows (the thing is done anyway, or there is nothing to be done), he is told nothing.
@@ -6,12 +6,14 @@ nothing follows (the thing is done anyway, or there is nothing to be done), he i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from eca_server.config.problems import dotted
+from eca_server.config.files import stamp_of
+from eca_server.config.problems import Problem, dotted
 
-__all__ = ["UPSTREAM_KEYS", "without_effect"]
+__all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
 
 _OF_PROMPTS: Final[Mapping[str, str | None]] = {
     "prompts.completion": "there is no inline completion yet",
@@ -75,6 +77,26 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     },
 }
 """By the dotted key, what follows; None: nothing. A `*` stands for a name of the user's own."""
+
+
+_FOLDERS: Final[Mapping[str, str]] = {
+    "agents": "behaviours are configured under `agent`",
+    "skills": "there are no skills yet",
+}
+"""By its name beside a `config.json`, why nothing in it counts."""
+
+
+def unread_folders(beside: Iterable[Path]) -> Iterator[Problem]:
+    """What to say of folders that only the upstream server looks into; asks the disk.
+
+    Args:
+        beside: folders in which a `config.json` may lie.
+    """
+    for folder in beside:
+        for name, why in _FOLDERS.items():
+            if stamp_of(folder / name) is not None:
+                message = f"nothing in this folder counts here: {why}"
+                yield Problem(source=str(folder / name), message=message, level="warning")
 
 
 def without_effect(value: object) -> Iterator[str]:
