@@ -169,7 +169,7 @@ class Codec:
     def _params_writer(self, method: Method) -> Write:
         if method.window.written_in(self.revision):
             return self._writer(method.params)
-        return functools.partial(_refuse_method, method.name, self.revision)
+        return functools.partial(_refuse_method, self.revision)
 
     def _writer(self, hint: Any) -> Write:
         return (
@@ -205,5 +205,5 @@ def _write_nothing(value: Any) -> None:
         raise TypeError(f"expected None, got a {type(value).__name__}")
 
 
-def _refuse_method(name: str, revision: Revision, _: Any) -> Any:
-    raise NotWritten(f"{name} does not exist in revision {revision.value}")
+def _refuse_method(revision: Revision, _: Any) -> Any:
+    raise NotWritten(f"revision {revision.value} has no such method")
