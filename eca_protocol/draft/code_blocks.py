@@ -22,16 +22,21 @@ class CodeBlocks:
         self._line_is_plain = True
         self._block: _Block | None = None
 
+    @property
+    def is_at_line_start(self) -> bool:
+        """Whether nothing of a line has come, as at the beginning."""
+        return not any(self._line)
+
     def passes(self, piece: str) -> bool:
         """Whether a piece begins and ends no block, which is nearly all of them: it is taken."""
         if not self._line_is_plain or "`" in piece or "~" in piece:
             return False
-        end = piece.rfind("\n")
-        if end >= 0:
+        if "\n" in piece:
+            whole, _, piece = piece.rpartition("\n")
             if self._block is not None:
-                self._block.add("".join(self._line) + piece[:end])
+                self._block.add("".join(self._line) + whole)
             self._line.clear()
-        self._line.append(piece[end + 1 :])
+        self._line.append(piece)
         return True
 
     def feed(self, piece: str) -> tuple[CodeBlock, ...]:

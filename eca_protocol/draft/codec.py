@@ -2,17 +2,19 @@
 
 It has memory: what a turn's contents come to depends on those before (`telling`, `hearing`), and
 which model a client means on those it could choose from. One codec serves one connection, on
-either side of it.
+either side of it. The pieces of the model's text, which most of a turn is made of, go a short way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eca_protocol import messages as m
-from eca_protocol.codec import Codec
+from eca_protocol.codec import Codec, converter
+from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
+from eca_protocol.draft.code_blocks import CodeBlocks
 from eca_protocol.draft.handshake import read_initialize, write_initialize
 from eca_protocol.draft.hearing import Hearing
 from eca_protocol.draft.methods import DRAFT
@@ -24,17 +26,41 @@ from eca_protocol.draft.prompts import (
 )
 from eca_protocol.draft.telling import Telling
 from eca_protocol.errors import LocalProtocolError
+from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
 __all__ = ["DraftCodec"]
 
-_NAME = Revision.DRAFT.value
-
 CONTENT = "chat/contentReceived"
 DECISIONS = ("chat/toolCallApprove", "chat/toolCallReject")
 OCTOBERS = ("chat/promptStop", *DECISIONS)
 """Notifications that the draft lacks and we write all the same: stop, approve, reject (W-52)."""
+
+_READ_RESULTS: Mapping[str, Callable[[Any], Any]] = {
+    "initialize": lambda _: m.InitializeResponse(),
+    "chat/prompt": read_response,
+}
+_WRITE_PARAMS: Mapping[str, Callable[[Any], Any]] = {
+    "initialize": write_initialize,
+    "initialized": lambda _: d.InitializedParams(),
+    "chat/prompt": write_prompt,
+}
+_WRITE_RESULTS: Mapping[str, Callable[[Any], Any]] = {
+    "initialize": lambda _: d.InitializedResult(),
+    "chat/prompt": write_response,
+}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _written(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
+    try:
+        return writes.get(method, _same)(value)
+    except AttributeError as error:
+        raise LocalProtocolError(f"{method}: {error}") from error
 
 
 class DraftCodec:
@@ -49,30 +75,25 @@ class DraftCodec:
         self._october = Codec(ECA, Revision.R2025_10)
         self._models: tuple[str, ...] = ()
         self._told: dict[str, Telling] = {}
+        self._flowing: dict[str, CodeBlocks] = {}
         self._heard: dict[str, Hearing] = {}
+        self._running: set[str] = set()
+        october = converter(Revision.R2025_10)
+        self._read_delta = october.get_structure_hook(ChatContentReceivedParams)
 
     def __repr__(self) -> str:
         return f"DraftCodec({self._draft.revision})"
 
     def decode_params(self, method: str, raw: Any) -> Any:
         """The typed params of `method`."""
-        if method not in DRAFT:
-            return self._decode_october(method, raw)
-        params = self._draft.decode_params(method, raw)
-        match params:
-            case d.InitializeParams():
-                return read_initialize(params)
-            case d.InitializedParams():
-                return m.InitializedParams()
-            case d.ChatPromptParams():
-                return read_prompt(params, self._models)
-            case _:
-                return params
-
-    def _decode_october(self, method: str, raw: Any) -> Any:
+        if method == "chat/prompt":
+            return read_prompt(self._draft.decode_params(method, raw), self._models)
+        if method == "initialize":
+            return read_initialize(self._draft.decode_params(method, raw))
         params = self._october.decode_params(method, raw)
         if isinstance(params, m.ChatDeleteParams):
             self._told.pop(params.chat_id or "", None)
+            self._flowing.pop(params.chat_id or "", None)
         return params
 
     def decode_result(self, method: str, raw: Any) -> Any:
@@ -81,58 +102,54 @@ class DraftCodec:
         Raises:
             RequestFailed: the server says that the prompt's turn cannot start.
         """
-        result = self._draft.decode_result(method, raw)
-        match result:
-            case d.InitializedResult():
-                return m.InitializeResponse()
-            case d.ChatPromptResponse():
-                return read_response(result)
-            case _:
-                return result
+        return _READ_RESULTS.get(method, _same)(self._draft.decode_result(method, raw))
 
     def encode_params(self, method: str, params: Any) -> Any:
         """The raw params of `method`."""
         if method not in DRAFT:
-            raise LocalProtocolError(f"{method} does not exist in revision {_NAME}")
-        match params:
-            case m.InitializeParams():
-                params = write_initialize(params)
-            case m.InitializedParams():
-                params = d.InitializedParams()
-            case m.ChatPromptParams():
-                params = write_prompt(params)
-        return self._draft.encode_params(method, params)
+            raise LocalProtocolError(f"{method} does not exist in revision {Revision.DRAFT.value}")
+        return self._draft.encode_params(method, _written(_WRITE_PARAMS, method, params))
 
     def encode_result(self, method: str, result: Any) -> Any:
         """The raw result of `method`."""
-        match result:
-            case m.InitializeResponse():
-                return self._draft.encode_result(method, d.InitializedResult())
-            case m.ChatPromptResponse():
-                return self._draft.encode_result(method, write_response(result))
-            case _:
-                return self._october.encode_result(method, result)
+        if method not in _WRITE_RESULTS:
+            return self._october.encode_result(method, result)
+        return self._draft.encode_result(method, _written(_WRITE_RESULTS, method, result))
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
         """A raw notification as typed ones: a content of the draft's may be several."""
         if method == CONTENT:
-            return self._hear(raw)
+            return self._hear_delta(raw) or self._hear(raw)
         if method in DECISIONS:
             raw = self._of_the_only_call(raw)
         return ((method, self.decode_params(method, raw)),)
 
+    def _hear_delta(self, raw: Any) -> Sequence[tuple[str, Any]]:
+        """A piece of text in a turn that runs and nothing beside it; of anything else nothing."""
+        try:
+            chat_id, content = raw["chatId"], raw["content"]
+            if (
+                raw["isComplete"] is False
+                and chat_id in self._running
+                and content["type"] == "text"
+                and len(content) == 2
+                and len(raw) == 3
+            ):
+                delta = {"chatId": chat_id, "role": "assistant", "content": content}
+                return ((CONTENT, self._read_delta(delta, None)),)
+        except (KeyError, TypeError, Mismatch):
+            pass
+        return ()
+
     def _hear(self, raw: Any) -> Sequence[tuple[str, Any]]:
-        if _is_delta(raw):
-            hearing = self._heard.get(raw["chatId"])
-            if hearing is not None and hearing.runs:  # what most of a turn is made of
-                delta = {"chatId": raw["chatId"], "role": "assistant", "content": raw["content"]}
-                return self._october.incoming(CONTENT, delta)
         received = self._draft.decode_params(CONTENT, raw)
         chat_id = received.chat_id
         hearing = self._heard.setdefault(chat_id, Hearing())
+        heard = list(hearing.hear(received, raw))
+        (self._running.add if hearing.runs else self._running.discard)(chat_id)
         return [
-            (CONTENT, m.ChatContentReceivedParams(chat_id=chat_id, role=role, content=content))
-            for role, content in hearing.hear(received, raw)
+            (CONTENT, ChatContentReceivedParams(chat_id=chat_id, role=role, content=content))
+            for role, content in heard
         ]
 
     def _of_the_only_call(self, raw: Any) -> Any:
@@ -145,7 +162,18 @@ class DraftCodec:
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
         """A typed notification as raw ones; none at all where the draft has nothing like it."""
-        if params.__class__ is m.ChatContentReceivedParams:
+        if params.__class__ is ChatContentReceivedParams:
+            content, blocks = params.content, self._flowing.get(params.chat_id)
+            if (
+                blocks is not None
+                and content.__class__ is ChatTextContent
+                and params.role == "assistant"
+                and blocks.passes(content.text)
+            ):
+                text = {"type": "text", "text": content.text}
+                return (
+                    (CONTENT, {"chatId": params.chat_id, "content": text, "isComplete": False}),
+                )
             return self._tell(params)
         match params:
             case m.ConfigUpdatedParams(chat=m.ChatConfig(models=models)):
@@ -157,33 +185,15 @@ class DraftCodec:
         written = self._october.outgoing(method, params)
         return written if method in OCTOBERS else ()
 
-    def _tell(self, params: m.ChatContentReceivedParams) -> Sequence[tuple[str, Any]]:
+    def _tell(self, params: ChatContentReceivedParams) -> Sequence[tuple[str, Any]]:
         if params.parent_chat_id is not None:
             return ()
-        chat_id, role, content = params.chat_id, params.role, params.content
-        telling = self._told.get(chat_id) or self._told.setdefault(chat_id, Telling(chat_id))
-        if (
-            content.__class__ is m.ChatTextContent
-            and role == "assistant"
-            and telling.goes_on(content.text)
-        ):  # what most of a turn is made of
-            text = {"type": "text", "text": content.text}
-            return ((CONTENT, {"chatId": chat_id, "content": text, "isComplete": False}),)
-        told = list(telling.tell(role, content))
+        chat_id = params.chat_id
+        telling = self._told.setdefault(chat_id, Telling(chat_id))
+        told = list(telling.tell(params.role, params.content))
+        self._flowing.pop(chat_id, None)
         if told and told[-1].is_complete:
             del self._told[chat_id]
+        elif telling.flows:
+            self._flowing[chat_id] = telling.blocks
         return [(CONTENT, self._draft.encode_params(CONTENT, each)) for each in told]
-
-
-def _is_delta(raw: Any) -> bool:
-    """Whether a content is a piece of text, with nothing beside it that is to be read."""
-    if raw.__class__ is not dict or len(raw) != 3 or raw.get("isComplete") is not False:
-        return False
-    content, chat_id = raw.get("content"), raw.get("chatId")
-    return (
-        content.__class__ is dict
-        and chat_id.__class__ is str
-        and len(content) == 2
-        and content.get("type") == "text"
-        and bool(content.get("text"))
-    )

@@ -30,13 +30,15 @@ def read_prompt(given: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPr
         chat_id=given.chat_id,
         message=given.message,
         model=_read_model(given.model, offered),
-        contexts=tuple(each for context in given.context for each in _read_context(context)),
+        contexts=tuple(each for context in given.context for each in _read_context(context))
+        if given.context
+        else (),
     )
 
 
 def _read_model(name: str | None, offered: Collection[str]) -> str | None:
     """The model that is meant, by its whole name or by that behind the provider's (W-51)."""
-    if name in offered:
+    if name is None or name in offered:
         return name
     named = (known for known in offered if known.partition("/")[2] == name)
     return next(named, None if name in LITERALS else name)
@@ -94,6 +96,8 @@ def _write_model(name: str | None) -> d.ChatModel | None:
 
 def _write_contexts(contexts: Sequence[m.ChatContext]) -> tuple[d.ChatContext, ...]:
     """In the draft a cursor is a file's: it joins the context of that file, if there is one."""
+    if not contexts:
+        return ()
     cursors = {each.path: each for each in contexts if isinstance(each, m.CursorContext)}
     files = {each.path for each in contexts if isinstance(each, m.FileContext)}
     written: list[d.ChatContext] = []

@@ -28,24 +28,18 @@ class Telling:
 
     Attributes:
         asked: the ids of the calls that wait for the user.
+        flows: whether a text of the model's goes on with what was told last.
+        blocks: the blocks of code in what was told.
     """
 
     def __init__(self, chat_id: str) -> None:
         self.asked: set[str] = set()
+        self.flows = True
+        self.blocks = CodeBlocks()
         self._chat_id = chat_id
         self._tokens = 0
-        self._blocks = CodeBlocks()
         self._shown: dict[str, str] = {}
         self._waiting: str | None = None
-        self._role: m.ChatRole = "assistant"
-        self._last = ""
-
-    def goes_on(self, text: str) -> bool:
-        """Whether a piece of the model's text is a delta and no more; if so it counts as told."""
-        if self._role != "assistant" or self._waiting is not None or not self._blocks.passes(text):
-            return False
-        self._last = text or self._last
-        return True
 
     def tell(
         self, role: m.ChatRole, content: m.ChatContent
@@ -68,10 +62,10 @@ class Telling:
             ):
                 yield from self._tell_waiting()
                 yield from self._tell_call(content)
-                self._role = "system"
+                self.flows = False
             case m.ChatReasonStartedContent():
                 yield from self._tell_waiting()
-                self._role = "system"
+                self.flows = False
             case _:
                 pass
 
@@ -80,17 +74,15 @@ class Telling:
             return
         yield from self._tell_waiting()
         if role == "assistant":
-            yield self._text(self._apart(role, text))
+            yield self._text(text if self.flows else self._apart(text))
+            self.flows = True
         else:
-            self._waiting = self._apart(role, text)
+            self._waiting = self._apart(text)
+            self.flows = False
 
-    def _apart(self, role: m.ChatRole, text: str) -> str:
-        """The text as its own paragraph, where it is not the next piece of what the model says."""
-        goes_on = role == self._role == "assistant"
-        self._role = role
-        gap = "" if goes_on or not self._last or self._last.endswith("\n") else "\n\n"
-        self._last = text or self._last
-        return gap + text
+    def _apart(self, text: str) -> str:
+        """The text as a paragraph of its own."""
+        return text if self.blocks.is_at_line_start else f"\n\n{text}"
 
     def _tell_waiting(self) -> Iterator[d.ChatContentReceivedParams]:
         if self._waiting is not None:
@@ -98,14 +90,14 @@ class Telling:
             self._waiting = None
 
     def _text(self, text: str) -> d.ChatContentReceivedParams:
-        content = d.TextContent(text=text, code_blocks=self._blocks.feed(text))
+        content = d.TextContent(text=text, code_blocks=self.blocks.feed(text))
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id, content=content, is_complete=False
         )
 
     def _closing(self) -> d.ChatContentReceivedParams:
         text, self._waiting = self._waiting or "", None
-        blocks = (*self._blocks.feed(text), *self._blocks.close())
+        blocks = (*self.blocks.feed(text), *self.blocks.close())
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id,
             content=d.TextContent(text=text, code_blocks=blocks),
@@ -128,9 +120,9 @@ class Telling:
                 self._shown[call.id] = call.summary or call.name
                 yield self._change(call, manual_approval=True)
             case m.ChatToolCalledContent(error=True) if description is not None:
-                yield self._text(self._apart("system", f"Failed: {description}."))
+                yield self._text(self._apart(f"Failed: {description}."))
             case m.ChatToolCallRejectedContent() if description is not None:
-                yield self._text(self._apart("system", f"Rejected: {description}."))
+                yield self._text(self._apart(f"Rejected: {description}."))
             case m.ChatToolCalledContent(error=False, details=m.FileChangeDetails()):
                 if description is None and call.name not in PREVIEWS:
                     yield self._change(call, manual_approval=False)
