@@ -83,6 +83,8 @@ def run(arguments: Sequence[str]) -> int:
         _parser().print_help(sys.stderr)  # a person, who would wait for ever
         return 2
     command, others = _parted(arguments)
+    if command == "ecp":
+        return _ecp(others)
     server: list[str] = []
     if command == "tap" and "--" in others:
         dashes = others.index("--")
@@ -345,6 +347,13 @@ def _tap(arguments: argparse.Namespace) -> int:
     if not arguments.server:
         return _refuse("tap: expected `-- COMMAND` that starts a server")
     return tap_stdio(arguments.server, out=arguments.out, masked=not arguments.unmasked)
+
+
+def _ecp(arguments: Sequence[str]) -> int:
+    from eca_server.ecp.cli import run as run_ecp  # noqa: PLC0415
+
+    _mend_streams()
+    return run_ecp(arguments)
 
 
 def _refuse(why: str) -> int:

@@ -198,8 +198,10 @@ class RunReport:
         """Read a JSON report, also one of the upstream runtime's.
 
         Raises:
-            ValueError: it is none; says what is missing.
+            ValueError, TypeError: it is none; says what is missing.
         """
+        if not isinstance(values, Mapping):
+            raise TypeError("expected an object")
         missing = [key for key in ("manifest", "scenarios", "exit_reason") if key not in values]
         if missing:
             raise ValueError(f"not a report: it has no {' and no '.join(missing)}")

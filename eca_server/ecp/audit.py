@@ -1,0 +1,146 @@
+"""The audit record of a run: who ran what against whom, when, within which limits, and the sums."""
+
+from __future__ import annotations
+
+import math
+import platform
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Final
+
+import attrs
+
+from eca_server.ecp.batch import RunLimits
+from eca_server.ecp.manifest import Manifest
+from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+
+__all__ = ["AUDIT_VERSION", "RunFacts", "audit"]
+
+AUDIT_VERSION: Final = "1"
+
+
+@attrs.frozen(kw_only=True)
+class RunFacts:
+    """What of a run is not in its reports.
+
+    Attributes:
+        manifest: what was run.
+        shown_path: the manifest's path as it is told.
+        shown_target: the target as it is told.
+        limits: of the run.
+        started: by the wall clock.
+        finished: likewise.
+        duration_ms: by a clock that is never set.
+    """
+
+    manifest: Manifest
+    shown_path: str
+    shown_target: str
+    limits: RunLimits
+    started: datetime
+    finished: datetime
+    duration_ms: float
+
+
+def audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
+    """The record of a run."""
+    steps = [step for scenario in report.scenarios for step in scenario.steps]
+    executed = [step for step in steps if step.status != "skipped"]
+    agent = next((each.agent for each in report.scenarios if each.agent), None) or {}
+    return {
+        "audit_version": AUDIT_VERSION,
+        "run_id": str(uuid.uuid4()),
+        "started_at": _stamp(facts.started),
+        "finished_at": _stamp(facts.finished),
+        "duration_ms": round(facts.duration_ms, 3),
+        "exit_reason": report.exit_reason,
+        "runtime": {
+            "name": "eca-protocol",
+            "version": version("eca-protocol"),
+            "python": platform.python_version(),
+            "platform": platform.system().lower(),
+        },
+        "manifest": {
+            "path": facts.shown_path,
+            "name": facts.manifest.name,
+            "digest": f"sha256:{facts.manifest.digest}",
+            "target": facts.shown_target,
+        },
+        "agent": dict(agent),
+        "limits": {
+            "rpc_timeout_s": facts.limits.rpc,
+            "start_timeout_s": facts.limits.start,
+            "scenario_timeout_s": facts.limits.scenario,
+            "max_duration_s": facts.limits.run,
+        },
+        "totals": {
+            "scenarios": len(report.scenarios),
+            "steps_planned": len(steps),
+            "steps_executed": len(executed),
+            "steps_failed": sum(step.status == "failed" for step in steps),
+            "steps_skipped": len(steps) - len(executed),
+            "checks_passed": report.passed,
+            "checks_total": report.total,
+            "checks_failed": report.failed,
+        },
+        "latency": _latency([step.duration_ms for step in executed]),
+        "usage": sum_of_usage(step.usage for step in steps),
+        "scenarios": [_scenario(scenario) for scenario in report.scenarios],
+    }
+
+
+def sum_of_usage(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, int] | None:
+    """The sums of what was counted; None where nothing was. A total that nobody gave is derived."""
+    sums: dict[str, int] = {}
+    for usage in usages:
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            count = (usage or {}).get(name)
+            if isinstance(count, int):
+                sums[name] = sums.get(name, 0) + count
+    if "total_tokens" not in sums and sums:
+        sums["total_tokens"] = sum(sums.values())
+    return sums or None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _latency(times: Sequence[float]) -> dict[str, float]:
+    if not times:
+        return dict.fromkeys(("total_ms", "mean_ms", "max_ms", "p95_ms"), 0.0)
+    ordered = sorted(times)
+    nearest = ordered[math.ceil(0.95 * len(ordered)) - 1]
+    return {
+        "total_ms": round(sum(ordered), 3),
+        "mean_ms": round(sum(ordered) / len(ordered), 3),
+        "max_ms": round(ordered[-1], 3),
+        "p95_ms": round(nearest, 3),
+    }
+
+
+def _scenario(scenario: ScenarioReport) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "status": scenario.status,
+        "exit_reason": scenario.exit_reason,
+        "duration_ms": scenario.duration_ms,
+        "steps": [_step(number, step) for number, step in enumerate(scenario.steps, 1)],
+    }
+
+
+def _step(number: int, step: StepReport) -> dict[str, Any]:
+    return {
+        "index": number,
+        "input": step.input,
+        "status": step.status,
+        "exit_reason": step.exit_reason,
+        "duration_ms": step.duration_ms,
+        "usage": None if step.usage is None else dict(step.usage),
+        "tool_calls": len(step.tool_calls),
+        "checks_passed": step.passed,
+        "checks_total": len(step.checks),
+        "error": step.error,
+    }

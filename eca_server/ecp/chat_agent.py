@@ -1,0 +1,62 @@
+"""`ecp agent`: this server's chat as an agent that can be evaluated, over stdio or HTTP.
+
+It is the chat an editor would have: any configured model, the native tools and MCP servers, the
+approval policy of the configuration. Each conversation is a new chat, and is not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import trio
+
+from eca_protocol.ecp import Agent, chat_agent, run_stdio, serving_http
+from eca_protocol.messages import ChatBehavior
+from eca_server.features import Options
+from eca_server.local import local_client
+from eca_server.secret import MaskingFilter
+
+__all__ = ["serve_chat"]
+
+
+def serve_chat(
+    *,
+    model: str | None,
+    behavior: ChatBehavior | None,
+    approve: bool,
+    config_file: Path | None,
+    workspace: Path,
+    port: int | None,
+) -> int:
+    """Serve it until standard input ends, or over HTTP until Ctrl-C; the exit code."""
+    masking = MaskingFilter()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(masking)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    options = Options(
+        environ=os.environ, config_file=config_file, hide=lambda found: masking.hide(*found)
+    )
+
+    folder = workspace.resolve()
+
+    async def serve() -> None:
+        async with local_client(options, workspace_folders=[folder]) as local:
+            await local.client.configured()
+            agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
+            await _serve(agent, port)
+
+    trio.run(serve)
+    return 0
+
+
+async def _serve(agent: Agent, port: int | None) -> None:
+    if port is None:
+        await run_stdio(agent)
+        return
+    async with serving_http(agent, port=port) as server:
+        sys.stderr.write(f"{server.url}/ecp\n")
+        sys.stderr.flush()
+        await trio.sleep_forever()

@@ -1,0 +1,1 @@
+"""Reports of a run: for programs (JSON, audit), for build servers (JUnit), for people (HTML)."""

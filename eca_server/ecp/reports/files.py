@@ -1,0 +1,75 @@
+"""Where reports are written: looked at before the run, each written whole or not at all.
+
+JSON comes first, and one file that cannot be written does not keep the others from being.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_server.ecp.results import RunReport
+
+__all__ = ["Outputs", "OutputsInvalid", "ReportKind"]
+
+ReportKind: TypeAlias = Literal["json", "audit", "junit", "html"]
+Render: TypeAlias = Callable[[RunReport], str]
+
+
+class OutputsInvalid(Exception):
+    """A report cannot be written where it is wanted; the text says which and why."""
+
+
+@attrs.frozen
+class Outputs:
+    """The files a run is to write, by kind, in the order they are written."""
+
+    files: Mapping[ReportKind, Path]
+
+    def check(self) -> None:
+        """See, before anything runs, that each could be written.
+
+        Raises:
+            OutputsInvalid: one could not.
+        """
+        seen: dict[Path, ReportKind] = {}
+        for kind, file in self.files.items():
+            place = file.parent.resolve() / file.name
+            if place in seen:
+                raise OutputsInvalid(f"{file}: wanted for {seen[place]} and for {kind}")
+            seen[place] = kind
+            if not file.parent.is_dir():
+                raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
+            if not os.access(file.parent, os.W_OK):
+                raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
+            if file.is_symlink() or (file.exists() and not stat.S_ISREG(file.stat().st_mode)):
+                raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
+
+    def write(self, report: RunReport, renderers: Mapping[ReportKind, Render]) -> list[str]:
+        """Write them all; what went wrong, a line for each that could not be written."""
+        faults = []
+        for kind, file in self.files.items():
+            try:
+                _write(file, renderers[kind](report))
+            except OSError as fault:
+                faults.append(f"{file}: {fault.strerror or fault}")
+        return faults
+
+
+def _write(file: Path, text: str) -> None:
+    """Write through a file beside it, so that nobody ever sees half a report."""
+    scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        with scratch.open("w", encoding="utf-8", errors="replace", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)

@@ -1,0 +1,285 @@
+"""`ecp run`: a manifest from its file to its reports and an exit code.
+
+Exit codes: 0 every check passed; 2 one did not, or a step gave no result; 1 the manifest or an
+output cannot be used; 130 and 143 a signal ended it, with the report of what ran until then.
+Nothing checked is never success.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import attrs
+import trio
+
+from eca_server.ecp.audit import RunFacts, audit
+from eca_server.ecp.batch import Batch, RunLimits
+from eca_server.ecp.datasets import with_datasets
+from eca_server.ecp.graders import SettingsInvalid, settings_from
+from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
+from eca_server.ecp.progress import Progress, printable
+from eca_server.ecp.reports.files import Outputs, OutputsInvalid, Render, ReportKind
+from eca_server.ecp.reports.masking import masked
+from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
+from eca_server.ecp.running import Outcome, plan, run_all
+from eca_server.ecp.target import TargetInvalid, resolve_target
+
+__all__ = ["RunOptions", "run_manifest"]
+
+PASSED: Final = 0
+UNUSABLE: Final = 1
+FAILED: Final = 2
+
+_JUDGE_KEY: Final = "ECP_LLM_JUDGE_API_KEY"
+_SIGNALS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+@attrs.frozen(kw_only=True)
+class RunOptions:
+    """What the command line asks of a run; see `ecp run --help`."""
+
+    manifest: Path
+    outputs: Mapping[ReportKind, Path] = attrs.field(factory=dict)
+    prints_json: bool = False
+    verbose: bool = False
+    fail_on_error: bool = True
+    limits: RunLimits = attrs.field(factory=RunLimits)
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    repeat: int = 1
+    jobs: int = 1
+    dask: str | None = None
+    fail_fast: bool = False
+    reuse_agent: bool = False
+    shell: bool = False
+    cwd: Literal["caller", "manifest"] = "caller"
+    allow_outside: bool = False
+    allow_empty: bool = False
+    nested_subset: bool = False
+    judge_cache: str | None = None
+    config_file: str | None = None
+    redact: bool = False
+
+
+class Unusable(Exception):
+    """Nothing was run; the text says why."""
+
+
+def run_manifest(options: RunOptions) -> int:
+    """Run a manifest; the exit code."""
+    try:
+        manifest, batch = _prepared(options)
+        outputs = Outputs(options.outputs)
+        outputs.check()
+    except (Unusable, OutputsInvalid) as fault:
+        _say(str(fault))
+        return UNUSABLE
+    for warning in manifest.warnings:
+        _say(f"warning: {warning}")
+    if not any(p.scenario.steps for p in batch.planned):
+        _say("nothing to check: no scenario is left to run")
+        return FAILED
+    return _Run(options, manifest, batch, outputs).run()
+
+
+def _prepared(options: RunOptions) -> tuple[Manifest, Batch]:
+    """What is to be run, with everything that could be wrong before it found out."""
+    environment = os.environ
+    try:
+        settings = settings_from(
+            environment,
+            allow_empty=options.allow_empty,
+            nested_subset=options.nested_subset,
+            judge_cache=options.judge_cache,
+            config_file=options.config_file,
+        )
+        manifest = with_datasets(
+            load_manifest(options.manifest), environment, allow_outside=options.allow_outside
+        )
+        folder = options.manifest.resolve().parent if options.cwd == "manifest" else Path.cwd()
+        target = resolve_target(
+            manifest.target, environment=environment, cwd=folder, shell=options.shell
+        )
+    except (ManifestInvalid, SettingsInvalid) as fault:
+        raise Unusable(str(fault)) from fault
+    except TargetInvalid as fault:
+        raise Unusable(f"{options.manifest}: target: {fault}") from fault
+    except OSError as fault:
+        raise Unusable(f"{options.manifest}: {fault.strerror or fault}") from fault
+    planned = plan(manifest, only=options.only, without=options.without, repeat=options.repeat)
+    return manifest, Batch(
+        target=target,
+        planned=planned,
+        hidden=frozenset({_JUDGE_KEY}),
+        limits=options.limits,
+        graders=settings,
+        reuse_agent=options.reuse_agent,
+        require_capabilities=manifest.require_capabilities,
+    )
+
+
+@attrs.define
+class _Run:
+    """A run from its first scenario to its exit code."""
+
+    options: RunOptions
+    manifest: Manifest
+    batch: Batch
+    outputs: Outputs
+    reports: list[ScenarioReport] = attrs.field(factory=list)
+    signalled: int | None = None
+
+    def run(self) -> int:
+        """Run it, write its reports, and say what came of it."""
+        started, began = datetime.now(UTC), time.monotonic()
+        progress = Progress(sys.stderr, len(self.batch.planned), verbose=self.options.verbose)
+        outcome: Outcome | None = trio.run(self._run_all, progress)
+        progress.end()
+        if outcome is None:
+            found = sorted(self.reports, key=lambda report: (report.index, report.repeat))
+            outcome = Outcome(reports=tuple(found), left_out=len(self.batch.planned) - len(found))
+        reason: ExitReason = "interrupted" if self.signalled else outcome.exit_reason
+        report = self._report(outcome, reason, started, time.monotonic() - began)
+        faults = self.outputs.write(report, _renderers())
+        if self.options.prints_json:
+            sys.stdout.write(f"{_json(report)}\n")
+            sys.stdout.flush()
+        for fault in faults:
+            _say(fault)
+        self._say_sum(report)
+        return self._code(report, outcome, faults)
+
+    async def _run_all(self, progress: Progress) -> Outcome | None:
+        """All scenarios; None if a signal ended it."""
+        outcome = None
+
+        def on_report(report: ScenarioReport) -> None:
+            self.reports.append(report)
+            progress.take(report)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_signals, nursery.cancel_scope)
+            outcome = await run_all(
+                self.batch,
+                on_report=on_report,
+                fail_fast=self.options.fail_fast,
+                make_executor=self._executor(),
+                workers=self.options.jobs,
+            )
+            nursery.cancel_scope.cancel()
+        return outcome
+
+    async def _watch_signals(self, scope: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(*_SIGNALS) as received:
+            async for number in received:
+                self.signalled = number
+                scope.cancel()
+
+    def _executor(self) -> Callable[[], Executor] | None:
+        if self.options.dask is not None:
+            return functools.partial(_dask, self.options.dask)
+        if self.options.jobs > 1:
+            context = multiprocessing.get_context("spawn")
+            jobs = self.options.jobs
+            return lambda: ProcessPoolExecutor(jobs, context, initializer=_leave_signals)
+        return None
+
+    def _report(
+        self, outcome: Outcome, reason: ExitReason, started: datetime, seconds: float
+    ) -> RunReport:
+        path = _relative(self.options.manifest)
+        warnings = [str(problem) for problem in self.manifest.warnings]
+        if outcome.left_out:
+            warnings.append(f"{outcome.left_out} scenarios were not run")
+        report = RunReport(
+            manifest=path,
+            name=self.manifest.name,
+            exit_reason=reason,
+            scenarios=outcome.reports,
+            warnings=tuple(warnings),
+        )
+        facts = RunFacts(
+            manifest=self.manifest,
+            shown_path=path,
+            shown_target=self.manifest.target,
+            limits=self.options.limits,
+            started=started,
+            finished=datetime.now(UTC),
+            duration_ms=1000 * seconds,
+        )
+        report = attrs.evolve(report, audit=audit(report, facts))
+        return masked(report, os.environ, redact=self.options.redact)
+
+    def _say_sum(self, report: RunReport) -> None:
+        failed = [scenario for scenario in report.scenarios if not scenario.passed]
+        counts = f"{len(report.scenarios) - len(failed)} of {len(report.scenarios)} scenarios"
+        why = "" if report.exit_reason == "ok" else f" ({report.exit_reason})"
+        _say(f"{counts} and {report.passed} of {report.total} checks passed{why}")
+
+    def _code(self, report: RunReport, outcome: Outcome, faults: list[str]) -> int:
+        if self.signalled is not None:
+            return _SIGNALS[signal.Signals(self.signalled)]
+        if faults:
+            return UNUSABLE
+        if report.exit_reason != "ok" or report.total == 0:
+            return FAILED
+        return FAILED if report.failed and self.options.fail_on_error else PASSED
+
+
+def _leave_signals() -> None:
+    """In a worker: Ctrl-C is its parent's affair, which ends it by SIGTERM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask(address: str) -> Executor:
+    """An executor of a Dask cluster; the extra `dask` brings what it takes."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise SystemExit("--dask needs the extra: pip install 'eca-protocol[dask]'") from None
+    executor: Executor = distributed.Client(address).get_executor(pure=False)
+    return executor
+
+
+def _renderers() -> Mapping[ReportKind, Render]:
+    from eca_server.ecp.reports.html import html  # noqa: PLC0415 - with its page, only where asked
+    from eca_server.ecp.reports.junit import junit  # noqa: PLC0415 - likewise
+
+    return {
+        "json": lambda report: f"{_json(report)}\n",
+        "audit": lambda report: f"{_dumped(dict(report.audit))}\n",
+        "junit": junit,
+        "html": html,
+    }
+
+
+def _json(report: RunReport) -> str:
+    return _dumped(report.to_json())
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _relative(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        sys.stderr.write(f"{printable(line, longest=2000)}\n")
