@@ -123,7 +123,7 @@ class _Chunks:
         self._response = response
         self._next = response._body.__anext__
         self._decompress = _decompressor(response.headers.get("content-encoding", "identity"))
-        self._looked = 0.0
+        self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ socket; `aclose` is bounded.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -101,10 +102,10 @@ class HTTPTransport(ABC):
     """
 
     framing: Framing = BODIES
-    shape: WriteShape = WriteShape(size=1)
 
     def __init__(self, endpoint: HTTPEndpoint, log: ServerLog, waits: Waits | None = None) -> None:
         self.endpoint = endpoint
+        self.shape = WriteShape(size=1, send_now=self._send_now)
         self._log = log
         self._waits = waits or Waits()
         self._era: Era | None = None
@@ -135,8 +136,7 @@ class HTTPTransport(ABC):
         await self._has_nursery.wait()
         message = Outgoing.read(data)
         if message.id is not None:
-            scope = self._requests[message.id] = trio.CancelScope()
-            self._nursery.start_soon(self._run_request, message, message.id, scope)
+            self._start(message, message.id)
             return
         await self._notices.acquire()
         self._notices_under_way += 1
@@ -144,6 +144,19 @@ class HTTPTransport(ABC):
             await self._run_notice(message)  # nothing may overtake it
         else:
             self._nursery.start_soon(self._run_notice, message)
+
+    def _send_now(self, data: bytes) -> int:
+        """Let a request go without a switch of tasks; what is none waits for its turn."""
+        if self._has_nursery.is_set() and not self._closing:
+            message = Outgoing.read(data)
+            if message.id is not None:
+                self._start(message, message.id)
+                return len(data)
+        return 0
+
+    def _start(self, message: Outgoing, request: Id) -> None:
+        scope = self._requests[request] = trio.CancelScope()
+        self._nursery.start_soon(self._run_request, message, request, scope)
 
     async def run(self) -> None:
         """Carry messages until `aclose`."""
@@ -225,10 +238,11 @@ class HTTPTransport(ABC):
                 self._has_answer(message.get("id"))
 
     async def _pass_on(self, text: bytes) -> None:
-        try:
-            await self._arrived.send(text)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            return  # nobody reads any more
+        with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
+            try:
+                self._arrived.send_nowait(text)  # `send` gives way to other tasks each time
+            except trio.WouldBlock:
+                await self._arrived.send(text)
 
     def _has_answer(self, answered: Any) -> None:
         """A request has its answer, on whatever stream that came."""
