@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from eca_server.version import version
+
 if TYPE_CHECKING:
     from eca_server.features import Options
 
@@ -92,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     if command not in _SERVING:
         _mend_streams()
     if "--version" in others:
-        sys.stdout.write(f"eca_server {_version()}\n")
+        sys.stdout.write(f"eca_server {version()}\n")
         return 0
     if command not in _COMMANDS:
         sys.stderr.write(f"eca-server: there is no command {command[:100]!r}\n")
@@ -252,15 +254,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(_LEVELS)}; the log goes to stderr",
     )
     parser.add_argument("--verbose", action="store_true", help="the same as --log-level debug")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
-
-    try:
-        return version("eca-protocol")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _options(arguments: argparse.Namespace) -> Options:

@@ -32,6 +32,7 @@ from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
 from eca_server.secret import mask, mask_url
 from eca_server.tools.approval import policy_of
+from eca_server.version import version
 
 if TYPE_CHECKING:
     from eca_server.mcp.manager import Manager
@@ -162,7 +163,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
     stored = await trio.to_thread.run_sync(situation.logins.read)
     problems = [*situation.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
-        version=_version(),
+        version=version(),
         python=sys.version.split()[0],
         platform=platform.platform(),
         json_engine=json.ENGINE,
@@ -188,15 +189,6 @@ async def _run(turn: Turn, situation: Situation) -> None:
         turn.say(told, role="system")
     else:
         turn.fail(told)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
-
-    try:
-        return version("eca-protocol")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 async def _trial(models: Models) -> str:

@@ -7,7 +7,6 @@ import platform
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, Final
 
 import attrs
@@ -15,6 +14,7 @@ import attrs
 from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest import Manifest
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.version import version
 
 __all__ = ["AUDIT_VERSION", "RunFacts", "audit"]
 
@@ -58,7 +58,7 @@ def audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
         "exit_reason": report.exit_reason,
         "runtime": {
             "name": "eca-protocol",
-            "version": version("eca-protocol"),
+            "version": version(),
             "python": platform.python_version(),
             "platform": platform.system().lower(),
         },

@@ -6,12 +6,13 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from eca_protocol.ecp.methods import PROTOCOL_VERSION
 from eca_server.ecp.graders.settings import SettingsInvalid, settings_from
 from eca_server.ecp.manifest.reading import GRADER_GROUP
+from eca_server.version import version
 
 __all__ = ["told"]
 
@@ -19,7 +20,7 @@ __all__ = ["told"]
 def told(environment: Mapping[str, str]) -> str:
     """Everything, a line each."""
     rows = [
-        ("runtime", f"eca-protocol {version('eca-protocol')}, protocol {PROTOCOL_VERSION}"),
+        ("runtime", f"eca-protocol {version()}, protocol {PROTOCOL_VERSION}"),
         ("Python", f"{platform.python_version()} at {sys.executable}"),
         ("folder", str(Path.cwd())),
         ("git", shutil.which("git") or "not found"),
