@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import time
 from pathlib import Path
 
 
@@ -19,3 +22,17 @@ def children(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def assert_gone(pids: set[int], within: float = 5.0) -> None:
+    """All of them end in that many seconds."""
+    deadline = time.monotonic() + within
+    for pid in pids:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        left = max(0.0, deadline - time.monotonic())
+        ended, _, _ = select.select([process], [], [], left)
+        os.close(process)
+        assert ended, f"the process {pid} is left behind"

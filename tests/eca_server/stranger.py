@@ -167,9 +167,13 @@ class Stranger:
         """Wait until there is something to read, and read it."""
         if self._ended:
             pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
-        if not select.select([self._output], [], [], max(0.0, seconds))[0]:
+        if not self.can_read(seconds=max(0.0, seconds)):
             pytest.fail(f"nothing came in time; before: {self.seen[-3:]}")
         self._read()
+
+    def can_read(self, *, seconds: float) -> bool:
+        """Whether something comes, or the end does, within that time."""
+        return bool(select.select([self._output], [], [], seconds)[0])
 
     def _read(self) -> None:
         try:

@@ -316,14 +316,19 @@ class Evening:
     code: int | str
 
 
-def goes_home(seat: Seat) -> Evening:
-    """Leave while a turn and a command run, as this client leaves."""
+def has_work(seat: Seat) -> None:
+    """A turn runs, and a command."""
     busy = seat.prompt("say here\nwait forever")
     seat.until(lambda: seat.chat(busy).said == "here")
     works = seat.prompt(call("eca_shell_command", command="sleep 60"))
     asked = seat.decide(APPROVE, works)
     seat.until(lambda: seat.chat(works).cards[asked].state == "running")
     assert children(seat.line.pid)
+
+
+def goes_home(seat: Seat) -> Evening:
+    """Leave in the middle of work, as this client leaves."""
+    has_work(seat)
     assert seat.ask("shutdown", seconds=3) is None
     left = children(seat.line.pid)
     seat.tell("exit")

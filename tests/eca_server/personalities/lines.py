@@ -38,8 +38,14 @@ class Line(Protocol):
     def read(self, seconds: float) -> list[Any]:
         """The messages that the client understands of its next read; fails if there is none."""
 
+    def is_silent(self, seconds: float) -> bool:
+        """Whether nothing comes for that long."""
+
     def kill(self, number: signal.Signals) -> None:
         """Send the server a signal."""
+
+    def close_input(self) -> None:
+        """End what the server reads."""
 
     def exit_code(self, within: float) -> int | str:
         """How the server has ended: its code, or the signal's name."""
@@ -84,6 +90,9 @@ class Pipes(Stranger):
         came = self.reads[self._given : self._given + 1]
         self._given += len(came)
         return [message for read in came for message in self._reader.feed(read)]
+
+    def is_silent(self, seconds: float) -> bool:
+        return not self.can_read(seconds=seconds)
 
     def kill(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -158,6 +167,12 @@ class NodeBridge:
 
     def kill(self, number: signal.Signals) -> None:
         self.send({"kill": number.name})
+
+    def close_input(self) -> None:
+        self.send({"close": True})
+
+    def is_silent(self, seconds: float) -> bool:
+        return not select.select([self._output], [], [], seconds)[0]
 
     def exit_code(self, within: float) -> int | str:
         deadline = time.monotonic() + within

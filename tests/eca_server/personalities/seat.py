@@ -187,8 +187,8 @@ class Seat:
         if content["type"] == "toolCallRun" and not content["manualApproval"]:
             self.press("chat/toolCallApprove", params["chatId"], content["id"])
 
-    def hello(self) -> None:
-        """Initialize, and wait until the user can write."""
+    def hello(self, *, late: float = 0.0) -> None:
+        """Initialize, `late` seconds later say so, and wait until the user can write."""
         folder = {"name": "project", "uri": self.place.project.as_uri()}
         params = {**self.who.initialize, "workspaceFolders": [folder]}
         self.screen.start(self.ask("initialize", params, seconds=START_SECONDS))
@@ -197,7 +197,7 @@ class Seat:
                 self.ask(method, early)
             else:
                 self.tell(method, early)
-        assert not self.screen.heard, "nothing is told before `initialized`"
+        assert self.line.is_silent(late), "nothing is told before `initialized`"
         self.tell("initialized")
         self.until(lambda: self.screen.can_prompt and "ECA" in self.screen.servers)
         self.behavior = self.screen.config[f"select{self.who.behavior.title()}"]

@@ -50,6 +50,7 @@ readline
   .on("line", (line) => {
     const message = JSON.parse(line);
     if (message.kill) server.kill(message.kill);
+    else if (message.close) server.stdin.end();
     else if (message.id !== undefined) ask(message);
     else if (message.params === undefined) connection.sendNotification(message.method);
     else connection.sendNotification(message.method, message.params);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import Start
+from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 
 SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
@@ -54,36 +54,6 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
 
     told = [message for message in server.seen if is_it(message)]
     return (told or server.until(is_it))[-1]["params"]
-
-
-def children(pid: int) -> set[int]:
-    """The processes that a process has started, and theirs."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(") ")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            parents[int(folder.name)] = int(fields[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
-
-
-def assert_gone(pids: set[int], within: float = 5.0) -> None:
-    """All of them end in that many seconds."""
-    deadline = time.monotonic() + within
-    for pid in pids:
-        try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        left = max(0.0, deadline - time.monotonic())
-        ended, _, _ = select.select([process], [], [], left)
-        os.close(process)
-        assert ended, f"the process {pid} is left behind"
 
 
 @pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20", "W-13b", "W-13l")
