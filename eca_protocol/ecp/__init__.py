@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eca_protocol.ecp.authoring import Agent, agent, as_agent, on_initialize, on_reset, on_step
-    from eca_protocol.ecp.chat_agent import chat_agent
+    from eca_protocol.ecp.chats import chat_agent
     from eca_protocol.ecp.evaluating import AgentConnection, AgentLimits, connect_agent
     from eca_protocol.ecp.faults import AgentFault
     from eca_protocol.ecp.messages import InitializeResult, Result, ToolCall, Usage
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "authoring": ("Agent", "agent", "as_agent", "on_initialize", "on_reset", "on_step"),
-    "chat_agent": ("chat_agent",),
+    "chats": ("chat_agent",),
     "evaluating": ("AgentConnection", "AgentLimits", "connect_agent"),
     "faults": ("AgentFault",),
     "messages": ("InitializeResult", "Result", "ToolCall", "Usage"),
