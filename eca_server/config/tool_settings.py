@@ -265,6 +265,7 @@ class Behavior:
     Attributes:
         mode: `subagent` alone: it is for other agents, and not offered to the user.
         default_model: `provider/model`; None: as everywhere.
+        variant: of whichever model answers, if it has one of that name and none was selected.
         system_prompt: stands in place of our instructions.
         system_prompt_file: its text does, if `systemPrompt` is not set.
         disabled_tools: not offered; None: what is usual for this behaviour.
@@ -274,6 +275,7 @@ class Behavior:
 
     mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_MODES, "mode"))
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
+    variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
     system_prompt: str | None = attrs.field(
         default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
     )

@@ -34,14 +34,13 @@ _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
     "toolCall.outputTruncation": "the common limits of outputs count",
     "toolCall.readFile": "the common limits of files count",
     "toolCall.shellCommand": "the common settings of the shell count",
-    "variant": "the model's name selects its variant (`provider/model:variant`)",
     **_OF_PROMPTS,
 }
 
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,
-    "chat.defaultTrust": "every call is judged by `toolCall.approval`",
+    "chat.defaultTrust": "only the user can trust a chat",
     "chatRetentionDays": "chats are kept until they are deleted",
     "completion.model": "there is no inline completion yet",
     "hooks": "no hook is run",

@@ -13,6 +13,7 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
+from eca_server.config import Behavior
 from eca_server.features import tools
 from eca_server.features.configuration import note_selection, select_behavior, tell_variants
 from eca_server.features.connection import Connection
@@ -83,5 +84,7 @@ def choose(
         selected.append((connection.model, connection.variant))
     first = selected[0][0] if selected else connection.models.selected_in(behavior)
     model = prompt.model or first
+    configured = connection.config.behaviors.get(behavior, Behavior()).variant
     variants = (variant for name, variant in selected if name == model)
-    return Chosen(model=model, variant=prompt.variant or next(variants, None), behavior=behavior)
+    variant = prompt.variant or next(variants, configured)
+    return Chosen(model=model, variant=variant, behavior=behavior)

@@ -198,3 +198,21 @@ async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> No
         await ours.turn("hi", behavior="code")
         await ours.turn("hi", chat="d", behavior="build")
     assert systems(provider) == [OWN, OWN]
+
+
+async def test_a_behaviour_s_variant_counts_where_none_was_selected() -> None:
+    provider = Provider(otherwise=reply("a"))
+    async with provider:
+        own = {"review": {"variant": "low"}}
+        config = provider_config(provider.url, chat={"title": False}, agent=own)
+        config["providers"]["p"]["models"] = {
+            "m": {"variants": {each: {"reasoning_effort": each} for each in ("low", "high")}},
+            "n": {},
+        }
+        async with editor(config) as ours:
+            for more in ({}, {"behavior": "review"}, {"behavior": "review", "model": "p/n"}):
+                await ours.turn("hi", **more)
+            await ours.tell("chat/selectedModelChanged", {"model": "p/m", "variant": "high"})
+            await ours.turn("hi", behavior="review")
+    efforts = [request.body.get("reasoning_effort") for request in provider.requests]
+    assert efforts == [None, "low", None, "high"]
