@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import pytest
@@ -56,6 +56,7 @@ class Seat:
         screen: what its user sees.
         heard: each message that the client understood, in order; an answer with the method that it
             `answers`.
+        passed: each message of both sides, with its side, in the order of the client.
         asked: the method of each of the server's requests.
         prompted: the text of each prompt.
         opened: each chat that the user has opened.
@@ -75,6 +76,7 @@ class Seat:
         self.deleted: list[tuple[str, int]] = []
         self.behavior = ""
         self.heard: list[dict[str, Any]] = []
+        self.passed: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
         self.asked: list[str] = []
         self.dropped: list[Any] = []
         self._ids = itertools.count(1)
@@ -120,7 +122,11 @@ class Seat:
 
     def tell(self, method: str, params: Any = UNSET) -> None:
         """Send a notification, or a request whose answer this client does not care for."""
-        self.line.send(message(method, self._params(params)))
+        self._send(message(method, self._params(params)))
+
+    def _send(self, value: dict[str, Any]) -> None:
+        self.passed.append(("client", value))
+        self.line.send(value)
 
     def ask(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
         """Send a request, wait, and give its result.
@@ -131,7 +137,7 @@ class Seat:
         id_ = next(self._ids)
         self._asks[id_] = method
         self._awaited = id_ if method in self.who.drops_behind else None
-        self.line.send(message(method, self._params(params), request_id=id_))
+        self._send(message(method, self._params(params), request_id=id_))
         self.until(lambda: id_ in self._answers, seconds=seconds)
         answer = self._answers.pop(id_)
         if "error" in answer:
@@ -156,6 +162,7 @@ class Seat:
     def _hear(self, messages: list[Any]) -> None:
         for place, value in enumerate(messages):
             self.heard.append(value)
+            self.passed.append(("server", value))
             if "id" not in value:
                 self.screen.show(value["method"], value.get("params"))
                 if self.who.approves_all and value["method"] == "chat/contentReceived":
@@ -180,7 +187,7 @@ class Seat:
             answer["result"] = "Unknown server request"
         else:
             return
-        self.line.send(answer)
+        self._send(answer)
 
     def _approve_what_needs_none(self, params: Any) -> None:
         content = params["content"]

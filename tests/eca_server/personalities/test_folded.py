@@ -9,9 +9,11 @@ from tests.eca_server.personalities.conftest import SpendDay
 from tests.eca_server.personalities.personality import PERSONALITIES
 
 
+@pytest.mark.requirement("CLIENT-16", "CLIENT-32", "CLIENT-33")
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_a_day_is_folded_without_a_fault(spend_day: SpendDay, name: str) -> None:
-    conversation = Conversation()
-    for value in spend_day(name).seat.heard:
-        assert conversation.passed("server", value) == ()
-    assert conversation.fold.chats
+    seat, conversation = spend_day(name).seat, Conversation()
+    for side, value in seat.passed:
+        assert conversation.passed(side, value) == ()
+    said = {chat_id: chat.text() for chat_id, chat in conversation.fold.chats.items()}
+    assert said == {chat_id: chat.said for chat_id, chat in seat.screen.chats.items()}
