@@ -124,25 +124,28 @@ class Child:
         """Read nothing more of its output: it learns it when it writes."""
         self._fd_transport.close_reading()
 
-    async def end(self, ladder: Ladder | None = None) -> int | None:
+    async def end(self, ladder: Ladder | None = None, *, drains: bool = True) -> int | None:
         """Go down the ladder; the exit code, or None if even KILL did not end it in time.
 
-        Cancellation waits until it is through, at most the sum of the ladder's rungs.
+        Cancellation waits until it is through, at most the sum of the ladder's rungs. Without
+        `drains` its output is left to whoever else reads it, and is not closed.
         """
         ladder = ladder or Ladder()
         with anyio.CancelScope(shield=True):
             self.close_stdin()
             async with anyio.create_task_group() as group:
-                group.start_soon(self._drain)
+                if drains:
+                    group.start_soon(self._drain)
                 if not await self._ends_within(ladder.after_stdin):
                     self.signal_group("term")
                     if not await self._ends_within(ladder.after_term):
                         self.signal_group("kill")
                         await self._ends_within(ladder.after_kill)
                 group.cancel_scope.cancel()
-            await self._fd_transport.aclose()
-            if self._popen.stderr is not None:
-                self._popen.stderr.close()
+            if drains:
+                await self._fd_transport.aclose()
+                if self._popen.stderr is not None:
+                    self._popen.stderr.close()
         return self._popen.returncode
 
     async def _ends_within(self, seconds: float) -> bool:

@@ -216,20 +216,22 @@ def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
     tap = commands.add_parser(
         "tap",
         help="keep what an editor and a server say to each other",
-        usage="eca-server tap [-h] [--out FILE] [--unmasked] [--replay FILE] [-- COMMAND ...]",
+        usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
+        "[--deadline SECONDS] [-- COMMAND ...]",
         description=_TAP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    tap.add_argument(
+    either = tap.add_mutually_exclusive_group()
+    either.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
         help="where it is kept; if it is there, FILE-2 and so on (default: a new file below "
         "~/.local/share/eca-python/transcripts)",
     )
+    either.add_argument("--replay", type=Path, metavar="FILE", help="play a kept conversation")
     tap.add_argument("--unmasked", action="store_true", help="keep secrets, too")
-    tap.add_argument("--replay", type=Path, metavar="FILE", help="play a kept conversation")
     tap.add_argument(
         "--deadline",
         type=float,

@@ -33,9 +33,9 @@ _SECRET_NAME = re.compile(
 """Names, of members and of environment variables, whose text is a secret whatever it looks like."""
 
 _SIGNS = (
-    b"key", b"logininput", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
-    b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_",
-    b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
+    b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
+    b"logininput", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_",
+    b"ghr_", b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
 )  # fmt: skip
 """One of these is in whatever `mask` or `_SECRET_NAME` hides; nearly every message has none."""
 

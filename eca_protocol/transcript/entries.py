@@ -108,9 +108,8 @@ class Transcript:
     def messages(self) -> Iterator[tuple[Side, dict[str, Any]]]:
         """Every message with the side that wrote it."""
         for entry in self.entries:
-            message = entry.message if isinstance(entry, Passed) else None
-            if message is not None:
-                yield entry.side, message  # type: ignore[union-attr]  # it is a Passed
+            if isinstance(entry, Passed) and (message := entry.message) is not None:
+                yield entry.side, message
 
 
 def first_line(started: datetime, command: Iterable[str]) -> bytes:

@@ -90,7 +90,7 @@ class _Tap:
                 with self._waiting:
                     await self._child.wait()
                 if self._child.returncode is None:
-                    await self._child.end(Ladder(after_stdin=0.0))
+                    await self._child.end(Ladder(after_stdin=0.0), drains=False)
                 self._waiting = anyio.CancelScope()
                 self._allow(DRAINING)
                 with self._waiting:
@@ -106,7 +106,7 @@ class _Tap:
         await self._pass("client", self._client, self._child.transport, self._child.send_now)
         self._client.close_reading()
         self._child.close_stdin()
-        self._allow(PATIENCE)
+        self._let_it_leave()
 
     async def _pass_server(self) -> None:
         await self._pass("server", self._child.transport, self._client, self._client.send_now)
@@ -136,10 +136,14 @@ class _Tap:
                     if self._child.returncode is None:
                         os.kill(self._child.pid, number)
                 if number == signal.SIGTERM:
-                    self._allow(PATIENCE)
+                    self._let_it_leave()
+
+    def _let_it_leave(self) -> None:
+        if self._child.returncode is None:
+            self._allow(PATIENCE)
 
     def _allow(self, seconds: float) -> None:
         """What is waited for has so long from now on, and from every word that passes."""
-        if self._child.returncode is None or seconds == DRAINING:
-            self._seconds = seconds
-        self._waiting.deadline = anyio.current_time() + self._seconds
+        self._seconds = seconds
+        if seconds < math.inf:
+            self._waiting.deadline = anyio.current_time() + seconds

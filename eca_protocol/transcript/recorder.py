@@ -102,7 +102,7 @@ class Recorder:
         self._fault: str | None = None
         self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
         head = first_line(datetime.now(UTC), command)
-        self._head = head if mask is None else mask(head)
+        self._head = head if mask is None else mask(head.rstrip()) + b"\n"
         self._begun = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
         self._thread.start()

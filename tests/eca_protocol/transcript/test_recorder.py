@@ -56,7 +56,9 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
 def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     command = ["eca", "--key", "secret"]
-    recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
+    recorder = Recorder(
+        file, command=command, mask=lambda data: data.strip().replace(b"secret", b"*")
+    )
     recorder.passed("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
     recorder.passed("server", b"secret")
     recorder.close()

@@ -142,13 +142,16 @@ async def test_the_last_words_of_a_server_come_and_its_end_is_passed(tmp_path: P
             await ours.client.send(b"x")
 
 
-async def test_a_server_that_stays_behind_in_silence_is_ended(
+async def test_a_server_that_stays_behind_in_silence_is_ended_and_its_last_words_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy, "PATIENCE", 0.05)
-    async with session(tmp_path, "sleep", "60") as ours:
+    script = "trap 'head -c 300000 /dev/zero; exit 4' TERM; echo; sleep 60 & wait"
+    async with session(tmp_path, "sh", "-c", script) as ours:
+        assert await ours.client.receive() == b"\n"
         ours.client.close_writing()
-        assert await ours.exit_code() == -signal.SIGTERM
+        assert await ours.rest() == bytes(300_000)
+        assert await ours.exit_code() == 4
 
 
 async def test_a_cancelled_tap_leaves_no_server(tmp_path: Path) -> None:
