@@ -223,7 +223,9 @@ class Chat:
         if self._cleared is not None:
             return self._cleared
         self._cleared = cleared = trio.Event()
-        if self._turn is not None:
+        if self.state is ChatState.DELETED:
+            cleared.set()
+        elif self._turn is not None:
             self.stop()
         elif self._may_be_stored:
             self._nursery.start_soon(self._clear_restored)

@@ -69,9 +69,13 @@ class Recorder:
         assert chat_id == "c"
         self.said.append(content)
 
-    def notify(self, method: str, params: Any) -> None:
-        assert (method, params.chat_id) == ("chat/statusChanged", "c")
-        self.statuses.append(params.status)
+    def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
+        assert params.chat_id == "c"
+        if method == "chat/statusChanged":
+            self.statuses.append(params.status)
+        else:
+            assert method == "chat/cleared"
+            assert self.statuses[-1:] in ([], ["idle"])
 
     async def drained(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -121,7 +125,7 @@ ACTIONS = st.lists(
         st.one_of(
             st.tuples(st.just("prompt"), st.booleans()),
             st.tuples(st.just("model"), st.integers(0, 2), st.sampled_from(get_args(Step))),
-            st.tuples(st.sampled_from(["stop", "stop", "name"])),
+            st.tuples(st.sampled_from(["stop", "stop", "name", "steer", "clear"])),
         ),
         st.sampled_from([None, 0, 0, STOP_SECONDS / 2, STOP_SECONDS * 1.5]),
     ),
@@ -157,6 +161,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
     bodies: list[Driven] = []
     deleted_at: int | None = None
     is_named = False
+    cleared: list[trio.Event] = []
 
     async def make_title() -> str:
         await trio.sleep(STOP_SECONDS / 2)
@@ -178,6 +183,11 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                         chat.delete()
                         deleted_at = len(said)
                         is_named = False
+                    case ("steer",):
+                        chat.steer("steered")
+                    case ("clear",):
+                        cleared.append(chat.clear())
+                        is_named = False
                     case ("name",):
                         is_named = is_named or chat.state is ChatState.RUNNING
                         chat.name_with(make_title)
@@ -192,6 +202,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                 check(said, deleted_at)
             await chat.close()
             begun, finished = check(said, deleted_at)
+            assert all(event.is_set() for event in cleared)
             if deleted_at is None:
                 assert begun == finished
                 assert chat.state is ChatState.IDLE
