@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from eca_protocol.errors import HTTPFault
 from eca_protocol.http import HTTPClient
 from tests.eca_server.chat.editor import Editor, editor
 from tests.eca_server.credentials.login_server import LoginServer, login_server
@@ -158,11 +159,18 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: 
             first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
             assert first["action"] == second["action"] == "authorize"
             assert first["url"] != second["url"]
-            query = parse_qs(urlsplit(second["url"]).query)
-            back = f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
-            async with browser.stream("GET", back) as answer:
+            with pytest.raises(HTTPFault):
+                async with browser.stream("GET", way_back(first)):
+                    pass
+            async with browser.stream("GET", way_back(second)) as answer:
                 assert answer.status == 200
             assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+
+
+def way_back(begun: dict[str, Any]) -> str:
+    """Where the browser is sent when the user has logged in."""
+    query = parse_qs(urlsplit(begun["url"]).query)
+    return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 
 
 async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:

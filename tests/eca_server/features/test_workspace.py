@@ -50,6 +50,8 @@ async def test_new_folders_are_searched_configured_and_told_of_from_the_next_tur
             await ours.until(lambda each: each.get("method") == "config/updated")
         await ours.turn("hi")
         assert [root.path for root in ours.connection.workspace.roots] == [two]
+        indexing = [task.name for task in ours.connection.nursery.child_tasks]
+        assert sum("_keep_fresh" in name for name in indexing) == 1
     first, second = (request.body["messages"][0]["content"] for request in provider.requests)
     assert "Instructions of one." in first
     assert str(one) not in second
