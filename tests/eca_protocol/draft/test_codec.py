@@ -64,6 +64,12 @@ def test_options_of_any_type_and_the_draft_s_capabilities_are_read(
         assert read.initialization_options is None
 
 
+def test_options_that_fit_no_edition_are_the_configuration_s() -> None:
+    options = {"chatBehavior": 5, "rules": []}
+    read = DraftCodec().decode_params("initialize", {"initializationOptions": options})
+    assert read.initialization_options == m.InitializationOptions(extras=options)
+
+
 def test_what_an_editor_could_answer_is_not_asked_in_the_draft() -> None:
     able = {"codeAssistant": {"fix": True, "editor": {"diagnostics": True}}}
     read = DraftCodec().decode_params("initialize", {"capabilities": able})

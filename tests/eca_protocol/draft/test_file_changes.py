@@ -30,6 +30,7 @@ def applied(before: Sequence[str], changes: Sequence[Change]) -> str:
             text = [change.content or ""]
         else:
             assert (change.kind == "delete") == (change.content is None)
+            assert change.range.start_line <= change.range.end_line
             text[change.range.start_line - 1 : change.range.end_line] = [change.content or ""]
     return "".join(text)
 

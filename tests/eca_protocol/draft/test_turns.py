@@ -144,6 +144,16 @@ def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
     ]  # fmt: skip
 
 
+def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
+    codec = DraftCodec()
+    tell(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
+    codec.decode_params("chat/delete", {"chatId": "c"})
+    first, closing = tell(codec, says("words"), says("It broke off.", "system"), FINISHED)
+    assert first["content"] == {"type": "text", "text": "words"}
+    assert closing["content"] == {"type": "text", "text": "\n\nIt broke off."}
+    assert closing["metadata"] == {"tokensUsed": 0}
+
+
 @pytest.mark.requirement("W-50b")
 @pytest.mark.parametrize(
     ("contents", "expected", "said"),
