@@ -60,7 +60,7 @@ def test_of_many_models_the_selected_one_stays(count: int, selected: int, size: 
 
 
 @pytest.mark.requirement("W-6e")
-@pytest.mark.parametrize("key", ["contexts", "commands", "tools", "chats"])
+@pytest.mark.parametrize("key", ["contexts", "files", "commands", "tools", "chats"])
 def test_a_list_loses_its_end(key: str) -> None:
     raw = {key: [{"name": f"number {number}"} for number in range(500)]}
     fitting = fit(raw, 4000)

@@ -141,11 +141,12 @@ def stops_a_command_that_runs(seat: Seat) -> None:
 
 
 def writes_while_it_answers(seat: Seat) -> None:
-    """A second prompt to a busy chat is answered at once, and has its turn behind the first."""
+    """A second prompt to a busy chat has its turn behind the first, and a third one as well."""
     chat_id = seat.prompt("say first\nwait 0.02")
     assert seat.prompt("say second", chat_id) == chat_id
     seat.until(lambda: seat.chat(chat_id).ends == 2)
-    assert seat.chat(chat_id).said == "firstsecond"
+    seat.turn("say third", chat_id)
+    assert seat.chat(chat_id).said == "firstsecondthird"
 
 
 def completes_while_it_answers(seat: Seat) -> None:
@@ -212,7 +213,8 @@ def presses_what_is_not_there(seat: Seat) -> None:
         seat.tell(method, {"chatId": "nobody's", "toolCallId": "none"})
         seat.tell(method, {"chatId": None, "toolCallId": "none"})
     seat.tell("chat/promptSteer", {"chatId": "nobody's", "message": "left"})
-    seat.tell("chat/queryCommands", {"query": ""})
+    for request in ("chat/queryCommands", "chat/clear", "chat/list", "no/such"):
+        seat.tell(request, {"chatId": "nobody's"})
     seat.try_to("completion/inline", {"doc-text": "a", "doc-version": 1, "position": {}})
 
 
