@@ -79,6 +79,7 @@ class Told:
         tools: the native tools; None before the introduction.
         servers: the MCP servers, by name.
         approved_as: the MCP tools, by server and name, as approvals for the session mean them.
+        links: to log in to MCP servers, those that were told in a chat.
         too_many_tools: that not all tools are offered.
         problems: those the user was shown, each without its line.
         providers: by name; None before the client has asked for them.
@@ -88,6 +89,7 @@ class Told:
     tools: EcaServerUpdatedParams | None = None
     servers: dict[str, MCPServerUpdatedParams] = attrs.field(factory=dict)
     approved_as: dict[tuple[str, str], MCPTool] = attrs.field(factory=dict)
+    links: set[str] = attrs.field(factory=set)
     too_many_tools: bool = False
     problems: Collection[object] = ()
     providers: dict[str, ProviderStatus] | None = None

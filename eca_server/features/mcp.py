@@ -272,13 +272,21 @@ def _forget_approvals(connection: Connection, server: Server) -> None:
 
 
 async def wait_for_servers(connection: Connection, turn: Turn) -> None:
-    """Give servers that are starting a moment, and say which are not in this turn."""
+    """Give servers that are starting a moment, and say which are not in this turn.
+
+    That one wants a login is said here, too: not every client shows what is said outside of chats.
+    """
     if any(server.state is State.STARTING for server in connection.mcp):
         turn.progress("Waiting for MCP servers")
         late = await connection.mcp.settled()
         if late:
             names = ", ".join(late)
             turn.say(f"Still starting, and not in this turn: {names}.\n\n", role="system")
+    for server in connection.mcp:
+        link = server.fault.url if server.fault and server.state is State.REQUIRES_AUTH else None
+        if link is not None and link not in connection.told.links:
+            connection.told.links.add(link)
+            turn.say(f"The MCP server {server.name} needs a login: {link}\n\n", role="system")
 
 
 def served_tools(

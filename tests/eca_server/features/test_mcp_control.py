@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from eca_server.features.configuration import Watcher
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
 from eca_server.workspace import uri_of
-from tests.eca_server.chat.editor import Editor, editor
+from tests.eca_server.chat.editor import SCRIPT, Editor, editor, text
+from tests.eca_server.credentials.fake_keyring import FakeKeyring
 from tests.eca_server.mcp.fake import Place
 
 pytestmark = pytest.mark.trio
@@ -247,6 +249,8 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
         assert link in shown["params"]["message"]
         await ours.tell("mcp/connectServer", {"name": "web"})
         await status(ours, "web", "requires-auth")
+        said = [text((await ours.turn("say hi", model=SCRIPT))[2:]) for _ in range(2)]
+        assert [link in each for each in said] == [True, False]
         assert set(logins.read().keys) == {"openai"}
         for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
             await ours.tell(f"mcp/{method}", {"name": "nobody"})
@@ -302,3 +306,22 @@ async def test_a_change_of_another_server_is_followed(home: Home) -> None:
         for _ in range(2):
             await watcher.look()
         await other.until(lambda each: each.get("method") == "tool/serverRemoved")
+
+
+async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    home.user.write_text(json.dumps({"keyring": True}))
+    async with home.editor() as ours:
+        given = server(name="new", env={"API_KEY": SECRET, "É_KEY": "\n"})
+        await ours.ask("mcp/addServer", given)
+        await status(ours, "new", "running")
+    for file in ("logins.json", "settings.json"):
+        assert SECRET not in (home.data / "eca-python" / file).read_text()
+    async with home.editor() as ours:
+        await status(ours, "new", "running")
+        assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
+        await ours.ask("mcp/removeServer", {"name": "new"})
+    assert keyring.kept == {}
