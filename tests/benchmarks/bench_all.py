@@ -16,6 +16,7 @@ import bench_index
 import bench_long_chat
 import bench_many_chats
 import bench_mcp
+import bench_mcp_http
 import bench_peer
 import bench_revisions
 import bench_start
@@ -40,6 +41,7 @@ BENCHMARKS = (
     bench_grep,
     bench_index,
     bench_mcp,
+    bench_mcp_http,
     bench_tap,
 )
 
