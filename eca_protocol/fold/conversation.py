@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from eca_protocol.codec import Codec
+from eca_protocol.draft import codec_for
 from eca_protocol.fold.fold import Fold
 from eca_protocol.fold.rules import Violation
 from eca_protocol.methods import ECA
-from eca_protocol.revisions import Revision
+from eca_protocol.revisions import Revision, detect, forced_revision
 
 __all__ = ["Conversation"]
-
-
-class Reader(Protocol):
-    """What reads notifications: a codec of any revision."""
-
-    def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
-        """A raw notification as typed ones."""
-        ...
 
 
 class Conversation:
     """A fold of everything that passes between a client and a server.
 
+    Every edition is read; the draft is known by the client's `initialize`.
+
     Args:
-        codec: reads what the server says; by default every edition from 2025-09 on is read.
+        revision: the edition, where something else decided it.
     """
 
-    def __init__(self, codec: Reader | None = None) -> None:
+    def __init__(self, revision: Revision | None = None) -> None:
         self.fold = Fold()
-        self._codec = codec or Codec(ECA, Revision.CURRENT)
+        self._revision = revision
+        self._codec = codec_for(revision or Revision.CURRENT)
         self._deletes: dict[Any, str] = {}
         self._prompted_since: set[str] = set()
 
@@ -61,10 +56,19 @@ class Conversation:
 
     def _client_said(self, method: Any, params: Any, request_id: Any) -> None:
         chat_id = (params.get("chatId") or None) if isinstance(params, Mapping) else None
-        if method == "chat/prompt":
+        if method == "initialize" and self._revision is None:
+            self._codec = codec_for(_revision_of(params))
+        elif method == "chat/prompt":
             self.fold.prompted(chat_id)
             self._prompted_since |= {chat_id} if chat_id else set()
         elif method == "chat/delete" and chat_id is not None:
             self._deletes[request_id] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
+
+
+def _revision_of(initialize_params: Any) -> Revision:
+    try:
+        return forced_revision(initialize_params) or detect(initialize_params)
+    except ValueError:
+        return Revision.CURRENT

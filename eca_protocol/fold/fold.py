@@ -54,6 +54,13 @@ class Fold:
         self._prompted: set[str] | None = None
         self._unnamed_prompts = 0
 
+    @property
+    def can_prompt(self) -> bool:
+        """Whether what the server has told lets the strictest editor send a prompt (W-11)."""
+        return bool(
+            self.config.select_model and (self.config.select_agent or self.config.select_behavior)
+        )
+
     def prompted(self, chat_id: str | None) -> None:
         """The client prompts a chat; None leaves its id to the server.
 

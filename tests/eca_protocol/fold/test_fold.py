@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
+from eca_protocol.errors import DecodeError
 from eca_protocol.fold import CallView, Conversation, Fold, LinkView, Rule, TextView, ThoughtView
 from eca_protocol.testing.strategies import messages
 
@@ -237,6 +238,24 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
     assert told(prompt, delete, prompt, said, answer, said) == []
 
 
+@pytest.mark.parametrize(
+    "initialize",
+    [
+        {"capabilities": {"codeAssistant": {"doc": True}}},
+        {"initializationOptions": {"protocolRevision": "2025-06"}},
+    ],
+)
+def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None:
+    delta = {"chatId": "c", "content": {"type": "text", "text": "a"}, "isComplete": False}
+    said = {"method": "chat/contentReceived", "params": delta}
+    conversation = Conversation()
+    with pytest.raises(DecodeError):
+        conversation.passed("server", said)
+    conversation.passed("client", {"id": 1, "method": "initialize", "params": initialize})
+    assert conversation.passed("server", said) == ()
+    assert conversation.fold.chats["c"].text() == "a"
+
+
 def test_what_is_told_outside_of_chats_is_merged() -> None:
     fold = Fold()
     first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
@@ -253,9 +272,11 @@ def test_what_is_told_outside_of_chats_is_merged() -> None:
     assert (fold.servers, fold.tasks, fold.messages) == (
         {"ECA": server}, {"1": "Starting"}, [message]
     )  # fmt: skip
+    assert not fold.can_prompt
     changed = m.ConfigUpdatedParams(chat=m.ChatConfig(select_behavior="plan"))
     assert [each.rule for each in fold.take("config/updated", changed)] == [Rule.NOT_LISTED]
     assert fold.config.models == ("a/b",)
+    assert fold.can_prompt
     fold.take("$/progress", m.ProgressParams(type="finish", task_id="1", title=""))
     assert fold.tasks == {}
 

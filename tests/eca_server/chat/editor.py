@@ -11,7 +11,6 @@ import trio
 import trio.testing
 
 from eca_protocol import json
-from eca_protocol.codec import MessageCodec
 from eca_protocol.fold import Conversation
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.features import Connection, Options
@@ -34,11 +33,11 @@ class Editor:
 
     connection: Connection
 
-    def __init__(self, transport: Transport, codec: MessageCodec | None = None) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._wire = Wire(transport)
         self._ids = itertools.count(1)
         self.seen = self._wire.seen
-        self._conversation = Conversation(codec)
+        self._conversation = Conversation()
         self.shown = self._conversation.fold
 
     async def start(self, **params: Any) -> dict[str, Any]:
@@ -169,13 +168,9 @@ async def editor(
     started: bool = True,
     keeps_chats: bool = False,
     discovers: bool = False,
-    codec: MessageCodec | None = None,
     **environ: str,
 ) -> AsyncIterator[Editor]:
-    """An editor connected to a server in this process; titles are off unless configured.
-
-    `codec` reads what the server says, where it is not one of October's or later.
-    """
+    """An editor connected to a server in this process; titles are off unless configured."""
     configured = {"chat": {"title": False}, **(config or {})}
     environ = {
         "XDG_CONFIG_HOME": "/nowhere",
@@ -187,7 +182,7 @@ async def editor(
     jumps = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
     with trio.fail_after(100_000 if jumps else 20):
         async with trio.open_nursery() as nursery:
-            ours = Editor(far, codec)
+            ours = Editor(far)
 
             def note(connection: Connection) -> None:
                 ours.connection = connection

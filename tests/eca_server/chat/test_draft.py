@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.draft import DraftCodec
 from eca_server.clients import DRAFT_SECONDS
 from tests.eca_server.chat.editor import SCRIPT, editor
 
@@ -21,7 +20,7 @@ async def test_a_change_that_nobody_approves_is_rejected_after_a_while(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     write = json.dumps({"path": "new.txt", "content": "x\n"})
-    async with editor({"defaultModel": SCRIPT}, started=False, codec=DraftCodec()) as ours:
+    async with editor({"defaultModel": SCRIPT}, started=False) as ours:
         folder = {"name": "w", "uri": tmp_path.as_uri()}
         hello = {
             "workspaceFolders": [folder],
