@@ -22,7 +22,7 @@ ENVELOPE = 160
 
 _LEAST = 32  # bytes that are left of each text and list, however many there are
 _SHOWN = ("arguments", "outputs", "details")
-_LISTED = ("models", "tools", "prompts", "resources", "contexts", "commands", "chats")
+_LISTED = ("models", "tools", "prompts", "resources", "contexts", "files", "commands", "chats")
 
 
 class FittingCodec:
