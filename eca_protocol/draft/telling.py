@@ -40,6 +40,7 @@ class Telling:
         self._tokens = 0
         self._shown: dict[str, str] = {}
         self._waiting: str | None = None
+        self._ended: tuple[d.CodeBlock, ...] = ()
 
     def tell(
         self, role: m.ChatRole, content: m.ChatContent
@@ -81,8 +82,10 @@ class Telling:
             self.flows = False
 
     def _apart(self, text: str) -> str:
-        """The text as a paragraph of its own."""
-        return text if self.blocks.is_at_line_start else f"\n\n{text}"
+        """The text as a paragraph of its own; a block that was open ends before it."""
+        gap = "" if self.blocks.is_at_line_start else "\n\n"
+        self._ended += self.blocks.close()
+        return gap + text
 
     def _tell_waiting(self) -> Iterator[d.ChatContentReceivedParams]:
         if self._waiting is not None:
@@ -90,14 +93,15 @@ class Telling:
             self._waiting = None
 
     def _text(self, text: str) -> d.ChatContentReceivedParams:
-        content = d.TextContent(text=text, code_blocks=self.blocks.feed(text))
+        blocks, self._ended = (*self._ended, *self.blocks.feed(text)), ()
+        content = d.TextContent(text=text, code_blocks=blocks)
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id, content=content, is_complete=False
         )
 
     def _closing(self) -> d.ChatContentReceivedParams:
-        text, self._waiting = self._waiting or "", None
-        blocks = (*self.blocks.feed(text), *self.blocks.close())
+        text = self._waiting or ""
+        blocks = (*self._ended, *self.blocks.feed(text), *self.blocks.close())
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id,
             content=d.TextContent(text=text, code_blocks=blocks),

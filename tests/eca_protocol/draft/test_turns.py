@@ -144,6 +144,19 @@ def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("W-50d")
+def test_a_block_that_was_never_closed_ends_before_the_server_s_own_words() -> None:
+    told = tell(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
+    assert told[-1]["content"] == {
+        "type": "text",
+        "text": "\n\nIt broke off.",
+        "codeBlocks": [{"code": "x =", "language": "py"}],
+    }
+    between = [says("~~~\na"), call("run"), says("b\n~~~\nc"), FINISHED]
+    blocks = [raw["content"].get("codeBlocks", []) for raw in tell(DraftCodec(), *between)]
+    assert blocks == [[], [{"code": "a"}], [{"code": "c"}]]
+
+
 def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
     codec = DraftCodec()
     tell(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
