@@ -147,7 +147,7 @@ def _outside_quotes(text: str) -> str:
 def _program(name: str, path: str, cwd: Path) -> str:
     if os.sep in name:
         file = Path(name).expanduser()
-        found = shutil.which(file if file.is_absolute() else cwd / file)
+        found = shutil.which(str(cwd / file))
     else:
         found = shutil.which(name, path=path)
         if found is None and name in {"python", "python3"}:

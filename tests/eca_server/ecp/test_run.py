@@ -1,0 +1,166 @@
+"""`ecp` as a person uses it: the real process, its files, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+DEMO = "tests/examples/customer_support_demo/manifest.yaml"
+
+AGENT = """
+import json, sys, time
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    result = True
+    if request["method"] == "agent/initialize":
+        result = {"name": "plain", "capabilities": {}}
+    elif request["method"] == "agent/step":
+        text = request["params"]["input"]
+        if text == "wait":
+            time.sleep(600)
+        result = {"status": "done", "public_output": text}
+    answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+    sys.stdout.write(json.dumps(answer) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def ecp(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "eca_server", "ecp", *map(str, arguments)]
+
+
+def manifest(folder: Path, *inputs: str) -> Path:
+    (folder / "agent.py").write_text(AGENT, "utf-8")
+    graders = "graders: [{type: text_match, condition: contains, value: good}]"
+    scenarios = "".join(
+        f"- name: s{number}\n  steps: [{{input: {text}, {graders}}}]\n"
+        for number, text in enumerate(inputs)
+    )
+    file = folder / "m.yaml"
+    head = f"manifest_version: v1\nname: n\ntarget: {sys.executable} -S -E agent.py\nscenarios:\n"
+    file.write_text(f"{head}{scenarios}", "utf-8")
+    return file
+
+
+def test_the_example_passes_and_writes_every_report(tmp_path: Path) -> None:
+    outputs = [tmp_path / name for name in ("r.html", "r.json", "r.xml", "a.json")]
+    flags = ("--report", "--json-out", "--junit", "--audit-out")
+    files = [word for pair in zip(flags, outputs, strict=True) for word in pair]
+    done = ecp("run", "--manifest", DEMO, "--json", *files)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert printed == json.loads(outputs[1].read_text("utf-8"))
+    assert (printed["passed"], printed["failed"], printed["exit_reason"]) == (15, 0, "ok")
+    assert printed["audit"] == json.loads(outputs[3].read_text("utf-8"))
+    assert printed["audit"]["agent"]["name"] == "customer-support"
+    suites = ET.parse(outputs[2]).getroot()
+    assert suites.attrib["failures"] == suites.attrib["errors"] == "0"
+    assert "Customer support" in outputs[0].read_text("utf-8")
+    assert "6 of 6 scenarios and 15 of 15 checks passed" in done.stderr
+
+
+def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
+    bad = manifest(tmp_path, "good", "wrong")
+    done = ecp("run", "-m", bad, cwd=tmp_path)
+    assert (done.returncode, "1 of 2 scenarios" in done.stderr) == (2, True)
+    assert ecp("run", "-m", bad, "--no-fail-on-error", cwd=tmp_path).returncode == 0
+    assert ecp("run", "-m", bad, "--scenario", "s0", cwd=tmp_path).returncode == 0
+    done = ecp("run", "-m", bad, "--scenario", "no*", cwd=tmp_path)
+    assert (done.returncode, "nothing to check" in done.stderr) == (2, True)
+    done = ecp("run", "-m", bad, "--json-out", tmp_path / "none" / "r.json", cwd=tmp_path)
+    assert (done.returncode, "does not exist" in done.stderr) == (1, True)
+    done = ecp("run", "-m", tmp_path / "none.yaml")
+    assert (done.returncode, "no such file" in done.stderr) == (2, True)
+    bad.write_text("name: x", "utf-8")
+    done = ecp("run", "-m", bad, cwd=tmp_path)
+    assert (done.returncode, "m.yaml:1:1: target: expected this key" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    file = manifest(tmp_path, "good", "wait", "good")
+    report = tmp_path / "r.json"
+    arguments = command("run", "-m", file, "--json-out", report, "--verbose")
+    running = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    assert "passed s0" in running.stderr.readline()
+    mine = tmp_path / "agent.py"
+    while not agents_of(mine.parent):
+        time.sleep(0.01)
+    running.send_signal(number)
+    began = time.monotonic()
+    assert running.wait(20) == code
+    assert time.monotonic() - began < 5
+    running.stderr.close()
+    found = json.loads(report.read_text("utf-8"))
+    assert found["exit_reason"] == "interrupted"
+    assert [scenario["name"] for scenario in found["scenarios"]] == ["s0"]
+    assert not agents_of(mine.parent)
+
+
+def agents_of(folder: Path) -> list[str]:
+    """The processes that run in `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
+            if is_there and b"agent.py" in (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    assert ecp("init", tmp_path / "eval").returncode == 0
+    done = subprocess.run(
+        command("run", "-m", tmp_path / "eval" / "manifest.yaml"), env=environment, check=False
+    )
+    assert done.returncode == 0
+    done_again = ecp("init", tmp_path / "eval")
+    assert (done_again.returncode, "--force" in done_again.stderr) == (1, True)
+
+
+def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
+    manifest(tmp_path, "good")
+    target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"
+    done = ecp("conformance", "-t", target, "--json", "--timeout", "5")
+    assert done.stdout, done.stderr
+    findings = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert findings["reset"]["passed"]
+    assert not findings["unknown method"]["passed"]
+    assert done.returncode == 1
+    demo = "tests/examples/customer_support_demo/support_agent.py"
+    assert ecp("conformance", "-t", f"{sys.executable} {demo}").returncode == 0
+
+
+def test_the_small_commands_answer(tmp_path: Path) -> None:
+    assert "6 scenarios, 9 steps, 15 graders" in ecp("validate", DEMO).stdout
+    assert json.loads(ecp("schema", "report").stdout)["title"] == "ECP report"
+    assert "OPENAI_API_KEY" in ecp("doctor").stdout
+    for share in (1, 2, 3):
+        file = manifest(tmp_path, *["good"] * (4 - share), *["wrong"] * share)
+        ecp("run", "-m", file, "--reuse-agent", "--json-out", f"r{share}.json", cwd=tmp_path)
+    done = ecp("trend", "r*.json", "--exit-on-regression", cwd=tmp_path)
+    assert (done.returncode, "it falls (-25.00 points a run)" in done.stdout) == (2, True)
+    done = ecp("compare", "r1.json", "r2.json", cwd=tmp_path)
+    assert "s2, step 1: text_match of public_output passed, and does not any more" in done.stdout
