@@ -204,6 +204,8 @@ class Chat:
 
     def rename(self, title: str) -> None:
         """Call it what the user calls it, from now on (W-25); it is kept with the settings."""
+        if self.state is ChatState.DELETED:
+            return
         self._cancel_title()
         self.title = title
         self.set(is_named_by_user=True)
@@ -331,7 +333,8 @@ class Chat:
 
     async def _clear_restored(self) -> None:
         await self.restore()
-        self._clear()
+        if self.state is not ChatState.DELETED:
+            self._clear()
 
     def _clear(self) -> None:
         self.history.clear()

@@ -56,11 +56,14 @@ class Chats:
 
     async def find(self, chat_id: str) -> Chat | None:
         """The chat of that id with its history, read back if it is stored; None: there is none."""
+        if not chat_id:
+            return None
         chat = self.open(chat_id)
         await chat.restore()
+        if self._chats.get(chat_id) is not chat:  # deleted meanwhile
+            return None
         if chat.is_blank:
-            if self._chats.get(chat_id) is chat:
-                del self._chats[chat_id]
+            del self._chats[chat_id]
             return None
         return chat
 
