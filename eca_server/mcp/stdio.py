@@ -93,7 +93,7 @@ def _find(settings: ServerSettings, path: str, directory: Path) -> str:
 
 def _shortened(path: str) -> str:
     """The folders that are searched first: of desktops and of shells they differ there."""
-    folders = path.split(os.pathsep)
+    folders = list(dict.fromkeys(path.split(os.pathsep)))
     left_out = len(folders) - _SHOWN_FOLDERS
     more = f", and {left_out} more" if left_out > 0 else ""
     return f"{', '.join(folders[:_SHOWN_FOLDERS])}{more}"
