@@ -12,7 +12,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.codec import MessageCodec
-from eca_server.session import pieces
+from eca_server.spelling import pieces
 from eca_server.tools.output import cut_mark
 
 __all__ = ["FittingCodec", "fit"]

@@ -32,7 +32,7 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.session import Role
+from eca_server.spelling import Role
 from eca_server.tools.tool import ToolOutput
 
 __all__ = ["Describe", "Told", "replayed", "words_of"]

@@ -31,7 +31,7 @@ from eca_protocol.messages import (
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
 from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
-from eca_server.session import Role
+from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         page = _page(chat, params)
         contents = tuple(
             m.ChatContentReceivedParams(
-                chat_id=chat.id, role=role, content=connection.session.spelled(content)
+                chat_id=chat.id, role=role, content=connection.session.spelling.named(content)
             )
             for role, content in _contents(connection, chat, page)
         )

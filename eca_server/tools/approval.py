@@ -17,7 +17,7 @@ import attrs
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher
-from eca_server.session import NATIVE
+from eca_server.spelling import NATIVE
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect
 

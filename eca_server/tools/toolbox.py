@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from eca_server.llm import backend
-from eca_server.session import PREFIX
+from eca_server.spelling import PREFIX
 from eca_server.tools.approval import NATIVE
 from eca_server.tools.tool import Tool
 

@@ -28,7 +28,8 @@ from eca_protocol.streams import Transport, memory_pair
 from eca_server.features import Options
 from eca_server.llm.history import TextPart
 from eca_server.server import serve
-from eca_server.session import Role, Session
+from eca_server.session import Session
+from eca_server.spelling import Role
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import PreparedCall, ToolOutput
 

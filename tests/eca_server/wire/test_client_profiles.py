@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from eca_protocol import messages as m
 from eca_server.clients import DEFAULT_PROFILE, ClientProfile, profile_for
-from eca_server.session import Session, pieces
+from eca_server.session import Session
+from eca_server.spelling import pieces
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -132,7 +133,7 @@ def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
     ],
 )
 def test_a_client_nobody_knows_is_written_to_as_all_others(params: Any) -> None:
-    assert profile_for(params) is DEFAULT_PROFILE
+    assert profile_for(params) == DEFAULT_PROFILE
 
 
 @pytest.mark.requirement("W-6e")
@@ -147,7 +148,7 @@ def test_the_clients_that_lose_something_are_known() -> None:
     assert old.shape.pause_after_answer >= 0.005 <= new.shape.pause_after_answer
     for capabilities in (None, [], {"codeAssistant": None}, {"codeAssistant": []}):
         named = {"clientInfo": {"name": "emacs"}, "capabilities": capabilities}
-        assert profile_for(named) is profile_for(OLD_EMACS)
+        assert profile_for(named) == profile_for(OLD_EMACS)
 
 
 TEXTS = st.text(
@@ -190,7 +191,9 @@ class FakePeer:
     def __init__(self) -> None:
         self.params: list[m.ChatContentReceivedParams] = []
 
-    def notify(self, method: str, params: m.ChatContentReceivedParams) -> None:
+    def notify(
+        self, method: str, params: m.ChatContentReceivedParams, *, codec: Any = None
+    ) -> None:
         assert method == "chat/contentReceived"
         self.params.append(params)
 

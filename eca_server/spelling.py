@@ -1,0 +1,116 @@
+"""How a content is written for the client: with its tools' names, in pieces if it is long (W-6).
+
+Loaded with the first content: a start needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import attrs
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatContentReceivedParams,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatToolCalledContent,
+    ChatToolCallPrepareContent,
+    ChatToolCallRejectedContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+)
+from eca_server.clients import ClientProfile
+
+__all__ = ["NATIVE", "PREFIX", "Role", "Spelling", "pieces"]
+
+Role = Literal["user", "system", "assistant"]
+
+_DEAREST = 6  # bytes of JSON that one character takes at most
+
+NATIVE = "eca"
+"""The server of the native tools in the contents of a call."""
+
+PREFIX = "eca_"
+"""Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
+
+_OF_CALLS = (
+    ChatToolCallPrepareContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    ChatToolCalledContent,
+    ChatToolCallRejectedContent,
+)
+
+_TEXTS: Mapping[type, str] = {
+    ChatTextContent: "text",
+    ChatReasonTextContent: "text",
+    ChatToolCallPrepareContent: "arguments_text",
+}
+"""The contents whose text may come in pieces that the client joins."""
+
+
+@attrs.frozen
+class Spelling:
+    """What one client's profile makes of contents."""
+
+    profile: ClientProfile
+
+    def messages(
+        self, chat_id: str, role: Role, content: ChatContent
+    ) -> Iterator[ChatContentReceivedParams]:
+        """The messages that tell a content of a chat."""
+        for piece in self._pieces(role, self.named(content)):
+            yield ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece)
+
+    def named(self, content: ChatContent) -> ChatContent:
+        """A content with the native tool's name as this client knows it."""
+        if (
+            self.profile.prefixes_tools
+            or not isinstance(content, _OF_CALLS)
+            or content.server != NATIVE
+        ):
+            return content
+        return attrs.evolve(content, name=content.name.removeprefix(PREFIX))
+
+    def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
+        field = _TEXTS.get(type(content))
+        if field is None or (role == "user" and not self.profile.splits_echo):
+            return (content,)
+        text: str = getattr(content, field)
+        limit = self.profile.text_limit
+        if len(text) * _DEAREST <= limit:
+            return (content,)
+        part: Any = content
+        return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """Cut a text into pieces of at most `limit` bytes of JSON each; they join to the text.
+
+    A piece ends behind a line's end where one lies in its second half.
+    """
+    start = size = line_end = line_size = 0
+    for position, character in enumerate(text):
+        cost = _json_cost(character)
+        while size + cost > limit and position > start:
+            cut, kept = (line_end, line_size) if line_size * 2 > size else (position, size)
+            yield text[start:cut]
+            start, size, line_size = cut, size - kept, 0
+        size += cost
+        if character == "\n":
+            line_end, line_size = position + 1, size
+    if start < len(text):
+        yield text[start:]
+
+
+def _json_cost(character: str) -> int:
+    number = ord(character)
+    if number < 0x20:
+        return 2 if character in "\b\t\n\f\r" else 6
+    if number < 0x80:
+        return 2 if character in '"\\' else 1
+    if number < 0x800:
+        return 2
+    return 3 if number < 0x10000 else 4
