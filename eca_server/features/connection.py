@@ -16,12 +16,7 @@ import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.messages import (
-    ChatConfig,
-    EcaServerUpdatedParams,
-    MCPServerUpdatedParams,
-    ProviderStatus,
-)
+from eca_protocol.messages import ChatConfig
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import Config, Loaded, MCPServer, cache_folder, data_folder, load
@@ -29,6 +24,11 @@ from eca_server.secret import Secret
 from eca_server.session import Session
 
 if TYPE_CHECKING:
+    from eca_protocol.messages import (
+        EcaServerUpdatedParams,
+        MCPServerUpdatedParams,
+        ProviderStatus,
+    )
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
