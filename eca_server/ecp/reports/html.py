@@ -2,206 +2,217 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from eca_server.ecp.audit import sum_of_usage
-from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
+from eca_server.ecp.reports.figures import (
+    Group,
+    charts,
+    cost,
+    counted,
+    groups,
+    number,
+    seconds,
+    tokens,
+)
+from eca_server.ecp.reports.threads import badge, first_fault, thread
+from eca_server.ecp.results import RunReport, ScenarioReport
 from eca_server.pages import page, shown
 
 __all__ = ["html"]
 
-_BARS: Final = 60
-_TOOLS: Final = """\
-<div class="tools"><input type="search" placeholder="Search (press /)" aria-label="Search">
-<button data-show="all">All</button><button data-show="failed">Failed (f)</button>
-<button data-show="passed">Passed</button><button id="open">Open or close</button>
-<button id="theme">Light or dark</button><span id="count" class="faint"></span></div>
+_FILTERS: Final = ("all", "failed", "error", "flaky", "passed")
+_KEYS: Final = """\
+<p class="faint"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
+<kbd>Enter</kbd> open, <kbd>n</kbd> next that failed, <kbd>f</kbd> failed only,
+<kbd>a</kbd> all, <kbd>o</kbd> open or close all, <kbd>t</kbd> light or dark</p>
+"""
+_ORDERS: Final = """\
+<select id="order" aria-label="Order"><option value="place">as in the manifest</option>
+<option value="faults">worst first</option><option value="time">slowest first</option></select>
 """
 
 
 def html(report: RunReport) -> str:
     """The whole page; never fails on what an agent said."""
+    found = groups(report.scenarios)
     body = [
-        *_summary(report),
-        *_charts(report.scenarios),
+        "<header>\n",
+        *_verdict(report),
+        *_facts(report),
+        *_tiles(report),
+        "</header>\n<main>\n",
+        *charts(found),
         "<h2>Scenarios</h2>\n",
-        _TOOLS,
-        *map(_scenario, report.scenarios),
+        *_tools(found),
+        '<div id="items">\n',
+        *(part for group in found for part in _group(group)),
+        "</div>\n",
+        _KEYS,
+        "</main>\n",
     ]
-    return page(f"{report.name}: evaluation", body, script="report.js")
+    title = f"{report.name}: {report.passed} of {report.total} checks passed"
+    return page(title, body, script="report.js", style="report.css")
 
 
-def _summary(report: RunReport) -> Iterator[str]:
-    passed = sum(scenario.passed for scenario in report.scenarios)
+def _verdict(report: RunReport) -> Iterator[str]:
+    good = report.exit_reason == "ok" and report.failed == 0 and report.total > 0
+    word = "passed" if good else "failed" if report.total else "nothing checked"
+    yield f'<div class="verdict"><h1>{shown(report.name)}</h1>{badge(word, _kind(good=good))}'
+    if report.exit_reason != "ok":
+        yield badge(report.exit_reason, "odd")
+    yield "</div>\n"
+    if report.total:
+        errors = sum(check.error for each in report.scenarios for check in each.checks)
+        yield '<svg class="ratio" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" '
+        yield f'aria-label="{report.passed} of {report.total} checks passed">'
+        start = 0.0
+        parts = ("good", report.passed), ("bad", report.failed - errors), ("odd", errors)
+        for kind, count in parts:
+            width = 1000 * count / report.total
+            yield f'<rect class="{kind}" x="{start:.2f}" y="0" width="{width:.2f}" height="10"/>'
+            start += width
+        yield "</svg>\n"
+    if report.warnings:
+        yield f'<ul class="notes">{"".join(f"<li>{shown(w)}</li>" for w in report.warnings)}</ul>\n'
+
+
+def _facts(report: RunReport) -> Iterator[str]:
     audit = report.audit
-    yield f"<h1>{shown(report.name)}</h1>\n"
-    agent = audit.get("agent") or {}
+    agent, runtime = _mapping(audit.get("agent")), _mapping(audit.get("runtime"))
+    kinds = Counter(c.type for each in report.scenarios for c in each.checks)
+    passed = Counter(c.type for each in report.scenarios for c in each.checks if c.passed)
+    ends = Counter(each.exit_reason for each in report.scenarios if each.exit_reason != "ok")
     facts = {
         "manifest": report.manifest,
-        "target": (audit.get("manifest") or {}).get("target"),
-        "agent": " ".join(
-            str(agent[key]) for key in ("name", "protocol_version") if agent.get(key)
-        ),
+        "target": _mapping(audit.get("manifest")).get("target"),
+        "agent": _joined(agent.get("name"), agent.get("protocol_version")),
+        "it can": ", ".join(map(str, _mapping(agent.get("capabilities")))),
         "began": audit.get("started_at"),
-        "runtime": " ".join(str(v) for v in (audit.get("runtime") or {}).values()),
-    }
-    told = "".join(f"<dt>{k}</dt><dd>{shown(str(v))}</dd>" for k, v in facts.items() if v)
-    yield f"<dl>{told}</dl>\n"
-    latency = audit.get("latency") or {}
-    usage = sum_of_usage(step.usage for each in report.scenarios for step in each.steps)
-    tiles = [
-        (
-            f"{passed} of {len(report.scenarios)}",
-            "scenarios passed",
-            passed < len(report.scenarios),
+        "limits": ", ".join(_limits(_mapping(audit.get("limits")))),
+        "checks": ", ".join(f"{kind} {passed[kind]} of {count}" for kind, count in kinds.items()),
+        "ended early": ", ".join(f"{count} by {reason}" for reason, count in ends.items()),
+        "runtime": _joined(
+            runtime.get("name"),
+            runtime.get("version"),
+            f"(Python {runtime.get('python')}, {runtime.get('platform')})" if runtime else None,
         ),
-        (f"{report.passed} of {report.total}", "checks passed", report.failed > 0),
-        (report.exit_reason, "exit reason", report.exit_reason != "ok"),
-        (_seconds(audit.get("duration_ms")), "in all", False),
-        (_seconds(latency.get("p95_ms")), "95 of 100 steps within", False),
+        "run": audit.get("run_id"),
+    }
+    told = "".join(f"<dt>{name}</dt><dd>{shown(str(v))}</dd>" for name, v in facts.items() if v)
+    yield f"<dl>{told}</dl>\n"
+
+
+def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
+    names = {
+        "rpc_timeout_s": "a request",
+        "start_timeout_s": "a start",
+        "scenario_timeout_s": "a scenario",
+        "max_duration_s": "the run",
+    }
+    for key, name in names.items():
+        if number(limits.get(key)):
+            yield f"{name} {number(limits.get(key)):g} s"
+
+
+def _tiles(report: RunReport) -> Iterator[str]:
+    scenarios = report.scenarios
+    passed = sum(scenario.passed for scenario in scenarios)
+    latency = _mapping(report.audit.get("latency"))
+    usage = sum_of_usage(step.usage for each in scenarios for step in each.steps)
+    costs = sum(map(cost, scenarios))
+    tiles = [
+        (f"{passed:,} of {len(scenarios):,}", "scenarios passed", passed < len(scenarios)),
+        (f"{report.passed:,} of {report.total:,}", "checks passed", report.failed > 0),
+        (seconds(report.audit.get("duration_ms")), "in all", False),
+        (seconds(latency.get("mean_ms")), "a step, mean", False),
+        (seconds(latency.get("p95_ms")), "19 of 20 steps within", False),
     ]
     if usage is not None:
-        tiles.append((f"{usage['total_tokens']:,}", "tokens", False))
+        tiles.append((counted(number(usage.get("total_tokens"))), "tokens", False))
+    if costs:
+        tiles.append((counted(costs), "cost, as the agent counts", False))
     yield '<div class="tiles">'
     for value, name, bad in tiles:
         kind = ' class="bad"' if bad else ""
-        yield f'<div class="tile"><b{kind}>{shown(value)}</b>'
-        yield f'<span class="faint">{name}</span></div>'
-    yield "</div>\n"
-    for warning in report.warnings:
-        yield f'<p class="odd">{shown(warning)}</p>\n'
-
-
-def _seconds(milliseconds: Any) -> str:
-    if not isinstance(milliseconds, int | float):
-        return "unknown"
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / 1000:.1f} s"
-
-
-def _charts(scenarios: Sequence[ScenarioReport]) -> Iterator[str]:
-    """Charts of the first scenarios; nobody reads bars by the thousand."""
-    first = scenarios[:_BARS]
-    rest = f" (the first {_BARS} of {len(scenarios)})" if len(scenarios) > _BARS else ""
-    yield '<div class="charts">\n'
-    rates = [
-        (each.name, sum(c.passed for c in each.checks) / max(1, len(each.checks))) for each in first
-    ]
-    yield _chart(f"Share of checks passed{rest}", rates, top=1.0, unit="%")
-    yield _chart(f"Seconds{rest}", [(each.name, each.duration_ms / 1000) for each in first])
-    tokens = [(each.name, _tokens(each)) for each in first]
-    if any(count for _, count in tokens):
-        yield _chart(f"Tokens{rest}", tokens)
-    costs = [(each.name, _cost(each)) for each in first]
-    if any(cost for _, cost in costs):
-        yield _chart(f"Cost{rest}", costs)
+        yield f'<div class="card"><b{kind}>{shown(value)}</b><span>{name}</span></div>'
     yield "</div>\n"
 
 
-def _tokens(scenario: ScenarioReport) -> float:
-    usage = sum_of_usage(step.usage for step in scenario.steps)
-    return float(usage["total_tokens"]) if usage else 0.0
+def _tools(found: Sequence[Group]) -> Iterator[str]:
+    """Filters with how many each shows; those that would show nothing are left out."""
+    counts = Counter(name for group in found for name in _traits(group))
+    counts["all"] = len(found)
+    yield '<div class="tools"><input type="search" placeholder="Search" aria-label="Search">\n'
+    for name in _FILTERS:
+        if counts[name] or name == "all":
+            yield f'<button data-show="{name}">{name} {counts[name]}</button>\n'
+    yield f'{_ORDERS}<span id="count" class="faint end" role="status"></span>'
+    yield '<button id="open">open all</button><button id="theme">light or dark</button></div>\n'
 
 
-def _cost(scenario: ScenarioReport) -> float:
-    costs = [(step.usage or {}).get("cost") for step in scenario.steps]
-    return float(sum(cost for cost in costs if isinstance(cost, int | float)))
+def _traits(group: Group) -> Iterator[str]:
+    yield "passed" if group.passed == len(group.runs) else "failed"
+    if group.flaky:
+        yield "flaky"
+    if any(run.exit_reason != "ok" for run in group.runs):
+        yield "error"
 
 
-def _chart(
-    title: str, values: Sequence[tuple[str, float]], *, top: float | None = None, unit: str = ""
-) -> str:
-    """Horizontal bars would hide the run of many values: one column each."""
-    highest = top or max((value for _, value in values), default=0) or 1.0
-    width = 600 / max(1, len(values))
-    bars = []
-    for index, (name, value) in enumerate(values):
-        height = max(1.0, 120 * min(1.0, value / highest))
-        kind = "bar" if unit != "%" else "good" if value >= 1 else "bad" if value == 0 else "odd"
-        label = f"{100 * value:.0f} %" if unit == "%" else f"{value:.4g}"
-        bars.append(
-            f'<rect class="{kind}" x="{index * width + 1:.1f}" y="{130 - height:.1f}" '
-            f'width="{max(1.0, width - 2):.1f}" height="{height:.1f}">'
-            f"<title>{shown(name)}: {label}</title></rect>"
-        )
-    scale = "100 %" if unit == "%" else f"{highest:.4g}"
-    return (
-        f'<figure><figcaption>{shown(title)}</figcaption><svg viewBox="0 0 600 145" role="img" '
-        f'aria-label="{shown(title)}"><line class="line" x1="0" x2="600" y1="130" y2="130"/>'
-        f'{"".join(bars)}<text x="0" y="143">0 to {scale}</text></svg></figure>\n'
-    )
+def _group(group: Group) -> Iterator[str]:
+    """A scenario; with repetitions, each of them in it."""
+    taken = sum(number(run.duration_ms) for run in group.runs) / len(group.runs)
+    yield f'<details class="item card" id="s{group.place}" data-is="{" ".join(_traits(group))}" '
+    yield f'data-place="{group.place}" data-time="{taken:.1f}" data-faults="{1 - group.share:.4f}">'
+    if len(group.runs) == 1:
+        yield from _run(group.runs[0], group.name)
+        yield "</details>\n"
+        return
+    good = group.passed == len(group.runs)
+    word = "flaky" if group.flaky else "passed" if good else "failed"
+    yield f"<summary>{badge(word, 'odd' if group.flaky else _kind(good=good))}"
+    yield f'<span class="name">{shown(group.name)}</span><span class="dots">'
+    yield "".join(f'<b class="{_kind(good=run.passed)}"></b>' for run in group.runs[:50])
+    yield f'</span><span class="numbers">{group.passed} of {len(group.runs)} repetitions passed, '
+    yield f"{seconds(taken)} each</span>"
+    yield f"{_why(next((run for run in group.runs if not run.passed), None))}</summary>"
+    yield '<div class="inside">'
+    for run in group.runs:
+        yield '<details class="item">'
+        yield from _run(run, f"repetition {run.repeat + 1}")
+        yield "</details>"
+    yield "</div></details>\n"
 
 
-def _scenario(scenario: ScenarioReport) -> str:
-    verdict = "passed" if scenario.passed else "failed"
-    passed = sum(check.passed for check in scenario.checks)
-    repeat = f" <span>repetition {scenario.repeat + 1}</span>" if scenario.repeat else ""
-    reason = scenario.exit_reason
-    why = "" if reason == "ok" else f' <span class="badge odd">{shown(reason)}</span>'
-    parts = [
-        f'<details class="item" data-verdict="{verdict}"><summary>',
-        f'<span class="badge {_kind(good=scenario.passed)}">{verdict}</span>',
-        f'<span class="name">{shown(scenario.name)}</span>{repeat}{why}',
-        f'<span class="right faint">{passed} of {len(scenario.checks)} checks, ',
-        f"{_seconds(scenario.duration_ms)}</span></summary>",
-        '<div class="inside">',
-        *(f'<p class="odd">{shown(warning)}</p>' for warning in scenario.warnings),
-        *(part for number, step in enumerate(scenario.steps, 1) for part in _step(number, step)),
-    ]
-    if scenario.log:
-        parts.append(_block("error output", scenario.log))
-    return "".join((*parts, "</div></details>\n"))
+def _run(run: ScenarioReport, name: str) -> Iterator[str]:
+    yield f"<summary>{badge('passed' if run.passed else 'failed', _kind(good=run.passed))}"
+    yield f'<span class="name">{shown(name)}</span>'
+    if run.exit_reason != "ok":
+        yield badge(run.exit_reason, "odd")
+    passed = sum(check.passed for check in run.checks)
+    count = tokens(run)
+    spent = f", {counted(count)} tokens" if count else ""
+    yield f'<span class="numbers">{passed} of {len(run.checks)} checks, '
+    yield f"{seconds(run.duration_ms)}{spent}</span>{_why(run)}</summary>"
+    yield '<div class="inside">'
+    yield from thread(run)
+    yield "</div>"
+
+
+def _why(run: ScenarioReport | None) -> str:
+    fault = None if run is None else first_fault(run)
+    return "" if fault is None else f'<span class="why">{shown(fault)}</span>'
 
 
 def _kind(*, good: bool) -> str:
     return "good" if good else "bad"
 
 
-def _step(number: int, step: StepReport) -> Iterator[str]:
-    yield f'<div class="said"><span class="who">step {number}: input</span>'
-    yield f"<pre>{shown(step.input)}</pre></div>"
-    took = _seconds(step.duration_ms)
-    paused = ", paused" if step.agent_status == "paused" else ""
-    yield f'<div class="said agent"><span class="who">agent, {took}{paused}</span>'
-    if step.output is not None:
-        yield f"<pre>{shown(step.output)}</pre>"
-    if step.error:
-        yield f'<pre class="bad">{shown(step.error)}</pre>'
-    if step.evaluation_context:
-        yield _block("evaluation context", step.evaluation_context)
-    for call in step.tool_calls:
-        yield _call(call)
-    if step.logs:
-        yield _block("logs", step.logs)
-    if step.usage:
-        yield _block("usage", json.dumps(dict(step.usage), ensure_ascii=False))
-    yield '</div><ul class="checks">'
-    yield from map(_check, step.checks)
-    yield "</ul>"
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _call(call: Mapping[str, Any]) -> str:
-    arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False, indent=1)
-    return _block(f"tool {call.get('name')}", arguments)
-
-
-def _block(name: str, text: str) -> str:
-    return f'<span class="who">{shown(name)}</span><pre>{shown(text)}</pre>'
-
-
-def _check(check: Check) -> str:
-    word = "error" if check.error else "passed" if check.passed else "failed"
-    kind = "odd" if check.error else _kind(good=check.passed)
-    details = ""
-    if not check.passed and check.wanted is not None:
-        details = (
-            f"<dl><dt>wanted</dt><dd>{shown(check.wanted)}</dd>"
-            f"<dt>saw</dt><dd>{shown(check.saw or '')}</dd></dl>"
-        )
-    return (
-        f'<li><span class="badge {kind}">{word}</span> {shown(check.type)} of '
-        f"{shown(check.field)}: {shown(check.reasoning)}{details}</li>"
-    )
+def _joined(*words: Any) -> str:
+    return " ".join(str(word) for word in words if word)

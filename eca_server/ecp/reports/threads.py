@@ -1,0 +1,145 @@
+"""A scenario as a thread: what was said, what the agent did and answered, and each verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from eca_server.ecp.reports.figures import number, seconds
+from eca_server.ecp.results import Check, ScenarioReport, StepReport
+from eca_server.pages import shown
+
+__all__ = ["badge", "first_fault", "thread"]
+
+_LONGEST: Final = 50_000  # characters of one text; the JSON report has it whole
+_PREVIEW: Final = 120
+
+
+def badge(word: str, kind: str) -> str:
+    """A word in a box; `kind` is good, bad, odd or nothing."""
+    return f'<span class="badge {kind}">{shown(word)}</span>'
+
+
+def first_fault(scenario: ScenarioReport) -> str | None:
+    """Why it did not pass, in one line; None if it did."""
+    for place, step in enumerate(scenario.steps, 1):
+        for check in step.checks:
+            if not check.passed:
+                wanted = "" if check.wanted is None else f"; wanted: {check.wanted[:_PREVIEW]}"
+                return f"step {place}: {check.reasoning[:_PREVIEW]}{wanted}"
+    return None if scenario.passed else scenario.exit_reason
+
+
+def thread(scenario: ScenarioReport) -> Iterator[str]:
+    """The whole conversation of one repetition."""
+    if scenario.warnings:
+        yield f'<ul class="notes">{"".join(f"<li>{_text(w)}</li>" for w in scenario.warnings)}</ul>'
+    for place, step in enumerate(scenario.steps, 1):
+        yield '<section class="step">'
+        yield from _step(place, step)
+        yield "</section>"
+    if scenario.log:
+        yield _fold("error output of the agent", scenario.log, opened=not scenario.passed)
+
+
+def _step(place: int, step: StepReport) -> Iterator[str]:
+    yield f'<span class="who user">step {place}</span>'
+    yield f'<div class="said user"><pre>{_text(step.input)}</pre></div>'
+    if step.constraints:
+        yield _fold("constraints", _json(step.constraints))
+    if step.status == "skipped":
+        yield f'<div class="said silent">skipped: {_text(step.error or "")}</div>'
+        return
+    yield f'<span class="who">{", ".join(_facts(step))}</span>'
+    if step.evaluation_context:
+        yield _fold("evaluation context", step.evaluation_context)
+    for call in step.tool_calls:
+        yield _call(call)
+    if step.error:
+        yield f'<div class="said error"><pre>{_text(step.error)}</pre></div>'
+    elif step.output:
+        yield f'<div class="said agent"><pre>{_text(step.output)}</pre></div>'
+    else:
+        yield '<div class="said silent">said nothing</div>'
+    if step.logs:
+        yield _fold("logs", step.logs)
+    if step.checks:
+        yield '<ul class="checks">'
+        yield from (_check(check, step) for check in step.checks)
+        yield "</ul>"
+
+
+def _facts(step: StepReport) -> Iterator[str]:
+    yield "agent"
+    yield seconds(step.duration_ms)
+    if step.agent_status == "paused":
+        yield "paused"
+    if step.exit_reason != "ok":
+        yield shown(step.exit_reason)
+    for name, value in (step.usage or {}).items():
+        said = f"{number(value):,.6g}" if isinstance(value, int | float) else _json(value)
+        yield shown(f"{said} {name.replace('_', ' ')}"[:_PREVIEW])
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments", {})
+    more = {key: value for key, value in call.items() if key not in {"name", "arguments"}}
+    preview = json.dumps(arguments, ensure_ascii=False)
+    short = preview if len(preview) <= _PREVIEW else f"{preview[:_PREVIEW]}..."
+    title = f"called <code>{shown(str(call.get('name'))[:_PREVIEW])}({shown(short)})</code>"
+    return _folded(title, f"<pre>{_text(_json({'arguments': arguments, **more}))}</pre>")
+
+
+def _check(check: Check, step: StepReport) -> str:
+    kind = "odd" if check.error else "good" if check.passed else "bad"
+    score = "" if check.score in {0.0, 1.0} else f", score {check.score:g}"
+    # The error itself stands above.
+    why = "no result" if check.reasoning == step.error else check.reasoning
+    return (
+        f'<li class="{kind}"><span>{_text(why)}</span> <span class="faint">'
+        f"{shown(check.type)} of {shown(check.field)}{score}</span>"
+        f"{_sides(check)}{_details(check.details or {})}</li>"
+    )
+
+
+def _sides(check: Check) -> str:
+    if check.wanted is None and check.saw is None:
+        return ""
+    sides = "".join(
+        f"<div><small>{name}</small><pre>{_text(value)}</pre></div>"
+        for name, value in (("wanted", check.wanted), ("saw", check.saw))
+        if value is not None
+    )
+    both = f'<div class="sides">{sides}</div>'
+    return both if not check.passed else _folded("wanted and saw", both)
+
+
+def _details(details: Mapping[str, Any]) -> str:
+    if not details:
+        return ""
+    told = "".join(
+        f"<dt>{shown(str(name))}</dt><dd>{_text(v if isinstance(v, str) else _json(v))}</dd>"
+        for name, v in details.items()
+    )
+    return _folded("how it was judged", f"<dl>{told}</dl>")
+
+
+def _fold(title: str, text: str, *, opened: bool = False) -> str:
+    return _folded(title, f"<pre>{_text(text)}</pre>", opened=opened)
+
+
+def _folded(title: str, inside: str, *, opened: bool = False) -> str:
+    state = " open" if opened else ""
+    return f'<details class="fold"{state}><summary>{title}</summary>{inside}</details>'
+
+
+def _text(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return shown(text)
+    left_out = f"{len(text) - _LONGEST:,} more characters are in the JSON report"
+    return f'{shown(text[:_LONGEST])} <span class="faint">({left_out})</span>'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
