@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.tools.ask_user import CANCELLED
 from tests.eca_server.chat.agent_session import calls, of_calls
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import Content, Editor, finishes, provider_config
 
 pytestmark = pytest.mark.trio
 
+METHOD = "chat/askQuestion"
 QUESTION: dict[str, Any] = {
     "question": "Which one?",
     "options": [{"label": "this"}, {"label": "that", "description": "the other"}],
@@ -22,7 +24,7 @@ QUESTION: dict[str, Any] = {
 
 
 async def question(ours: Editor) -> dict[str, Any]:
-    return await ours.until(lambda each: each.get("method") == "chat/askQuestion")
+    return await ours.until(lambda each: each.get("method") == METHOD)
 
 
 async def answer(ours: Editor, asked: dict[str, Any], **reply: Any) -> None:
@@ -36,7 +38,8 @@ def outputs(ours: Editor) -> list[str]:
 
 @pytest.mark.requirement
 async def test_questions_are_shown_one_at_a_time_and_the_answers_told_to_the_model() -> None:
-    made = calls(("eca_ask_user", QUESTION), ("eca_ask_user", {"question": "And why?"}))
+    free = [{"question": "And why?"}, {"question": "And who?"}]
+    made = calls(*(("eca_ask_user", each) for each in (QUESTION, *free)))
     async with (
         Provider([made, reply("the end")]) as provider,
         current(provider_config(provider.url)) as ours,
@@ -45,22 +48,25 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_told_to_the_mod
         runs = {}
         replies = {
             "Which one?": {"answer": "that", "cancelled": False},
-            "And why?": {"answer": None, "cancelled": True},
+            "And why?": {"answer": "x", "cancelled": True},
+            "And who?": {"answer": None, "cancelled": False},
         }
-        for _ in replies:
+        for number in range(len(replies)):
             asked = await question(ours)
+            await ours.ask("chat/list")
+            assert sum(each.get("method") == METHOD for each in ours.seen) == number + 1
             runs |= {each["summary"]: each for each in of_calls(ours) if "manualApproval" in each}
             params = asked["params"]
             call = runs[f"Asking: {params['question']}"]
             assert not call["manualApproval"]
             assert params.pop("toolCallId") == call["id"]
             assert params.pop("chatId") == "c"
-            assert params in (QUESTION, {"question": "And why?", "allowFreeform": True})
+            assert params in (QUESTION, *({**each, "allowFreeform": True} for each in free))
             await answer(ours, asked, result=replies[params["question"]])
         await ours.finished()
-        told = [each["content"] for each in provider.requests[-1].body["messages"]][-2:]
+        told = [each["content"] for each in provider.requests[-1].body["messages"]][-3:]
         assert told[0] == "The user answered: that"
-        assert told[1].startswith("The user closed the question without an answer.")
+        assert told[1] == told[2] == CANCELLED
         assert sorted(outputs(ours)) == sorted(told)
 
 

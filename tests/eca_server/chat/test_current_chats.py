@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from eca_protocol.testing.provider import Provider, reply
 from tests.eca_server.chat.current import current, refused, since
-from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text
+from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
 pytestmark = pytest.mark.trio
 
@@ -183,6 +184,7 @@ async def test_a_history_is_read_in_pages_from_either_end() -> None:
 async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
+        ours.connection.chats.get("c").title = "a model's"
         begun = len(ours.seen)
         assert await ours.ask("chat/clear", {"chatId": "c", "messages": True}) == {}
         cleared = ("chat/cleared", {"chatId": "c", "messages": True})
@@ -192,9 +194,26 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
         assert len(ours.seen) == begun + 4
         await ours.turn("two", model=ECHO)
         assert ours.connection.chats.get("c").usage.tokens > 0
+        assert ours.connection.chats.get("c").title is None
     async with current(data=tmp_path) as ours:
         await ours.ask("chat/open", {"chatId": "c"})
         assert text(ours.contents()) == "twotwo"
+
+
+@pytest.mark.requirement
+async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it() -> None:
+    provider = Provider(otherwise=reply("a"))
+    async with provider, current(provider_config(provider.url)) as ours:
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        await ours.turn("one")
+        marked = next(each["contentId"] for each in ours.contents() if "contentId" in each)
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": marked, "text": "here"})
+        await ours.ask("chat/clear", {"chatId": "c"})
+        await ours.turn("two")
+        told = [each["content"] for each in provider.requests[-1].body["messages"]]
+        assert told[1:] == ["two"]
+        chat = ours.connection.chats.get("c")
+        assert (chat.title, dict(chat.settings.flags)) == ("Mine", {})
 
 
 @pytest.mark.requirement("W-22d", "W-23d")

@@ -141,6 +141,11 @@ async def test_trust_is_kept_with_the_chat(tmp_path: Path) -> None:
         assert opened["selection"]["trust"]
         assert updates(ours)[-1]["chat"]["selectTrust"]
         assert (opened["selection"]["agent"], opened["selection"]["model"]) == ("plan", SCRIPT)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say hi", model=SCRIPT, trust=False)
+        opened = await ours.ask("chat/open", {"chatId": "c"})
+        assert not opened["selection"]["trust"]
+        assert opened["meta"]["total"] == 4
 
 
 @pytest.mark.requirement("W-40a")

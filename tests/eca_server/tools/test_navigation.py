@@ -27,7 +27,7 @@ def autojump_clock() -> trio.testing.MockClock:
     return trio.testing.MockClock(autojump_threshold=0.05)
 
 
-TEXT = "import os\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\n"
+TEXT = "import os\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\natau tau"
 
 
 @contextlib.asynccontextmanager
@@ -82,6 +82,7 @@ FOUND = {"result": {"status": "success", "locations": []}}
         ({"symbol": "π𝔸"}, 1),
         ({"symbol": "ta"}, 7),
         ({"line": 3, "symbol": "( x )"}, 7),
+        ({"line": 4}, 6),
     ],
 )
 async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(
