@@ -1,4 +1,4 @@
-r"""The patterns of `argsMatchers`: regular expressions that cannot hold the server up.
+r"""The patterns of `argsMatchers` and `disabledTools`: they cannot hold the server up.
 
 They run on text a model wrote, so each search has a time limit, which the standard library's
 `re` does not offer. What would make the compiler itself heavy is refused here,
@@ -7,16 +7,20 @@ like `((a{999}){999}){9}`.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["BadMatcher", "compile_matcher"]
+__all__ = ["BadMatcher", "compile_matcher", "matches_name"]
 
 _LONGEST = 1_000
 _MOST_COPIES = 1_000  # of a part, by all its counted repetitions together
+_NAME_SECONDS = 0.01  # for a pattern on one name: there may be hundreds of them
+_PLAIN = re.compile(r"[\w .:/@-]*")  # a dot is part of a name more often than not
 _COUNTED = re.compile(r"\{(?:\d*,)?(\d+)\}|\{(\d+),\}")
 
 
@@ -50,3 +54,27 @@ def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[
         raise BadMatcher(f"expected a regular expression, got: {fault}") from None
     except (RecursionError, OverflowError, MemoryError):
         raise BadMatcher("expected a regular expression, got one nested too deep") from None
+
+
+def matches_name(selector: str, names: Collection[str]) -> bool:
+    """Whether a selector is one of the names, or a pattern (`server__.*`) for all of one.
+
+    A pattern that takes too long matches: it is there to withhold something.
+    """
+    if selector in names:
+        return True
+    pattern = None if _PLAIN.fullmatch(selector) else _pattern(selector)
+    try:
+        return pattern is not None and any(
+            pattern.fullmatch(name, timeout=_NAME_SECONDS) for name in names
+        )
+    except TimeoutError:
+        return True
+
+
+@functools.lru_cache(maxsize=256)
+def _pattern(text: str) -> regex.Pattern[str] | None:
+    try:
+        return compile_matcher(text)
+    except BadMatcher:
+        return None

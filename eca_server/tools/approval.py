@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
-from eca_server.config.matchers import compile_matcher
+from eca_server.config.matchers import compile_matcher, matches_name
 from eca_server.spelling import NATIVE
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect
@@ -194,7 +194,7 @@ class Policy:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
         selectors = spellings(server, tool) | _server_names(server)
         for key, names in self._disabled.items():
-            if not selectors.isdisjoint(names):
+            if any(matches_name(selector, selectors) for selector in names):
                 return key
         for rule in self._rules:
             if rule.verdict == "deny" and not rule.matchers and rule.rank(server, tool):

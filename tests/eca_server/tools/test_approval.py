@@ -77,6 +77,26 @@ def test_a_tool_is_disabled_in_each_spelling(selector: str) -> None:
     assert policy.decide(READ).verdict == "deny"
 
 
+@pytest.mark.parametrize(
+    ("selector", "tool", "is_disabled"),
+    [
+        ("git__.*", "push", True),
+        ("git__(push|pull)", "push", True),
+        ("g[a-z]+", "push", True),
+        ("git__pus", "push", False),
+        ("pu.*", "push", False),
+        ("git__.", "p", False),
+        ("git__(", "push", False),
+        ("git__(x+x+)+y", "x" * 5_000, True),
+    ],
+)
+def test_a_selector_may_be_a_pattern_for_the_whole_name(
+    selector: str, tool: str, is_disabled: bool
+) -> None:
+    policy = policy_of(Config(disabled_tools=(selector,)), "agent")
+    assert bool(policy.withheld(server="git", tool=tool, effect="read")) is is_disabled
+
+
 @pytest.mark.parametrize("selector", ["github", "github__create_issue"])
 def test_a_tool_of_another_server_is_matched_by_server_or_by_both(selector: str) -> None:
     assert verdict(Approval(allow={selector: ApprovalRule()}), GITHUB) == "allow"
