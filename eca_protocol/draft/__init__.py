@@ -2,8 +2,8 @@
 
 The draft is older than every other edition and shaped otherwise, so it is no window on their
 models: `DraftCodec` converts. `codec_for` gives the codec of any revision. `DRAFT` is the draft's
-method table; `explain`, strategies and schema take it like any other table. What one edition has
-and the other lacks is listed in `counterparts`.
+method table; `explain` and the strategies take it like any other. What one edition has and the
+other lacks is listed in `counterparts`.
 
 Few connections speak the draft: nothing of it is imported before one does.
 """

@@ -153,7 +153,7 @@ class DraftCodec:
         ]
 
     def _of_the_only_call(self, raw: Any) -> Any:
-        """A decision that names no waiting call means the chat's only one: the draft has no ids."""
+        """A decision means the chat's only call that waits, for the draft tells no ids (W-52)."""
         chat_id = raw.get("chatId") if isinstance(raw, dict) else None
         told = self._told.get(chat_id) if isinstance(chat_id, str) else None
         if told is None or len(told.asked) != 1:
