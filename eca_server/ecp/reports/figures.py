@@ -5,6 +5,7 @@ An agent may say anything of its usage: what is no finite number counts as nothi
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -91,7 +92,7 @@ def counted(value: float) -> str:
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     digits = 2 - math.floor(math.log10(value))
-    return f"{value:.{digits}f}".rstrip("0")
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def seconds(milliseconds: Any) -> str:
@@ -108,13 +109,16 @@ def charts(found: Sequence[Group]) -> Iterator[str]:
     """A column for each scenario; where there are very many, for some in a row."""
     yield '<div class="charts">\n'
     yield _chart("Checks passed", found, lambda group: group.share, _percent, top=1.0)
-    yield _chart(
-        "Time", found, lambda group: group.mean(lambda run: number(run.duration_ms)), seconds
-    )
-    for title, value in (("Tokens", tokens), ("Cost", cost)):
+    yield _chart("Time", found, _time, seconds)
+    values = {"Tokens": tokens, "Cost": cost}
+    for title, value in values.items():
         if any(value(run) for group in found for run in group.runs):
-            yield _chart(title, found, lambda group, value=value: group.mean(value), counted)
+            yield _chart(title, found, functools.partial(Group.mean, value=value), counted)
     yield "</div>\n"
+
+
+def _time(group: Group) -> float:
+    return group.mean(lambda run: number(run.duration_ms))
 
 
 def _percent(share: float) -> str:
