@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from eca_protocol.draft import codec_for
 from eca_protocol.fold.fold import Fold
@@ -12,6 +12,13 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect, forced_revision
 
 __all__ = ["Conversation"]
+
+_SELECTED: Final = {
+    "chat/selectedModelChanged": ("model", "model"),
+    "chat/selectedAgentChanged": ("agent", "behavior"),
+    "chat/selectedBehaviorChanged": ("behavior", "behavior"),
+}
+"""What the user has chosen: the member of the params that says it, and what it is of."""
 
 
 class Conversation:
@@ -65,6 +72,10 @@ class Conversation:
             self._deletes[request_id] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
+        elif method in _SELECTED and isinstance(params, Mapping) and chat_id is None:
+            name, part = _SELECTED[method]
+            if isinstance(params.get(name), str):
+                self.fold.selected(**{part: params[name]})
 
 
 def _revision_of(initialize_params: Any) -> Revision:

@@ -53,6 +53,7 @@ class Fold:
         self._deleted: set[str] = set()
         self._prompted: set[str] | None = None
         self._unnamed_prompts = 0
+        self._chosen: set[str] = set()  # what the user selected since the server last said it
 
     @property
     def can_prompt(self) -> bool:
@@ -151,8 +152,19 @@ class Fold:
         for one, many in _LISTS.items():
             chosen = told.get(one, getattr(self.config, one))
             known = told.get(many, getattr(self.config, many))
-            if (one in told or many in told) and chosen and chosen not in (known or ()):
+            self._chosen -= {one} & told.keys()
+            is_told = one in told or (many in told and one not in self._chosen)
+            if is_told and chosen and chosen not in (known or ()):
                 self._tell(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
+
+    def selected(self, *, model: str | None = None, behavior: m.ChatBehavior | None = None) -> None:
+        """The user has chosen; the server need not say it again."""
+        if model is not None:
+            self.config = attrs.evolve(self.config, select_model=model)
+            self._chosen |= {"select_model"}
+        if behavior is not None:
+            self.config = attrs.evolve(self.config, select_behavior=behavior, select_agent=behavior)
+            self._chosen |= {"select_behavior", "select_agent"}
 
     def _server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):

@@ -501,10 +501,10 @@ def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) ->
     [
         (
             'call grep {"path": ".", "pattern": "("}',
-            "[eca_grep failed: pattern: expected a regular",
+            "[grep failed: pattern: expected a regular",
         ),
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
-        ('call edit_file {"path": "x"', "[eca_edit_file failed: The arguments are unreadable"),
+        ('call edit_file {"path": "x"', "[edit_file failed: The arguments are unreadable"),
         ('call shell_command {"command": "pwd"}', "refused by the behaviour or the configuration]"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
@@ -348,6 +348,7 @@ SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
 
 @pytest.mark.requirement("CONF-3", "W-11g")
 @given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
+@example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
 def test_what_was_told_adds_up_to_what_is_so(steps: list[Any]) -> None:
     """A client that folds the updates knows what one is told that comes now."""
 

@@ -83,12 +83,12 @@ async def test_a_revision_that_nobody_knows_is_named_with_ours():
 
 
 async def test_a_missing_program_is_named_with_the_path_that_was_searched(tmp_path):
-    folders = [str(tmp_path), *(f"/opt/{number}" for number in range(100))]
+    folders = [str(tmp_path), *(f"/programs/{number}" for number in range(100))]
     path = {"PATH": os.pathsep.join(folders)}
     fault = await fault_of(ServerSettings(name="bad", command="no-such-program", env=path))
     assert fault.kind == "start"
     assert "no-such-program" in fault.message
-    assert f"({tmp_path}, /opt/0, " in fault.message
+    assert f"({tmp_path}, /programs/0, " in fault.message
     assert "and 95 more)" in fault.message
 
 
