@@ -6,8 +6,7 @@ the answer to `initialize` needs neither.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from eca_protocol.messages import ChatConfig
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import Config, Loaded, MCPServer, cache_folder, data_folder, load
+from eca_server.features.turnstile import Turnstile
 from eca_server.secret import Secret
 from eca_server.session import Session
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eca_server.tools.native import NativeTools
     from eca_server.workspace import FileIndex, Root, Workspace
 
-__all__ = ["Connection", "Options", "Told", "Turnstile"]
+__all__ = ["Connection", "Options", "Told"]
 
 
 @attrs.frozen(kw_only=True)
@@ -93,28 +93,6 @@ class Told:
     too_many_tools: bool = False
     problems: Collection[object] = ()
     providers: dict[str, ProviderStatus] | None = None
-
-
-class Turnstile:
-    """Lets tasks through one at a time, in the order in which they were given their place."""
-
-    def __init__(self) -> None:
-        self._last = trio.Event()
-        self._last.set()
-
-    def place(self) -> AbstractAsyncContextManager[None]:
-        """A place behind all that were given so far; it must be taken."""
-        before, self._last = self._last, trio.Event()
-        return _in_place(before, self._last)
-
-
-@asynccontextmanager
-async def _in_place(before: trio.Event, done: trio.Event) -> AsyncIterator[None]:
-    try:
-        await before.wait()
-        yield
-    finally:
-        done.set()
 
 
 async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:

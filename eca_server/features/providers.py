@@ -17,7 +17,7 @@ from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPFa
 from eca_protocol.peer import Handler
 from eca_server.commands.login import fault_of_key, ways_to_log_in
 from eca_server.credentials import LOGIN, Credential, LoginsFault, OAuthFault, TokenSet
-from eca_server.credentials.flows import DeviceLogin, Flow, Invitation
+from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, Invitation
 from eca_server.features.configuration import tell_changes
 from eca_server.features.connection import Connection
 from eca_server.llm.configured import ProviderFacts
@@ -50,7 +50,11 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             known = ", ".join(method.key for method in methods)
             raise RPCError(INVALID_PARAMS, f"method: expected one of {known}")
         if flow is None or params.method == _WITH_A_KEY:
-            return m.ProvidersLoginResult(action="input", fields=(_key_field(params.provider),))
+            return m.ProvidersLoginResult(
+                action="input",
+                fields=(_key_field(params.provider),),
+                message=KEY_HINTS.get(params.provider),
+            )
         scope = logging_in.pop(params.provider, None)
         if scope is not None:
             scope.cancel()
