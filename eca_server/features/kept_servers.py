@@ -45,8 +45,14 @@ async def add_server(
         RPCError: no other configuration counts than the client's own.
         ECAError: it cannot be kept.
     """
+
+    def add(parts: Parts) -> None:
+        for each in _roots(connection):
+            _servers(parts.of(each)).pop(name, None)  # it would win over that of everywhere
+        _servers(parts.of(root))[name] = settings
+
     await _keep_secrets(connection, name, settings)
-    await _keep(connection, lambda parts: _servers(parts.of(root)).update({name: settings}))
+    await _keep(connection, add)
 
 
 async def change_server(connection: Connection, name: str, settings: ServerSettings) -> None:

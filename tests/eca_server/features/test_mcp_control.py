@@ -181,6 +181,13 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
     assert home.kept["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
     async with home.editor(two) as ours:
         assert set(ours.connection.config.mcp_servers) == {"t"}
+    async with home.editor(one) as ours:
+        await ours.ask("mcp/removeServer", {"name": "s"})
+        assert home.kept["workspaces"][str(one)] == {"mcpServers": {"s": None}}
+        await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
+        assert set(ours.connection.config.mcp_servers) == {"s"}
+    async with home.editor(two) as ours:
+        assert set(ours.connection.config.mcp_servers) == {"s", "t"}
 
 
 @pytest.mark.parametrize(
