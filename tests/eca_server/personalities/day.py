@@ -272,6 +272,21 @@ def looks_at_the_other_tabs(seat: Seat) -> None:
     assert providers is None or isinstance(providers["providers"], list)
 
 
+def is_asked_by_the_model(seat: Seat) -> None:
+    """A question is put, and a definition looked up, where the client can do it."""
+    path = str(seat.place.project / "long.txt")
+    question = call("eca_ask_user", question="Which one?", options=[{"label": "the blue one"}])
+    place = call("eca_editor_definition", path=path, line=1, symbol="line")
+    chat = seat.chat(seat.turn(f"{question}\n{place}\nsay so"))
+    assert chat.said == "so"
+    asked, looked_up = chat.cards.values()
+    can = seat.who.assistant if "variants" in seat.screen.config else {}
+    assert asked.error is not bool(can.get("chatCapabilities"))
+    assert asked.error or "the blue one" in asked.output
+    assert looked_up.error is not bool(can.get("editor", {}).get("definition"))
+    assert looked_up.error or "/p/b.py:7:1" in looked_up.output
+
+
 Part = Callable[[Seat], None]
 
 PARTS: Sequence[tuple[Part, frozenset[str]]] = (
@@ -300,6 +315,7 @@ NEWER: Sequence[tuple[Part, frozenset[str]]] = (
     (renames_a_chat, frozenset({"chat/update"})),
     (clears_a_chat, frozenset({"chat/clear"})),
     (switches_a_tool_server_on_and_off, frozenset({"mcp/enableServer"})),
+    (is_asked_by_the_model, frozenset()),
     (looks_at_the_other_tabs, frozenset({"providers/list", "jobs/list"})),
 )
 """What clients have got buttons for since October 2025; a server may know none of it."""

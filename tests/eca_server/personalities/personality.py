@@ -116,6 +116,12 @@ def found(first: int, severity: str, **more: Any) -> dict[str, Any]:
     }
 
 
+PLACE = {"start": {"line": 7, "character": 1}, "end": {"line": 7, "character": 5}}
+FOUND = {"status": "success", "locations": [{"uri": "file:///p/b.py", "range": PLACE}]}
+ANSWERED = {"chat/askQuestion": {"answer": "the blue one", "cancelled": False}}
+TODAY = {**ANSWERED, "editor/getDefinition": FOUND, "editor/getReferences": FOUND}
+"""What those answer that say they can: two places and the user's word."""
+
 ASKS = {"askQuestion": True}
 EDITOR = {"diagnostics": True, "definition": True, "references": True}
 LISTS = ("chat/list", "providers/list", "jobs/list")
@@ -132,7 +138,10 @@ EMACS: Mapping[str, Any] = {
     "encode": with_a_line_end,
     "nothing": None,
     "names_itself": True,
-    "answers": {"editor/getDiagnostics": found(1, "information", source=None, code=None)},
+    "answers": {
+        "editor/getDiagnostics": found(1, "information", source=None, code=None),
+        **TODAY,
+    },
     "unknown": "junk",
     "connect": packet_pipe,
     "read_size": 4096,
@@ -181,7 +190,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         at_start=LISTS,
         mints_ids=True,
         never=CLEAR,
-        answers={"editor/getDiagnostics": found(0, "warning", code=7)},
+        answers={"editor/getDiagnostics": found(0, "warning", code=7), **TODAY},
         leaves_by=signal.SIGTERM,
     ),
     "IntelliJ": Personality(
@@ -194,7 +203,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         at_start=LISTS,
         mints_ids=True,
         never=CLEAR,
-        answers={"editor/getDiagnostics": found(0, "error")},
+        answers={"editor/getDiagnostics": found(0, "error"), **TODAY},
         unknown="never answered",
         leaves_by=signal.SIGTERM,
     ),
@@ -216,6 +225,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         assistant={"chat": True, "chatCapabilities": ASKS},
         on_vscode_jsonrpc=True,
         screen=screens.Desktop,
+        answers=ANSWERED,
         never=CLEAR,
         nothing=UNSET,
         at_start=LISTS,

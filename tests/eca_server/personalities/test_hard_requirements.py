@@ -152,9 +152,9 @@ def test_6_an_answer_has_a_result_or_an_error(days: list[Day]) -> None:
 
 @pytest.mark.requirement("CLIENT-7", "W-2a")
 def test_7_a_notification_has_no_id(days: list[Day]) -> None:
-    for _, line in written(days):
+    for day, line in written(days):
         ids = {value["method"] for value in line.seen if "method" in value and "id" in value}
-        assert ids <= {"editor/getDiagnostics"}
+        assert ids == set(day.seat.asked)
 
 
 @pytest.mark.requirement("CLIENT-8", "W-2b")
@@ -369,9 +369,11 @@ def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(
     server: Stranger, days: list[Day]
 ) -> None:
     for day in days:
-        if not day.who.on_vscode_jsonrpc:
-            can = day.who.assistant.get("editor", {}).get("diagnostics")
-            assert day.seat.asked == (["editor/getDiagnostics"] if can else [])
+        assistant = day.who.assistant
+        can = {f"editor/get{each.title()}" for each in assistant.get("editor", {})}
+        can |= {"chat/askQuestion"} if "chatCapabilities" in assistant else set()
+        assert set(day.seat.asked) <= can
+        assert day.seat.asked or not can or day.who.on_vscode_jsonrpc
     for junk in ("Unknown server request", None, [], {"diagnostics": 7}):
         params = {"message": "call eca_editor_diagnostics\nsay x", "model": "simulator/script"}
         server.ask("chat/prompt", params)

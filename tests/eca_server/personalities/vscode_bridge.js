@@ -17,7 +17,10 @@ const connection = rpc.createMessageConnection(
   new rpc.StreamMessageReader(server.stdout),
   new rpc.StreamMessageWriter(server.stdin),
 );
-connection.onError(([error]) => say({ fault: String(error) }));
+// Who kills the server right behind `exit` may find that it can no longer be written.
+let leaving = false;
+const complain = (error) => leaving || say({ fault: String(error) });
+connection.onError(([error]) => complain(error));
 connection.trace(rpc.Trace.Messages, { log: (line) => say({ trace: line }) });
 connection.listen();
 server.on("exit", (code, signal) => {
@@ -45,6 +48,12 @@ async function ask({ id, method, params }) {
   }
 }
 
+function tell({ method, params }) {
+  const given = params === undefined ? [] : [params];
+  leaving ||= method === "exit";
+  connection.sendNotification(method, ...given).catch(complain);
+}
+
 readline
   .createInterface({ input: process.stdin })
   .on("line", (line) => {
@@ -52,7 +61,6 @@ readline
     if (message.kill) server.kill(message.kill);
     else if (message.close) server.stdin.end();
     else if (message.id !== undefined) ask(message);
-    else if (message.params === undefined) connection.sendNotification(message.method);
-    else connection.sendNotification(message.method, message.params);
+    else tell(message);
   })
   .on("close", () => server.kill("SIGKILL"));
