@@ -20,6 +20,8 @@ __all__ = ["AUDIT_VERSION", "RunFacts", "audit"]
 
 AUDIT_VERSION: Final = "1"
 
+_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
+
 
 @attrs.frozen(kw_only=True)
 class RunFacts:
@@ -92,16 +94,20 @@ def audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
 
 
 def sum_of_usage(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, int] | None:
-    """The sums of what was counted; None where nothing was. A total that nobody gave is derived."""
+    """The sums of what was counted; None where nothing was; a missing total is derived."""
     sums: dict[str, int] = {}
     for usage in usages:
-        for name in ("input_tokens", "output_tokens", "total_tokens"):
-            count = (usage or {}).get(name)
-            if isinstance(count, int):
-                sums[name] = sums.get(name, 0) + count
-    if "total_tokens" not in sums and sums:
-        sums["total_tokens"] = sum(sums.values())
+        counts = _counts(usage or {})
+        if counts:
+            counts.setdefault("total_tokens", sum(counts.values()))
+        for name, count in counts.items():
+            sums[name] = sums.get(name, 0) + count
     return sums or None
+
+
+def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
+    given = {name: usage[name] for name in _COUNTS if name in usage}
+    return {n: c for n, c in given.items() if isinstance(c, int) and not isinstance(c, bool)}
 
 
 def _stamp(moment: datetime) -> str:

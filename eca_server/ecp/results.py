@@ -136,10 +136,14 @@ class ScenarioReport:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ScenarioReport:
-        """Read back what `to_json` gave."""
-        steps = tuple(_step(step) for step in values.get("steps", ()))
-        given = _known(cls, values) | {"steps": steps}
-        given["warnings"] = tuple(values.get("warnings", ()))
+        """Read back what `to_json` gave.
+
+        Raises:
+            TypeError: it is none; says what was expected.
+        """
+        given = _known(cls, values)
+        given["steps"] = tuple(map(_step, _list(values, "steps")))
+        given["warnings"] = tuple(map(str, _list(values, "warnings")))
         return cls(**given)
 
 
@@ -205,31 +209,62 @@ class RunReport:
         missing = [key for key in ("manifest", "scenarios", "exit_reason") if key not in values]
         if missing:
             raise ValueError(f"not a report: it has no {' and no '.join(missing)}")
-        scenarios = [
-            ScenarioReport.from_json({"index": index} | dict(scenario))
-            for index, scenario in enumerate(values["scenarios"])
-        ]
-        return cls(
-            manifest=str(values["manifest"]),
-            name=str(values.get("name", values["manifest"])),
-            exit_reason=values["exit_reason"],
-            scenarios=tuple(scenarios),
-            audit=values.get("audit") or {},
-            warnings=tuple(values.get("warnings", ())),
+        given = _known(cls, {"name": values["manifest"]} | dict(values))
+        given["scenarios"] = tuple(
+            ScenarioReport.from_json({"index": index} | _object(scenario))
+            for index, scenario in enumerate(_list(values, "scenarios"))
         )
+        given["audit"] = _object(values.get("audit") or {})
+        given["warnings"] = tuple(map(str, _list(values, "warnings")))
+        return cls(**given)
 
 
 def _plain(_: Any, __: Any, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _known(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+_TEXT: Final = (str,)
+_MAYBE_TEXT: Final = (str, type(None))
+_NUMBER: Final = (int, float)
+_MAYBE_OBJECT: Final = (Mapping, type(None))
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("manifest", "name", "input", "type", "field", "reasoning"), _TEXT),
+    **dict.fromkeys(("status", "exit_reason"), _TEXT),
+    **dict.fromkeys(("output", "evaluation_context", "logs", "log", "error"), _MAYBE_TEXT),
+    **dict.fromkeys(("wanted", "saw", "agent_status"), _MAYBE_TEXT),
+    **dict.fromkeys(("score", "duration_ms", "index", "repeat"), _NUMBER),
+    **dict.fromkeys(("usage", "details", "agent"), _MAYBE_OBJECT),
+    "constraints": (Mapping,),
+    "passed": (bool,),
+}
+
+
+def _known(cls: Any, values: Any) -> dict[str, Any]:
+    """What `values` has of a model's fields, each of the kind it is to be."""
     names = {attribute.name for attribute in attrs.fields(cls)}
-    return {name: value for name, value in values.items() if name in names}
+    given = {name: value for name, value in _object(values).items() if name in names}
+    for name, value in given.items():
+        kinds = (bool,) if cls is Check and name == "error" else _KINDS.get(name, (object,))
+        if not isinstance(value, kinds):
+            raise TypeError(f"{name}: a report does not have {value!r:.60} here")
+    return given
 
 
-def _step(values: Mapping[str, Any]) -> StepReport:
-    checks = tuple(Check(**_known(Check, check)) for check in values.get("checks", ()))
-    given = _known(StepReport, values) | {"checks": checks}
-    given["tool_calls"] = tuple(values.get("tool_calls") or ())
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected an object, got {value!r:.60}")
+    return dict(value)
+
+
+def _list(values: Mapping[str, Any], name: str) -> list[Any]:
+    value = values.get(name)
+    if not isinstance(value, list | tuple | None):
+        raise TypeError(f"{name}: expected a list, got {value!r:.60}")
+    return list(value or ())
+
+
+def _step(values: Any) -> StepReport:
+    given = _known(StepReport, values)
+    given["checks"] = tuple(Check(**_known(Check, check)) for check in _list(given, "checks"))
+    given["tool_calls"] = tuple(map(_object, _list(given, "tool_calls")))
     return StepReport(**given)

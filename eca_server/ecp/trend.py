@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,7 +36,7 @@ class Trend:
     def text(self, *, verbose: bool) -> str:
         """For a person."""
         lines = [
-            f"{started or 'unknown time'} {printable(name)}: {share:.1%}"
+            f"{printable(started) or 'unknown time'} {printable(name)}: {share:.1%}"
             for started, name, share in (self.points if verbose else ())
         ]
         direction = "falls" if self.regressed else "rises" if self.slope > -_FALLS else "is level"
@@ -50,14 +51,20 @@ class Trend:
 def trend(reports: Iterable[tuple[str, RunReport]], *, window: int) -> Trend:
     """The trend of the last `window` of these reports (at least one), given with their names.
 
-    Reports that do not say when their run began come before the others, in the order given.
+    Reports that do not say when their run began come before the others, by the numbers in their
+    names.
     """
     points = [
         (str(report.audit.get("started_at", "")), name, _share(report)) for name, report in reports
     ]
-    points.sort(key=lambda point: point[0])
+    points.sort(key=lambda point: (point[0], _counted(point[1])))
     last = points[-window:]
     return Trend(points=tuple(last), slope=_slope([share for _, _, share in last]))
+
+
+def _counted(name: str) -> list[tuple[int, str]]:
+    """A name as it is ordered: run-2 before run-10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _share(report: RunReport) -> float:

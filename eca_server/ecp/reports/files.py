@@ -5,6 +5,7 @@ JSON comes first, and one file that cannot be written does not keep the others f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -40,16 +41,14 @@ class Outputs:
         """
         seen: dict[Path, ReportKind] = {}
         for kind, file in self.files.items():
-            place = file.parent.resolve() / file.name
+            try:
+                place = file.parent.resolve() / file.name
+                _check(file)
+            except OSError as fault:
+                raise OutputsInvalid(f"{file}: {fault.strerror or fault}") from fault
             if place in seen:
                 raise OutputsInvalid(f"{file}: wanted for {seen[place]} and for {kind}")
             seen[place] = kind
-            if not file.parent.is_dir():
-                raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
-            if not os.access(file.parent, os.W_OK):
-                raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
-            if file.is_symlink() or (file.exists() and not stat.S_ISREG(file.stat().st_mode)):
-                raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
 
     def write(self, report: RunReport, renderers: Mapping[ReportKind, Render]) -> list[str]:
         """Write them all; what went wrong, a line for each that could not be written."""
@@ -59,14 +58,26 @@ class Outputs:
                 _write(file, renderers[kind](report))
             except OSError as fault:
                 faults.append(f"{file}: {fault.strerror or fault}")
+            except Exception as fault:  # noqa: BLE001 - told, and the others are still written
+                faults.append(f"{file}: {type(fault).__name__}: {fault}")
         return faults
+
+
+def _check(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
+    if not os.access(file.parent, os.W_OK):
+        raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
 
 
 def _write(file: Path, text: str) -> None:
     """Write through a file beside it, so that nobody ever sees half a report."""
-    scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
-        with scratch.open("w", encoding="utf-8", errors="replace", newline="\n") as out:
+        with scratch.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())

@@ -1,10 +1,15 @@
-"""JUnit's XML, as build servers read it: a scenario is a test suite, a step a test case."""
+"""JUnit's XML, as build servers read it: a scenario is a test suite, a step a test case.
+
+A build server takes what is skipped as harmless. So whatever did not run as it should is an error
+somewhere: in the step where it stopped, or in a case of its own for the run.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
@@ -14,62 +19,100 @@ __all__ = ["junit"]
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST: Final = 10_000
 
+_Verdict: TypeAlias = Literal["passed", "failure", "error", "skipped"]
+
 
 def junit(report: RunReport) -> str:
     """The whole run."""
-    suites = "".join(map(_suite, report.scenarios))
-    cases = [step for scenario in report.scenarios for step in scenario.steps]
-    counts = _counts(cases)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {counts}>\n{suites}</testsuites>\n'
+    verdicts = [_verdicts(scenario) for scenario in report.scenarios]
+    suites = [
+        _suite(scenario, found) for scenario, found in zip(report.scenarios, verdicts, strict=True)
+    ]
+    told: list[_Verdict] = [verdict for found in verdicts for verdict in found]
+    if report.exit_reason != "ok" and "error" not in told:
+        told.append("error")
+        suites.append(_suite_of_the_run(report))
+    name, seconds = _attribute(report.name), _seconds(sum(s.duration_ms for s in report.scenarios))
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<testsuites name={name} time="{seconds}" {_counts(told)}>\n{"".join(suites)}'
+        "</testsuites>\n"
+    )
 
 
-def _suite(scenario: ScenarioReport) -> str:
+def _verdicts(scenario: ScenarioReport) -> list[_Verdict]:
+    found = [_verdict(step) for step in scenario.steps]
+    if scenario.status == "failed" and "error" not in found and "skipped" in found:
+        found[found.index("skipped")] = "error"
+    return found
+
+
+def _verdict(step: StepReport) -> _Verdict:
+    if step.status == "skipped":
+        return "skipped"
+    if step.status == "failed" or any(check.error for check in step.checks):
+        return "error"
+    return "passed" if all(check.passed for check in step.checks) else "failure"
+
+
+def _suite(scenario: ScenarioReport, verdicts: Sequence[_Verdict]) -> str:
     repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
     name = _attribute(f"{scenario.name}{repeat}")
-    seconds = f"{scenario.duration_ms / 1000:.3f}"
     cases = "".join(
-        _case(scenario.name, number, step) for number, step in enumerate(scenario.steps, 1)
+        _case(scenario, place, step, verdict)
+        for place, (step, verdict) in enumerate(zip(scenario.steps, verdicts, strict=True), 1)
     )
     log = "" if scenario.log is None else f"<system-err>{_text(scenario.log)}</system-err>\n"
-    counts = _counts(scenario.steps)
-    return f'<testsuite name={name} time="{seconds}" {counts}>\n{cases}{log}</testsuite>\n'
+    seconds = _seconds(scenario.duration_ms)
+    return (
+        f'<testsuite name={name} time="{seconds}" {_counts(verdicts)}>\n{cases}{log}</testsuite>\n'
+    )
 
 
-def _case(suite: str, number: int, step: StepReport) -> str:
-    name = _attribute(f"{number}: {step.input[:200]}")
-    seconds = f"{step.duration_ms / 1000:.3f}"
+def _suite_of_the_run(report: RunReport) -> str:
+    reason = _attribute(report.exit_reason)
+    why = _text(
+        "\n".join((f"the run ended before its end: {report.exit_reason}", *report.warnings))
+    )
+    return (
+        f'<testsuite name="the run" {_counts(["error"])}>\n<testcase classname="the run" '
+        f'name="it came to its end"><error message={reason}>{why}</error></testcase>\n'
+        "</testsuite>\n"
+    )
+
+
+def _case(scenario: ScenarioReport, place: int, step: StepReport, verdict: _Verdict) -> str:
+    name = _attribute(f"{place}: {step.input[:200]}")
     said = [
         f"{check.type} of {check.field}: {check.reasoning}"
         for check in step.checks
         if not check.passed
     ]
+    why = _text("\n".join(said))
     body = ""
-    if step.status == "skipped":
+    if verdict == "skipped":
         body = f"<skipped message={_attribute(step.error or '')}/>"
-    elif step.status == "failed" or any(check.error for check in step.checks):
-        body = f"<error message={_attribute(step.exit_reason)}>{_text(chr(10).join(said))}</error>"
-    elif said:
-        body = f"<failure message={_attribute(said[0])}>{_text(chr(10).join(said))}</failure>"
+    elif verdict == "error":
+        reason = scenario.exit_reason if step.status == "skipped" else step.exit_reason
+        body = f"<error message={_attribute(reason)}>{why}</error>"
+    elif verdict == "failure":
+        body = f"<failure message={_attribute(said[0])}>{why}</failure>"
     if step.output:
         body += f"<system-out>{_text(step.output)}</system-out>"
+    classname, seconds = _attribute(scenario.name), _seconds(step.duration_ms)
+    return f'<testcase classname={classname} name={name} time="{seconds}">{body}</testcase>\n'
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds / 1000:.3f}"
+
+
+def _counts(verdicts: Sequence[_Verdict]) -> str:
+    count = Counter(verdicts)
     return (
-        f'<testcase classname={_attribute(suite)} name={name} time="{seconds}">{body}</testcase>\n'
+        f'tests="{len(verdicts)}" failures="{count["failure"]}" errors="{count["error"]}" '
+        f'skipped="{count["skipped"]}"'
     )
-
-
-def _counts(steps: Sequence[StepReport]) -> str:
-    skipped = sum(step.status == "skipped" for step in steps)
-    errors = sum(
-        step.status == "failed" or (step.status == "ok" and any(c.error for c in step.checks))
-        for step in steps
-    )
-    failures = sum(
-        step.status == "ok"
-        and not any(c.error for c in step.checks)
-        and any(not c.passed for c in step.checks)
-        for step in steps
-    )
-    return f'tests="{len(steps)}" failures="{failures}" errors="{errors}" skipped="{skipped}"'
 
 
 def _legal(text: str) -> str:

@@ -1,10 +1,17 @@
-"""Keys that an agent or a manifest let slip do not get into a report."""
+"""Keys that an agent or a manifest let slip do not get into a report.
+
+Masked is whatever text came from somewhere; the report's own words (a status, an exit reason, the
+names of its fields) stay, whatever somebody's password is.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import attrs
 
 from eca_server.ecp.results import RunReport
 from eca_server.secret import Secret, mask
@@ -14,7 +21,15 @@ __all__ = ["masked"]
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST: Final = 6  # characters; a shorter word stands in too many texts
 _REDACTED: Final = "[redacted]"
-_TEXTS: Final = frozenset({"input", "output", "evaluation_context", "logs", "log", "wanted", "saw"})
+_OWN_WORDS: Final = frozenset({"status", "exit_reason", "agent_status"})
+_TEXTS: Final = frozenset(
+    {
+        *("input", "output", "evaluation_context", "logs", "log", "error"),
+        *("wanted", "saw", "reasoning", "reply"),
+    }
+)
+
+_T = TypeVar("_T")
 
 
 def masked(report: RunReport, environment: Mapping[str, str], *, redact: bool) -> RunReport:
@@ -23,27 +38,52 @@ def masked(report: RunReport, environment: Mapping[str, str], *, redact: bool) -
     Args:
         report: as it was made.
         environment: where keys may stand.
-        redact: whether what was said and answered is left out, too.
+        redact: whether what was said and answered, and every text that may quote it, is left out,
+            too.
     """
-    secrets = [
-        Secret(value.strip())
+    secrets = {
+        value.strip()
         for name, value in environment.items()
         if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
-    ]
-    return RunReport.from_json(_masked(report.to_json(), tuple(secrets), redact, ""))
+    }
+    masking = _Masking(tuple(map(Secret, secrets)), redact)
+    audit = masking.record(report.audit)
+    return attrs.evolve(masking.model(attrs.evolve(report, audit={})), audit=audit)
 
 
-def _masked(value: Any, secrets: tuple[Secret, ...], redact: bool, name: str) -> Any:
-    if isinstance(value, str):
-        if redact and name in _TEXTS:
-            return _REDACTED
-        return mask(value, *secrets)
-    if isinstance(value, Mapping):
-        if redact and name == "tool_calls":
-            return {"name": value.get("name"), "arguments": {}}
-        return {
-            mask(key, *secrets): _masked(item, secrets, redact, key) for key, item in value.items()
+class _Masking:
+    def __init__(self, secrets: tuple[Secret, ...], redact: bool) -> None:
+        self._redact = redact
+        self._mask = functools.lru_cache(4096)(lambda text: mask(text, *secrets))
+
+    def model(self, model: _T) -> _T:
+        """One of the report's models, its fields masked."""
+        given = {
+            field.name: self._value(getattr(model, field.name), field.name)
+            for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class
+            if field.name not in _OWN_WORDS
         }
-    if isinstance(value, list | tuple):
-        return [_masked(item, secrets, redact, name) for item in value]
-    return value
+        return attrs.evolve(model, **given)  # type: ignore[misc]  # likewise
+
+    def record(self, value: Any, name: str = "") -> Any:
+        """A part of the audit record, whose keys are ours but for what the agent says of itself."""
+        if name in _OWN_WORDS:
+            return value
+        if name == "agent":
+            return self._value(value, name)
+        if isinstance(value, Mapping):
+            return {key: self.record(item, key) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.record(item) for item in value]
+        return self._value(value, name)
+
+    def _value(self, value: Any, name: str) -> Any:
+        if isinstance(value, str):
+            return _REDACTED if self._redact and name in _TEXTS else self._mask(value)
+        if isinstance(value, Mapping):
+            if self._redact and name == "tool_calls":
+                return {"name": self._value(value.get("name"), ""), "arguments": {}}
+            return {self._mask(key): self._value(item, key) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._value(item, name) for item in value)
+        return self.model(value) if attrs.has(type(value)) else value
