@@ -53,8 +53,8 @@ def _eca_server_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
-def test_there_are_six_examples() -> None:
-    assert len(EXAMPLES) == 6
+def test_there_are_eight_examples() -> None:
+    assert len(EXAMPLES) == 8
 
 
 @pytest.mark.usefixtures("_eca_server_on_path")
