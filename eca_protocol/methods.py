@@ -23,6 +23,7 @@ def _request(
     *,
     direction: Direction = "client_to_server",
 ) -> Method:
+    """A request; the types are called as in `messages`, which is loaded when one is needed."""
     return Method(
         name=name,
         kind="request",
@@ -34,6 +35,7 @@ def _request(
 
 
 def _question(name: str, params: str, result: str, window: Window = EVER) -> Method:
+    """A request of the server's."""
     return _request(name, params, result, window, direction="server_to_client")
 
 
@@ -54,6 +56,7 @@ def _notice(
 
 
 def _news(name: str, params: str, window: Window = EVER) -> Method:
+    """A notification of the server's."""
     return _notice(name, params, window, direction="server_to_client")
 
 

@@ -54,10 +54,13 @@ class Answers:
 
     def capabilities(self) -> m.ClientCapabilities:
         """What `initialize` says of them; an older server passes over what it does not know."""
+        there_are = {
+            "diagnostics": self.diagnostics,
+            "definition": self.definition,
+            "references": self.references,
+        }
         editor = m.EditorCapabilities(
-            diagnostics=self.diagnostics is not None or None,
-            definition=self.definition is not None or None,
-            references=self.references is not None or None,
+            **{name: True for name, handler in there_are.items() if handler is not None}
         )
         asking = m.ChatCapabilities(ask_question=self.ask_question is not None)
         return m.ClientCapabilities(
