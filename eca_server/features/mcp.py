@@ -191,7 +191,7 @@ def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedPa
     url = mask_url(settings.url) if settings.url else None
     return m.MCPServerUpdatedParams(
         name=server.name,
-        command=url or settings.command or "",
+        command="" if url else settings.command or "",
         args=() if url else tuple(mask(each, *settings.secrets) for each in settings.args),
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told

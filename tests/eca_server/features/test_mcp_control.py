@@ -250,6 +250,7 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
     async with home.editor() as ours:
         running = await status(ours, "web", "running")
         assert (running["hasAuth"], running["url"]) == (True, url)
+        assert "command" not in running
         await ours.tell("mcp/logoutServer", {"name": "web"})
         assert (await status(ours, "web", "requires-auth"))["hasAuth"] is False
         shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
