@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,7 +60,7 @@ async def refusal(session: Session, name: str, **arguments: object) -> str:
     return str(result.content)
 
 
-async def test_everything_offers_all_kinds_of_things_and_leaves_when_asked(tmp_path: Path):
+async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
     roots, _ = parse_roots([WorkspaceFolder(name="here", uri=uri_of(tmp_path))])
     log = ServerLog("everything")
     async with talking_to(of_npm("everything", "stdio"), log, lambda: roots) as session:
@@ -74,8 +73,6 @@ async def test_everything_offers_all_kinds_of_things_and_leaves_when_asked(tmp_p
         await _prompts_are_given_with_their_arguments(session)
         await _resources_are_read(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 0.9, "it had to be terminated"
     assert "Starting default" in log.last_words()
 
 
@@ -164,13 +161,10 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
         assert "denied" in await refusal(session, "read_text_file", path=str(other / "b.txt"))
 
 
-@pytest.mark.parametrize(
-    ("asked_for", "spoken"), [("auto", "2025-11-25"), ("2026-07-28", "2026-07-28")]
-)
-async def test_time_is_told_with_and_without_a_handshake(asked_for: str, spoken: str):
+async def test_time_is_told_without_a_handshake():
     asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-    async with talking_to(of_pypi("mcp_server_time", revision=asked_for)) as session:
-        assert session.era.revision == spoken
+    async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
+        assert session.era.revision == "2026-07-28"
         assert session.info.name == "mcp-time"
         _, tool = await session.list_tools()
         assert tool.name == "convert_time"
@@ -183,13 +177,14 @@ async def test_time_is_told_with_and_without_a_handshake(asked_for: str, spoken:
         assert "no_such_tool" in await refusal(session, "no_such_tool")
 
 
-async def test_git_reads_and_changes_a_repository(tmp_path: Path):
+async def test_git_reads_and_changes_a_repository_after_a_handshake(tmp_path: Path):
     git = shutil.which("git")
     assert git is not None
     subprocess.run([git, "init", "-q", tmp_path], check=True)
     (tmp_path / "a.txt").write_text("a\n")
     path = str(tmp_path)
     async with talking_to(of_pypi("mcp_server_git")) as session:
+        assert session.era.revision == "2025-11-25"
         assert len(await session.list_tools()) >= 12
         assert "a.txt" in await call(session, "git_status", repo_path=path)
         await call(session, "git_add", repo_path=path, files=["a.txt"])
