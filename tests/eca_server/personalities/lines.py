@@ -172,7 +172,11 @@ class NodeBridge:
         self.send({"close": True})
 
     def is_silent(self, seconds: float) -> bool:
-        return not select.select([self._output], [], [], seconds)[0]
+        deadline = time.monotonic() + seconds
+        while select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if self.read(0):  # else it was the bridge that spoke, of what it traced
+                return False
+        return True
 
     def exit_code(self, within: float) -> int | str:
         deadline = time.monotonic() + within
