@@ -93,6 +93,20 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last() -
 
 
 @pytest.mark.requirement
+async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected() -> None:
+    async with Provider(otherwise=reply("a")) as provider:
+        config = provider_config(provider.url, defaultModel="openai/o3")
+        config["providers"] = {"openai": {**config["providers"]["p"], "models": {"o3": {}}}}
+        async with current({**config, "chat": {"title": True}}) as ours:
+            assert updates(ours)[0]["chat"]["variants"] == ["low", "medium", "high"]
+            await ours.turn("hi", variant="high")
+            await ours.title()
+        [asked], [titled] = provider.requests, provider.title_requests
+        assert asked.body["reasoning_effort"] == "high"
+        assert "reasoning_effort" not in titled.body
+
+
+@pytest.mark.requirement
 async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) -> None:
     shell = calls(("eca_shell_command", RUN))
     async with session(tmp_path, shell, reply("a"), shell, reply("b"), shell) as (ours, _):

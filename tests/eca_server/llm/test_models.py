@@ -75,6 +75,32 @@ async def test_a_variant_is_sent_under_the_models_own_name() -> None:
     assert (body["model"], body["seed"], body["reasoning_effort"]) == ("real", 1, "high")
 
 
+async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
+    told = {
+        "thinks": Capabilities(reasoning=True),
+        "says": Capabilities(reasoning=True, efforts=("none", "max")),
+        "plain": Capabilities(),
+    }
+    listing = Listing(
+        models=tuple(ModelInfo(name=name, capabilities=can) for name, can in told.items()), at=0
+    )
+    own = {"low": {}, "max": {"thinking": "all"}}
+    configured = ProviderConfig(
+        url="http://nowhere.invalid", models={"thinks": ModelConfig(variants=own)}
+    )
+    models = Models(
+        Config(providers={"p": configured}),
+        environ={},
+        http=HTTPClient(),
+        listing=lambda endpoint: listing if endpoint.provider == "p" else None,
+    )
+    assert models.variants("p/thinks") == ("medium", "high", "max")
+    assert models.variants("p/says") == ("none", "max")
+    assert models.variants("p/plain") == models.variants("no/such") == models.variants("") == ()
+    efforts = [models.find("p/thinks", variant).effort for variant in ("high", "max", "low", None)]
+    assert efforts == ["high", None, None, None]
+
+
 @pytest.mark.parametrize(("which", "goes_back"), [("all", True), ("turn", False), ("off", False)])
 async def test_thoughts_of_an_earlier_turn_go_back_as_configured(
     which: str, goes_back: bool
