@@ -16,6 +16,7 @@ from eca_protocol.sse import encode_event
 from eca_server.mcp.connecting import connect
 from eca_server.mcp.http_endpoint import Login
 from eca_server.mcp.http_transport import Waits
+from eca_server.mcp.messages import TextContent, ToolResult
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
 from eca_server.mcp.settings import ServerSettings
@@ -157,3 +158,13 @@ async def session_at(
 async def until_left(exchange: Exchange) -> None:
     """Hold an exchange open until its client leaves."""
     await anyio.sleep_forever()
+
+
+def text_of(result: ToolResult) -> str:
+    """The texts of a result."""
+    return "".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+async def call(session: Session, **options: Any) -> ToolResult:
+    """Call the decent server's tool."""
+    return await session.call_tool("echo", {"a key": 1}, **{"deadline": 5, **options})
