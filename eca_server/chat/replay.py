@@ -35,7 +35,7 @@ from eca_server.llm.history import (
 from eca_server.spelling import Role
 from eca_server.tools.tool import ToolOutput
 
-__all__ = ["Describe", "Told", "replayed", "words_of"]
+__all__ = ["Describe", "Told", "replayed"]
 
 Told: TypeAlias = tuple[Role, ChatContent]
 
@@ -64,7 +64,7 @@ def replayed(
     return replay.told
 
 
-def words_of(message: Message) -> str:
+def _words(message: Message) -> str:
     """What a user's message was shown as: the user's own words, without what stood before them."""
     if message.shown is not None:
         return message.shown
@@ -95,7 +95,7 @@ class _Replay:
             self.told.append(("system", ChatTextContent(text=COMPACTED)))
             return
         content_id = message.content_id
-        words = ChatTextContent(text=words_of(message), content_id=content_id)
+        words = ChatTextContent(text=_words(message), content_id=content_id)
         self.told.append(("user", words))
         if content_id is not None and content_id in flags:
             flag = ChatFlagContent(text=flags[content_id], content_id=content_id)
