@@ -169,10 +169,10 @@ def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
 class HTTPClient:
     """A client with kept connections; `async with` it, then `stream` from any task.
 
-    Proxies are taken from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`,
-    in either case), certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR` if one is set. Constructing
-    it costs nothing: httpx is imported at the first request, certificates are loaded at the first
-    one that needs them.
+    Proxies are those of the environment at the first request (`HTTPS_PROXY`, `HTTP_PROXY`,
+    `ALL_PROXY`, `NO_PROXY`, in either case), certificates those of `SSL_CERT_FILE` or
+    `SSL_CERT_DIR` if one is set. Constructing it costs nothing: httpx is imported at the first
+    request, certificates are loaded at the first one that needs them.
 
     Args:
         headers: sent with every request unless it has its own of that name.
