@@ -1,12 +1,13 @@
 """An agent for each scenario: fresh, or the same one after it has forgotten the last.
 
 A process is started for each scenario unless one is to be reused; then it is reset in between, and
-replaced when it cannot be. Behind a URL each scenario initializes again, and resets.
+replaced when it cannot be. Behind a URL each scenario initializes, and resets: even the first, for
+others may have talked to that agent before.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -64,8 +65,11 @@ class Conversations:
         await self._kept.aclose()
 
     @asynccontextmanager
-    async def next(self) -> AsyncIterator[Conversation]:
+    async def next(self, left: Callable[[], float]) -> AsyncIterator[Conversation]:
         """The agent for the next scenario.
+
+        Args:
+            left: how many seconds the scenario has, which its beginning takes its part of.
 
         Raises:
             AgentFault: it does not start, or does not say who it is.
@@ -74,9 +78,9 @@ class Conversations:
         keeps = self._batch.reuse_agent or self._batch.target.url is not None
         if not keeps:
             async with AsyncExitStack() as stack:
-                yield await self._begin(stack)
+                yield await self._begin(stack, left)
             return
-        conversation = await self._renewed()
+        conversation = await self._renewed(left)
         try:
             yield conversation
         except (AgentFault, trio.Cancelled):
@@ -89,29 +93,44 @@ class Conversations:
         await self._kept.aclose()
         self._kept = AsyncExitStack()
 
-    async def _renewed(self) -> Conversation:
+    async def _renewed(self, left: Callable[[], float]) -> Conversation:
         current = self._current
+        if self._batch.target.url is not None:
+            return await self._initialized_again(current, left)
         if current is None:
-            await self.replace()
-            self._current = await self._begin(self._kept)
-            return self._current
+            return await self._replaced(left)
         current.warnings = []
         current.connection.warnings.clear()
-        if self._batch.target.url is not None:
-            current.agent = await self._initialize(current.connection, current.warnings)
         try:
-            await current.connection.reset(deadline=self._batch.limits.rpc)
+            await current.connection.reset(deadline=min(self._batch.limits.rpc, left()))
         except AgentFault as fault:
-            if fault.code == METHOD_NOT_FOUND and self._batch.target.url is not None:
-                current.warnings.append("it knows no agent/reset: it was initialized again")
-                return current
-            await self.replace()
-            self._current = await self._begin(self._kept)
-            self._current.warnings.append(f"it was replaced, for it cannot be reset: {fault}")
-            return self._current
+            current = await self._replaced(left)
+            current.warnings.append(f"it was replaced, for it cannot be reset: {fault}")
         return current
 
-    async def _begin(self, stack: AsyncExitStack) -> Conversation:
+    async def _replaced(self, left: Callable[[], float]) -> Conversation:
+        await self.replace()
+        self._current = await self._begin(self._kept, left)
+        return self._current
+
+    async def _initialized_again(
+        self, current: Conversation | None, left: Callable[[], float]
+    ) -> Conversation:
+        if current is None:
+            current = await self._replaced(left)
+        else:
+            current.warnings = []
+            current.connection.warnings.clear()
+            current.agent = await self._initialize(current.connection, current.warnings, left)
+        try:
+            await current.connection.reset(deadline=min(self._batch.limits.rpc, left()))
+        except AgentFault as fault:
+            if fault.code != METHOD_NOT_FOUND:
+                raise
+            current.warnings.append("it knows no agent/reset: it was only initialized")
+        return current
+
+    async def _begin(self, stack: AsyncExitStack, left: Callable[[], float]) -> Conversation:
         target, limits = self._batch.target, self._batch.limits
         connection = await stack.enter_async_context(
             connect_agent(
@@ -122,14 +141,14 @@ class Conversations:
             )
         )
         warnings: list[str] = []
-        agent = await self._initialize(connection, warnings)
+        agent = await self._initialize(connection, warnings, left)
         return Conversation(connection, agent, warnings)
 
     async def _initialize(
-        self, connection: AgentConnection, warnings: list[str]
+        self, connection: AgentConnection, warnings: list[str], left: Callable[[], float]
     ) -> InitializeResult:
         try:
-            agent = await connection.initialize(deadline=self._batch.limits.start)
+            agent = await connection.initialize(deadline=min(self._batch.limits.start, left()))
         except AgentFault as fault:
             if fault.code == _UNSUPPORTED:
                 raise VersionUnsupported(str(fault)) from fault

@@ -6,14 +6,16 @@ Whatever is wrong is told with file and row, before anything is started.
 
 from __future__ import annotations
 
+import codecs
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
 from eca_server.config.problems import Problem
 from eca_server.ecp.manifest import Dataset, Grader, Manifest, ManifestInvalid, Scenario, Step
 from eca_server.ecp.target import TargetInvalid, with_environment
@@ -74,18 +76,21 @@ def _steps(
         source = with_environment(dataset.source, environment)
     except TargetInvalid as fault:
         raise _Unusable(str(fault)) from None
+    if "\0" in source:
+        raise _Unusable(f"{source!r} is no path")
     folder = manifest.resolve().parent
     file = (folder / source).resolve()
     if not allow_outside and not file.is_relative_to(folder):
         raise _Unusable(f"{source} lies outside the manifest's folder; --allow-outside permits it")
     try:
-        if file.stat().st_size > MAX_SIZE:
+        size = file.stat().st_size
+        if not file.is_file():
+            raise _Unusable(f"{source} is no regular file")
+        if size > MAX_SIZE:
             raise _Unusable(f"{source}: expected at most {MAX_SIZE} bytes, got more")
         steps = tuple(_step(dataset, source, row) for row in _rows(dataset, file, source))
     except OSError as fault:
         raise _Unusable(f"{source}: {fault.strerror or fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise _Unusable(f"{source}: expected UTF-8: {fault.reason}") from fault
     if not steps:
         raise _Unusable(f"{source} has no rows: nothing would be checked")
     return steps
@@ -99,36 +104,45 @@ def _rows(dataset: Dataset, file: Path, source: str) -> Iterator[Row]:
         yield row
 
 
+def _lines(file: Path, source: str) -> Iterator[str]:
+    with file.open("rb") as data:
+        for number, line in enumerate(data, 1):
+            try:
+                yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
+            except UnicodeDecodeError as fault:
+                raise _Unusable(
+                    f"{source}, line {number}: expected UTF-8: {fault.reason}"
+                ) from None
+
+
 def _csv_rows(file: Path, source: str) -> Iterator[Row]:
-    with file.open(encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True)
-        try:
-            header = next(reader, None) or []
-            if len(set(header)) != len(header):
-                raise _Unusable(f"{source}: a column is named twice: {', '.join(header)}")
-            for values in reader:
-                if not values:
-                    continue
-                if len(values) != len(header):
-                    expected = f"expected {len(header)} values, got {len(values)}"
-                    raise _Unusable(f"{source}, line {reader.line_num}: {expected}")
-                yield reader.line_num, dict(zip(header, values, strict=True))
-        except csv.Error as fault:
-            raise _Unusable(f"{source}, line {reader.line_num}: {fault}") from fault
+    reader = csv.reader(_lines(file, source), strict=True)
+    try:
+        header = next(reader, None) or []
+        if len(set(header)) != len(header):
+            raise _Unusable(f"{source}: a column is named twice: {', '.join(header)}")
+        for values in reader:
+            if not values:
+                continue
+            if len(values) != len(header):
+                expected = f"expected {len(header)} values, got {len(values)}"
+                raise _Unusable(f"{source}, line {reader.line_num}: {expected}")
+            yield reader.line_num, dict(zip(header, values, strict=True))
+    except csv.Error as fault:
+        raise _Unusable(f"{source}, line {reader.line_num}: {fault}") from fault
 
 
 def _jsonl_rows(file: Path, source: str) -> Iterator[Row]:
-    with file.open(encoding="utf-8-sig") as text:
-        for number, line in enumerate(text, 1):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as fault:
-                raise _Unusable(f"{source}, line {number}: {fault}") from fault
-            if not isinstance(value, dict):
-                raise _Unusable(f"{source}, line {number}: expected an object")
-            yield number, value
+    for number, line in enumerate(_lines(file, source), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, duplicate_keys="refuse")
+        except InvalidJSON as fault:
+            raise _Unusable(f"{source}, line {number}: {fault}") from fault
+        if not isinstance(value, dict):
+            raise _Unusable(f"{source}, line {number}: expected an object")
+        yield number, value
 
 
 def _step(dataset: Dataset, source: str, row: Row) -> Step:

@@ -8,6 +8,8 @@ report is the same whoever ran what: it is ordered as the manifest is.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
@@ -123,8 +125,26 @@ def work(batch: Batch) -> list[dict[str, Any]]:
         reports.append(report.to_json())
         return True
 
-    trio.run(run_batch, batch, take)
+    trio.run(_until_told_to_end, batch, take)
     return reports
+
+
+async def _until_told_to_end(batch: Batch, take: Callable[[ScenarioReport], bool]) -> None:
+    """Run a batch; a worker process that is ended takes its agents with it."""
+    async with trio.open_nursery() as nursery:
+        if threading.current_thread() is threading.main_thread():
+            await nursery.start(_watch_for_end, nursery.cancel_scope)
+        await run_batch(batch, take)
+        nursery.cancel_scope.cancel()
+
+
+async def _watch_for_end(
+    scope: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM) as received:
+        task_status.started()
+        async for _ in received:
+            scope.cancel()
 
 
 @attrs.define
@@ -136,7 +156,11 @@ class _Portion:
 
 
 class _Spread:
-    """Batches over an executor, at most so many at once."""
+    """Batches over an executor, at most so many at once.
+
+    A worker that is lost takes others' scenarios with it, in a pool of processes. What was lost
+    twice is a suspect: each of its scenarios is run once more, alone, when all else is done.
+    """
 
     def __init__(
         self, batch: Batch, gathered: _Gathered, make_executor: MakeExecutor, workers: int
@@ -146,6 +170,7 @@ class _Spread:
         self._waiting = [
             _Portion(whole[start : start + size]) for start in range(0, len(whole), size)
         ]
+        self._suspects: list[_Portion] = []
         self._batch = batch
         self._gathered = gathered
         self._make_executor = make_executor
@@ -158,7 +183,9 @@ class _Spread:
     async def run(self) -> None:
         """Run every batch; what is lost is run again, by new workers if need be."""
         try:
-            while self._waiting and not self._gathered.stopped:
+            while (self._waiting or self._suspects) and not self._gathered.stopped:
+                if not self._waiting:
+                    self._waiting.append(self._suspects.pop(0))
                 async with trio.open_nursery() as nursery:
                     for _ in range(min(self._workers, len(self._waiting))):
                         nursery.start_soon(self._work)
@@ -200,14 +227,14 @@ class _Spread:
         return attrs.evolve(self._batch, planned=portion.planned, limits=limits)
 
     def _run_again(self, portion: _Portion, fault: Exception) -> None:
-        """One scenario that loses its worker again and again is its own misfortune alone."""
         portion.lost += 1
-        if portion.lost < _ATTEMPTS:
+        if portion.lost < _ATTEMPTS - 1:
             self._waiting.append(portion)
-        elif len(portion.planned) > 1:
-            self._waiting += [_Portion((each,)) for each in portion.planned]
+        elif portion.lost < _ATTEMPTS:
+            self._suspects += [_Portion((each,), portion.lost) for each in portion.planned]
         else:
-            why = f"the worker that ran it was lost {_ATTEMPTS} times: {type(fault).__name__}"
+            name = type(fault).__name__
+            why = f"the worker that ran it was lost {_ATTEMPTS} times: {name}: {fault}"
             self._gathered.take(skipped(portion.planned[0], "transport_error", why))
 
 

@@ -60,7 +60,8 @@ class _Budget:
         self.reason: ExitReason = "max_duration_exceeded" if run_ends <= own else "timeout"
 
     def left(self) -> float:
-        return self._ends - trio.current_time()
+        """Seconds until then, never below zero."""
+        return max(0.0, self._ends - trio.current_time())
 
 
 async def run_batch(batch: Batch, report: Any) -> None:
@@ -104,10 +105,10 @@ async def run_scenario(
     budget = _Budget(batch.limits.scenario, run_ends)
     running = _Running(batch, planned, budget, graders)
     try:
-        async with conversations.next() as conversation:
+        async with conversations.next(budget.left) as conversation:
             await running.talk(conversation)
     except AgentFault as fault:
-        running.fault = running.fault or fault
+        running.fail(fault)
     if running.fault is not None:
         await conversations.replace()
     return running.report(trio.current_time() - began)
@@ -148,20 +149,25 @@ class _Running:
             self.log = conversation.connection.log()
             self.warnings += conversation.connection.warnings
 
+    def fail(self, fault: AgentFault) -> None:
+        """The agent failed; a time-out is the fault of whichever limit was the nearest."""
+        self.fault = fault
+        self.reason = fault.kind
+        if fault.kind == "timeout" and not self.budget.left():
+            self.reason = self.budget.reason
+
     async def _step(self, conversation: Conversation, step: Step) -> bool:
+        """Say one thing and check the answer; whether to go on."""
         left = self.budget.left()
-        if left <= 0:
+        if not left:
             self.reason = self.budget.reason
             return False
         began = trio.current_time()
-        limit = self.batch.limits.rpc
+        deadline = min(self.batch.limits.rpc, left)
         try:
-            result = await conversation.connection.step(step.input, deadline=min(limit, left))
+            result = await conversation.connection.step(step.input, deadline=deadline)
         except AgentFault as fault:
-            self.fault = fault
-            self.reason = fault.kind
-            if fault.kind == "timeout" and left < limit:
-                self.reason = self.budget.reason
+            self.fail(fault)
             failed = _without_result(step, "failed", str(fault))
             took = 1000 * (trio.current_time() - began)
             self.steps.append(
@@ -169,18 +175,18 @@ class _Running:
             )
             return False
         took = 1000 * (trio.current_time() - began)
-        checks = await self.graders.grade(step, result)
+        checks = await self.graders.grade(step, result, seconds=self.budget.left())
         self.steps.append(_with_result(step, result, checks, took))
-        return True
+        if not self.budget.left() and any(check.error for check in checks):
+            self.reason = self.budget.reason
+        return self.reason == "ok"
 
     def report(self, seconds: float) -> ScenarioReport:
         """What became of it; steps that were not begun are skipped."""
         scenario = self.planned.scenario
-        if self.fault is not None and self.reason == "ok":
-            self.reason = self.fault.kind
         if self.fault is not None and not self.steps and scenario.steps:
             failed = _without_result(scenario.steps[0], "failed", str(self.fault))
-            self.steps.append(attrs.evolve(failed, exit_reason=self.fault.kind))
+            self.steps.append(attrs.evolve(failed, exit_reason=self.reason))
         why = f"the scenario ended before: {self.fault or self.reason}"
         rest = [_without_result(step, "skipped", why) for step in scenario.steps[len(self.steps) :]]
         steps = (*self.steps, *rest)

@@ -21,8 +21,9 @@ import attrs
 __all__ = ["Target", "TargetInvalid", "resolve_target", "with_environment"]
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_OPERATORS: Final = "();<>|&"
-_STAND_IN: Final = "\ue000{}\ue001"
+_OPERATORS: Final = "();<>|&\n"
+_STAND_IN: Final = re.compile("\ue000([0-9]+)\ue001")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class TargetInvalid(Exception):
@@ -78,23 +79,25 @@ def resolve_target(
         return Target(url=_url(with_environment(text.strip(), environment)))
     if shell:
         return Target(command=("/bin/sh", "-c", with_environment(text, environment)), cwd=str(cwd))
-    names: list[str] = []
+    values: list[str] = []
 
     def stand_in(match: re.Match[str]) -> str:
-        names.append(match[0])
-        return _STAND_IN.format(len(names) - 1)
+        values.append(with_environment(match[0], environment))
+        return f"\ue000{len(values) - 1}\ue001"
 
-    words = _words(_VARIABLE.sub(stand_in, text), text)
-    for index, name in enumerate(names):
-        value = with_environment(name, environment)
-        words = [word.replace(_STAND_IN.format(index), value) for word in words]
+    stood_for = _words(_VARIABLE.sub(stand_in, text.strip()), text)
+    words = [_STAND_IN.sub(lambda match: values[int(match[1])], word) for word in stood_for]
     program = _program(words[0], environment.get("PATH", os.defpath), cwd)
     return Target(command=(program, *words[1:]), cwd=str(cwd))
 
 
 def _url(url: str) -> str:
-    parts = urlsplit(url)
-    if not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as fault:
+        raise TargetInvalid(f"expected a URL, got {url!r}: {str(fault).lower()}") from None
+    if not url.isprintable() or " " in url or not parts.hostname:
         raise TargetInvalid(f"expected a URL with a host, got {url!r}")
     if parts.username is not None or parts.password is not None:
         raise TargetInvalid("a URL with a user or a password in it is not asked: leave them out")
@@ -117,6 +120,8 @@ def _words(text: str, shown: str) -> list[str]:
     operators = [character for character in plain if character in _OPERATORS]
     if operators:
         raise TargetInvalid(f"{why}: it has {operators[0]!r} in it; {how}")
+    if _ASSIGNMENT.match(words[0]):
+        raise TargetInvalid(f"{why}: it sets a variable; write env {words[0]} ..., or {how}")
     if "$" in plain or "`" in plain:
         raise TargetInvalid(f"{why}: it has a variable in it; write ${{env:NAME}}, or {how}")
     return words

@@ -7,9 +7,12 @@ made; it never ends the run.
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+import trio
 
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, settings_from
@@ -45,9 +48,22 @@ class Graders:
     ) -> None:
         await self._stack.aclose()
 
-    async def grade(self, step: Step, result: Result) -> tuple[Check, ...]:
-        """The verdicts of all graders of a step, in their order."""
-        return tuple([await self._graded(grader, step, result) for grader in step.graders])
+    async def grade(
+        self, step: Step, result: Result, *, seconds: float = math.inf
+    ) -> tuple[Check, ...]:
+        """The verdicts of all graders of a step, in their order.
+
+        Args:
+            step: what was said, and what is to be checked.
+            result: what the agent made of it.
+            seconds: what is not checked by then counts as a check that could not be made.
+        """
+        checks: list[Check] = []
+        with trio.move_on_after(seconds):
+            for grader in step.graders:
+                checks.append(await self._graded(grader, step, result))  # noqa: PERF401 - it may end early
+        late = step.graders[len(checks) :]
+        return (*checks, *(_not_made(grader, "the time was over") for grader in late))
 
     async def _graded(self, grader: Grader, step: Step, result: Result) -> Check:
         try:
@@ -62,14 +78,7 @@ class Graders:
             return await ask_installed(grader, step, result)
         except Exception as fault:  # noqa: BLE001 - whatever a grader does, the run goes on
             _log.debug("the grader %s failed", grader.type, exc_info=True)
-            return Check(
-                type=grader.type,
-                field="tool_calls" if grader.type == "tool_usage" else grader.field,
-                passed=False,
-                score=0.0,
-                reasoning=f"the check could not be made: {type(fault).__name__}: {fault}"[:8192],
-                error=True,
-            )
+            return _not_made(grader, f"{type(fault).__name__}: {fault}")
 
     async def _the_judge(self) -> Judge:
         if self._judge is None:
@@ -77,3 +86,14 @@ class Graders:
 
             self._judge = await self._stack.enter_async_context(Judge(self._settings.judge))
         return self._judge
+
+
+def _not_made(grader: Grader, why: str) -> Check:
+    return Check(
+        type=grader.type,
+        field="tool_calls" if grader.type == "tool_usage" else grader.field,
+        passed=False,
+        score=0.0,
+        reasoning=f"the check could not be made: {why}"[:8192],
+        error=True,
+    )

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +46,7 @@ _USER: Final = "Criteria:\n{criteria}\n\nThe text:\n{fence} begin\n{text}\n{fenc
 _VERDICT: Final = re.compile(r"\**RESULT: (PASS|FAIL)\**\.?\**")
 _LONGEST_TEXT: Final = 200_000
 _LONGEST_REPLY: Final = 4_000
+_RETRIES: Final = 2
 
 
 class NoVerdict(Exception):
@@ -111,13 +111,12 @@ class Judge:
             passed, failed = False, True
             why = f"no verdict came within {self._settings.deadline:g} s"
         details["seconds"] = round(trio.current_time() - began, 3)
-        secrets_known = () if self._models is None else self._models.secrets
         return Check(
             type="llm_judge",
             field=grader.field,
             passed=passed,
             score=float(passed),
-            reasoning=mask(why, *secrets_known)[:_LONGEST_REPLY],
+            reasoning=self._masked(why),
             error=failed,
             wanted=shortened(criteria),
             saw=shortened(text),
@@ -125,19 +124,21 @@ class Judge:
         )
 
     async def _reply(self, criteria: str, text: str, details: dict[str, Any]) -> str:
-        cached = self._cached(criteria, text)
-        if cached is not None and cached.exists():
-            kept: Mapping[str, Any] = json.loads(cached.read_text("utf-8"))
-            details["cached"] = True
-            return str(kept["reply"])
+        file = self._file_of(criteria, text)
+        kept = None if file is None else _kept(file)
+        if kept is not None:
+            details |= {"cached": True, "reply": kept}
+            return kept
         fence = f"=={secrets.token_hex(12)}=="
-        cut = text[:_LONGEST_TEXT]
+        if len(text) > _LONGEST_TEXT:
+            details["characters_left_out"] = len(text) - _LONGEST_TEXT
+        shown = text[:_LONGEST_TEXT]
         request = Request(
             system=_SYSTEM.format(fence=fence),
             messages=[
                 Message(
                     role="user",
-                    parts=(TextPart(_USER.format(criteria=criteria, fence=fence, text=cut)),),
+                    parts=(TextPart(_USER.format(criteria=criteria, fence=fence, text=shown)),),
                 )
             ],
         )
@@ -151,13 +152,21 @@ class Judge:
         if answer.usage is not None:
             counted = attrs.asdict(answer.usage)
             details["usage"] = {name: n for name, n in counted.items() if isinstance(n, int)}
+        details["reply"] = self._masked(answer.text)
         verdict_of(answer.text)
-        details["reply"] = answer.text[:_LONGEST_REPLY]
-        if cached is not None:
-            _keep(cached, answer.text)
+        if file is not None:
+            _keep(file, details["reply"])
         return answer.text
 
-    def _cached(self, criteria: str, text: str) -> Path | None:
+    def _masked(self, text: str) -> str:
+        known = () if self._models is None else self._models.secrets
+        masked = mask(text, *known)
+        if len(masked) <= _LONGEST_REPLY:
+            return masked
+        half = _LONGEST_REPLY // 2
+        return f"{masked[:half]}\n(some characters are left out)\n{masked[-half:]}"
+
+    def _file_of(self, criteria: str, text: str) -> Path | None:
         if self._settings.cache is None:
             return None
         key = json.dumps([self._settings.model, self._settings.temperature, criteria, text])
@@ -200,12 +209,23 @@ def _options(settings: JudgeSettings, provider: str, name: str, *, pure: bool) -
     """The judge as a configuration says it; `pure`: nothing else of the user's counts."""
     payload = {"temperature": settings.temperature}
     described: dict[str, Any] = {"models": {name: {"extraPayload": payload}}}
+    options = {"providers": {provider: described}, "retry": {"maxRetries": _RETRIES}}
     if not pure:
-        return {"providers": {provider: described}}
+        return options
     described["api"] = "openai-chat"
     if settings.url is not None:
         described["url"] = settings.url
-    return {"pureConfig": True, "providers": {provider: described}}
+    return options | {"pureConfig": True}
+
+
+def _kept(file: Path) -> str | None:
+    """A reply that was kept; what cannot be read is as if it were not there."""
+    try:
+        reply = json.loads(file.read_text("utf-8"))["reply"]
+        verdict_of(reply)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, NoVerdict):
+        return None
+    return str(reply)
 
 
 def _keep(file: Path, reply: str) -> None:

@@ -20,6 +20,7 @@ from eca_server.ecp.results import Check
 __all__ = ["match_text", "shortened", "text_of"]
 
 _SHOWN: Final = 400
+_LITERAL_BRACE: Final = regex.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", regex.DOTALL)
 
 
 def text_of(grader: Grader, result: Result) -> str | None:
@@ -85,9 +86,11 @@ def _difference(wanted: str, text: str) -> str:
 async def _search(pattern: str, text: str, seconds: float) -> bool | None:
     """Whether the pattern is found anywhere; None if that took too long.
 
-    `regex`, unlike the standard library, can be given a time.
+    `regex`, unlike the standard library, can be given a time. It also reads `x{e}` as a fuzzy
+    match, which the standard library's patterns do not know: there a brace that counts nothing is
+    a brace.
     """
-    compiled = regex.compile(pattern, regex.VERSION0)
+    compiled = regex.compile(_LITERAL_BRACE.sub(_escaped, pattern), regex.VERSION0)
     try:
         found = await trio.to_thread.run_sync(
             lambda: compiled.search(text, timeout=seconds, concurrent=True), abandon_on_cancel=True
@@ -95,3 +98,7 @@ async def _search(pattern: str, text: str, seconds: float) -> bool | None:
     except TimeoutError:
         return None
     return found is not None
+
+
+def _escaped(found: regex.Match[str]) -> str:
+    return r"\{" if found[0] == "{" else found[0]

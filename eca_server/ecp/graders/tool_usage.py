@@ -47,7 +47,7 @@ def match_calls(grader: Grader, result: Result, settings: GraderSettings) -> Che
     passed = matching >= grader.min_calls and (
         grader.max_calls is None or matching <= grader.max_calls
     )
-    names = ", ".join(call.name for call in calls[:20]) or "none"
+    names = shortened(", ".join(call.name for call in calls)) or "none"
     said = "does not say which tools it used" if result.tool_calls is None else f"called {names}"
     return Check(
         type="tool_usage",

@@ -1,0 +1,313 @@
+"""The graders that need nobody else: what they compare, and how they tell what they saw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.ecp import Result
+from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, settings_from
+from eca_server.ecp.graders.text_match import match_text
+from eca_server.ecp.graders.tool_usage import equal_json
+from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.results import Check
+
+SAID = "Renewed until 2026-12-01.\nÉtude\n"
+
+
+async def graded(grader: Grader, result: Result, settings: GraderSettings | None = None) -> Check:
+    async with Graders(settings or GraderSettings()) as graders:
+        (check,) = await graders.grade(Step(input="i", graders=(grader,)), result)
+    return check
+
+
+def text_match(condition: Any, wanted: str, **more: Any) -> Grader:
+    name = "pattern" if condition == "regex" else "value"
+    return Grader(type="text_match", condition=condition, **{name: wanted}, **more)
+
+
+TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
+    ("contains", "until 2026", SAID, True, "contains: the text contains it"),
+    ("contains", "renewed", SAID, False, "contains: the text does not contain it"),
+    ("contains", "E\u0301tude", SAID, False, "contains: the text does not contain it"),
+    ("contains", "", SAID, True, "contains: the text contains it"),
+    ("does_not_contain", "lost", SAID, True, "does_not_contain: the text does not contain it"),
+    ("does_not_contain", "until", SAID, False, "does_not_contain: the text contains it"),
+    ("equals", SAID, SAID, True, "equals: the text is as wanted"),
+    ("equals", "ab", "abc", False, "from character 3 on: wanted its end, saw 'c'"),
+    ("equals", "a\r\n", "a\n", False, "from character 2 on: wanted '\\r\\n', saw '\\n'"),
+    ("equals", " ", "  ", False, "from character 2 on: wanted its end, saw ' '"),
+    ("regex", r"until \d{4}-\d{2}", SAID, True, "regex: the pattern was found"),
+    ("regex", "^Étude$", SAID, False, "regex: the pattern was not found"),
+    ("regex", "(?mi)^étude$", SAID, True, "regex: the pattern was found"),
+    ("regex", "tude$", SAID, True, "regex: the pattern was found"),
+    ("regex", "Hello {id}, x{e}", "Hello {id}, x{e}", True, "regex: the pattern was found"),
+    ("contains", "x", None, False, "contains: the text was empty"),
+    ("equals", "", "", False, "equals: the text was empty"),
+    ("does_not_contain", "x", "", False, "does_not_contain: the text was empty"),
+    ("regex", "^$", None, False, "regex: the text was empty"),
+    ("does_not_contain", "x", " ", True, "does_not_contain: the text does not contain it"),
+]
+
+
+@pytest.mark.trio
+async def test_texts_are_compared_as_they_are() -> None:
+    for condition, wanted, said, passed, why in TEXTS:
+        check = await graded(text_match(condition, wanted), Result(public_output=said))
+        assert (check.passed, why in check.reasoning) == (passed, True), (condition, wanted, check)
+        assert (check.score, check.wanted, check.saw) == (float(passed), wanted, said or "")
+
+
+@pytest.mark.trio
+async def test_an_empty_text_is_compared_where_that_is_asked_for() -> None:
+    lenient = GraderSettings(allow_empty=True)
+    for condition, wanted, passed in [
+        ("equals", "", True),
+        ("does_not_contain", "x", True),
+        ("contains", "x", False),
+        ("regex", "^$", True),
+    ]:
+        assert (await graded(text_match(condition, wanted), Result(), lenient)).passed is passed
+
+
+@pytest.mark.trio
+async def test_either_name_of_the_context_means_the_context() -> None:
+    result = Result(public_output="out", evaluation_context="why")
+    for field, wanted in [
+        ("public_output", "out"),
+        ("evaluation_context", "why"),
+        ("private_thought", "why"),
+    ]:
+        check = await graded(text_match("equals", wanted, field=field), result)
+        assert (check.passed, check.field) == (True, field)
+
+
+@pytest.mark.trio
+async def test_a_pattern_without_end_is_given_up_while_others_go_on() -> None:
+    endless = text_match("regex", "(a|aa)+$")
+    hard = Result(public_output="a" * 200 + "b")
+    with trio.fail_after(5):
+        check = await graded(endless, hard, GraderSettings(regex_seconds=0.05))
+    assert (check.passed, check.error) == (False, False)
+    assert check.reasoning == "regex: the pattern took more than 0.05 s and was given up"
+
+
+@given(
+    st.text(alphabet="ab{}0,1(?:e<=)|\\^$.*+", max_size=12),
+    st.lists(st.text(alphabet="ab{}01,e<=", max_size=8), max_size=3),
+)
+def test_a_pattern_means_what_the_standard_library_says(pattern: str, texts: list[str]) -> None:
+    try:
+        expected = re.compile(pattern)
+    except re.error:
+        return
+    for text in texts:
+        if text:
+            result = Result(public_output=text)
+            check = trio.run(match_text, text_match("regex", pattern), result, GraderSettings())
+            assert check.passed is (expected.search(text) is not None)
+
+
+BOOK = {"book": "B-17", "times": 1, "deep": {"a": 1, "b": [True, None]}}
+CALLS = [{"name": "find", "arguments": {"q": "x"}}, {"name": "renew", "arguments": BOOK, "id": 7}]
+
+USES: list[tuple[dict[str, Any], bool]] = [
+    ({"tool_name": "renew"}, True),
+    ({"tool_name": "Renew"}, False),
+    ({"tool_name": "renew", "arguments": {"book": "B-17"}}, True),
+    ({"tool_name": "find", "arguments": {"book": "B-17"}}, False),
+    ({"arguments": {"book": "B-17"}}, True),
+    ({"arguments": {"book": "B-17", "other": None}}, False),
+    ({"arguments": {"times": 1.0}}, True),
+    ({"arguments": {"times": True}}, False),
+    ({"arguments": {"times": "1"}}, False),
+    ({"arguments": {"deep": {"b": [True, None], "a": 1}}}, True),
+    ({"arguments": {"deep": {"a": 1}}}, False),
+    ({"arguments": {"deep": {"a": 1}}, "nested": "subset"}, True),
+    ({"arguments": {"deep": {"b": [True]}}, "nested": "subset"}, False),
+    ({}, True),
+    ({"tool_name": "drop", "min_calls": 0, "max_calls": 0}, True),
+    ({"tool_name": "find", "min_calls": 0, "max_calls": 0}, False),
+    ({"min_calls": 2}, True),
+    ({"min_calls": 3}, False),
+    ({"max_calls": 1}, False),
+]
+
+
+@pytest.mark.trio
+async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments() -> None:
+    result = Result(tool_calls=CALLS)
+    for given_, passed in USES:
+        check = await graded(Grader(type="tool_usage", **given_), result)
+        assert (check.passed, check.field) == (passed, "tool_calls"), given_
+    lenient = GraderSettings(nested_subset=True)
+    deep = Grader(type="tool_usage", arguments={"deep": {"a": 1}})
+    assert (await graded(deep, result, lenient)).passed
+
+
+@pytest.mark.trio
+async def test_a_check_of_calls_tells_what_it_wanted_and_saw() -> None:
+    wanted = Grader(type="tool_usage", tool_name="renew", arguments={"book": "B-18"})
+    check = await graded(wanted, Result(tool_calls=CALLS))
+    assert check.reasoning == "0 of 2 calls match; wanted at least 1; it called find, renew"
+    assert check.wanted == 'renew({"book": "B-18"})'
+    assert check.saw is not None
+    assert check.saw.startswith('find({"q": "x"})\nrenew({"book": "B-17"')
+    for calls, words in [(None, "does not say which tools it used"), ([], "called none")]:
+        assert words in (await graded(wanted, Result(tool_calls=calls))).reasoning
+    many = [{"name": "n" * 100_000, "arguments": {"a": "b" * 100_000}}] * 3
+    check = await graded(wanted, Result(tool_calls=many))
+    assert len(check.reasoning) + len(check.saw or "") < 1200
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(VALUES, VALUES)
+def test_values_are_equal_as_json_if_python_says_so_and_no_boolean_is_a_number(
+    one: Any, other: Any
+) -> None:
+    assert equal_json(one, one)
+    assert equal_json(one, other) == equal_json(other, one) == (spelled(one) == spelled(other))
+
+
+def spelled(value: Any) -> Any:
+    """A value in which booleans are unlike any number."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, list):
+        return [spelled(item) for item in value]
+    if isinstance(value, dict):
+        return {key: spelled(item) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.trio
+async def test_all_graders_are_asked_in_their_order_and_a_long_text_is_shortened() -> None:
+    step = Step(
+        input="i",
+        graders=(
+            text_match("contains", "no" * 5000),
+            Grader(type="tool_usage"),
+            text_match("contains", "y"),
+        ),
+    )
+    async with Graders(GraderSettings()) as graders:
+        checks = await graders.grade(step, Result(public_output="y" * 10_000_000))
+    assert [check.passed for check in checks] == [False, False, True]
+    assert checks[0].saw is not None
+    assert checks[0].saw.endswith("... (cut, 9999600 characters left out)")
+
+
+VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
+    (True, True, 1.0, False, "passed"),
+    (False, False, 0.0, False, "did not pass"),
+    (0.7, True, 0.7, False, "a score of 0.7"),
+    (0, False, 0.0, False, "a score of 0"),
+    ({"passed": True, "score": 0.9, "reasoning": "neat"}, True, 0.9, False, "neat"),
+    ({"passed": False}, False, 0.0, False, "did not pass"),
+    (1.5, False, 0.0, True, "TypeError: mine gave 1.5: expected a boolean"),
+    (None, False, 0.0, True, "TypeError: mine gave None"),
+    (float("nan"), False, 0.0, True, "TypeError: mine gave nan"),
+    (ValueError("broken"), False, 0.0, True, "could not be made: ValueError: broken"),
+]
+
+
+@pytest.mark.trio
+async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> None:
+    current: list[Any] = []
+    heard: list[Any] = []
+
+    def mine(text: str, result: Result, options: dict[str, Any]) -> Any:
+        heard.append((text, result.public_output, options))
+        if isinstance(current[0], Exception):
+            raise current[0]
+        return current[0]
+
+    async def awaited(text: str, result: Result, options: dict[str, Any]) -> bool:
+        await trio.sleep(0)
+        return bool(options["strict"])
+
+    class Installed(EntryPoint):
+        def load(self) -> Any:
+            return {"mine": mine, "awaited": awaited}[self.name]
+
+    def entry_points(group: str, name: str) -> list[EntryPoint]:
+        assert group == "ecp.graders"
+        found = {"mine", "awaited"} & {name}
+        return [Installed(each, "a.module", group) for each in found]
+
+    monkeypatch.setattr("eca_server.ecp.graders.installed.entry_points", entry_points)
+    grader = Grader(type="mine", options={"strict": True})
+    for verdict, passed, score, error, why in VERDICTS:
+        current[:] = [verdict]
+        check = await graded(grader, Result(public_output="out"))
+        assert (check.passed, check.score, check.error) == (passed, score, error), verdict
+        assert why in check.reasoning
+    assert heard[0] == ("i", "out", {"strict": True})
+    assert (await graded(Grader(type="awaited", options={"strict": True}), Result())).passed
+    check = await graded(Grader(type="gone"), Result())
+    assert (check.error, "no grader called gone" in check.reasoning) == (True, True)
+
+
+@pytest.mark.trio
+async def test_a_check_that_time_does_not_allow_is_none_that_failed(
+    monkeypatch: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def slow(*_: Any) -> Check:
+        await trio.sleep(10)
+        raise AssertionError
+
+    monkeypatch.setattr("eca_server.ecp.graders.installed.ask_installed", slow)
+    step = Step(
+        input="i", graders=(text_match("contains", "a"), Grader(type="slow"), Grader(type="slow"))
+    )
+    async with Graders(GraderSettings()) as graders:
+        checks = await graders.grade(step, Result(public_output="a"), seconds=5)
+    assert trio.current_time() < 6
+    assert [(check.passed, check.error) for check in checks] == [
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+    assert checks[1].reasoning == "the check could not be made: the time was over"
+
+
+def test_settings_come_from_variables_and_nonsense_is_refused() -> None:
+    settings = settings_from(
+        {
+            "ECP_LLM_JUDGE_MODEL": "simulator/script",
+            "ECP_LLM_JUDGE_TEMPERATURE": " 0.5 ",
+            "ECP_LLM_JUDGE_TIMEOUT": "7",
+            "OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
+            "ECP_LLM_JUDGE_API_KEY": "k",
+            "ECP_TEXT_MATCH_EMPTY": "allow",
+        }
+    )
+    judge = settings.judge
+    assert (judge.model, judge.temperature, judge.deadline) == ("simulator/script", 0.5, 7)
+    assert (judge.url, judge.key_variable) == ("http://127.0.0.1:1/v1", "ECP_LLM_JUDGE_API_KEY")
+    assert settings.allow_empty
+    plain = settings_from({"ECP_LLM_JUDGE_MODEL": "", "ECP_LLM_JUDGE_TIMEOUT": " "})
+    assert plain == GraderSettings()
+    for name, text in [
+        ("ECP_LLM_JUDGE_TEMPERATURE", "warm"),
+        ("ECP_LLM_JUDGE_TEMPERATURE", "-1"),
+        ("ECP_LLM_JUDGE_TEMPERATURE", "nan"),
+        ("ECP_LLM_JUDGE_TIMEOUT", "0"),
+        ("ECP_LLM_JUDGE_TIMEOUT", "inf"),
+        ("ECP_TEXT_MATCH_EMPTY", "yes"),
+    ]:
+        with pytest.raises(SettingsInvalid, match=f"{name}: expected .*, got '{text}'"):
+            settings_from({name: text})
