@@ -147,7 +147,7 @@ class Comparison:
             for each in self.changes:
                 if each.kind == kind:
                     why = f": {each.reasoning}" if kind in {"broken", "worse"} else ""
-                    yield printable(f"{each} {words}{_counts(each)}{why}")
+                    yield printable(f"{each} {words}{_counts(each, _sure(each))}{why}")
         for each in self.changes:
             if each.flaky:
                 yield printable(f"{each} is flaky{_counts(each)}")
@@ -270,15 +270,18 @@ def _kind(before: tuple[int, int], after: tuple[int, int]) -> tuple[Kind, float 
     return "better" if new > old else "worse", probability
 
 
-def _counts(change: Change) -> str:
+def _counts(change: Change, sure: str = "") -> str:
     if change.before[1] <= 1 and change.after[1] <= 1:
         return ""
-    shares = f"{change.before[0]} of {change.before[1]}, then {change.after[0]} of "
-    shares += f"{change.after[1]}"
-    if change.probability is not None and change.kind != "same":
-        sure = "significant" if change.significant else "may be chance"
-        shares += f"; p = {change.probability:.3g}, {sure}"
-    return f" ({shares})"
+    (passed, total), (passed_then, total_then) = change.before, change.after
+    return f" ({passed} of {total}, then {passed_then} of {total_then}{sure})"
+
+
+def _sure(change: Change) -> str:
+    if change.probability is None:
+        return ""
+    sure = "significant" if change.significant else "may be chance"
+    return f"; p = {change.probability:.3g}, {sure}"
 
 
 def _change_json(change: Change) -> dict[str, Any]:

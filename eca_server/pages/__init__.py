@@ -76,5 +76,8 @@ def _file(name: str) -> str:
 
 
 def _hash(code: str) -> str:
+    """What a policy calls a script or a style sheet by."""
+    if not code:
+        return "'none'"
     digest = hashlib.sha256(code.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

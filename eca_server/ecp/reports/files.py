@@ -74,10 +74,15 @@ def _check(file: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write through a file beside it, so that nobody ever sees half a report."""
+    """Write through a file beside it, so that nobody ever sees half a report.
+
+    A report that is replaced passes on who may read it.
+    """
     scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
         with scratch.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(out.fileno(), stat.S_IMODE(file.stat().st_mode))
             out.write(text)
             out.flush()
             os.fsync(out.fileno())

@@ -1,0 +1,134 @@
+"""Two reports side by side, and many in a row."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.ecp.compare import compare, fisher
+from eca_server.ecp.results import ScenarioReport, StepReport
+from eca_server.ecp.trend import trend
+from tests.eca_server.ecp.found import CRASHED, a_report, check, hours, no_result
+
+
+def asked(name: str, *verdicts: bool, index: int = 0) -> ScenarioReport:
+    checks = tuple(check(passed=passed) for passed in verdicts)
+    return ScenarioReport(name=name, index=index, steps=(StepReport(input="i", checks=checks),))
+
+
+def crashed(name: str) -> ScenarioReport:
+    return ScenarioReport(
+        name=name, status="failed", steps=(no_result("i", "failed", "exit code 1"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ([asked("a", True, False)], [asked("a", False, True)], ["broken", "fixed"]),
+        ([asked("a", True)], [asked("b", True)], ["removed", "added"]),
+        ([asked("a", True)], [asked("a", True, True)], ["same", "added"]),
+        ([asked("a", True, False)], [crashed("a")], ["broken", "same"]),
+        ([crashed("a")], [asked("a", True, False)], ["fixed", "same"]),
+        ([crashed("a")], [crashed("a")], ["same"]),
+        ([], [], []),
+        # Two scenarios of one name are two, not repetitions of one.
+        ([asked("a", True), asked("a", False, index=1)],) * 2 + (["same", "same"],),
+        ([hours(0, passed=True)], [hours(0, passed=True), hours(1, passed=False)], ["worse"]),
+    ],
+)
+def test_what_became_of_each_check(
+    before: list[ScenarioReport], after: list[ScenarioReport], kinds: list[str]
+) -> None:
+    found = compare(
+        a_report(scenarios=tuple(before)),
+        a_report(scenarios=tuple(after)),
+    )
+    assert [change.kind for change in found.changes] == kinds
+    assert found.regressed == ("broken" in kinds)
+
+
+def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is() -> None:
+    before = a_report(*(hours(repeat, passed=repeat > 0) for repeat in range(8)), CRASHED)
+    after = a_report(*(hours(repeat, passed=repeat > 6) for repeat in range(8)), CRASHED)
+    found = compare(before, after)
+    what = "opening hours, step 1: text_match of public_output"
+    why = ": contains: the text does not contain it"
+    assert found.text().splitlines() == [
+        "first:  Library desk: 7 of 10 checks passed, 2.5 s",
+        "second: Library desk: 1 of 10 checks passed, 2.5 s",
+        f"{what} passes less often (7 of 8, then 1 of 8; p = 0.0101, significant){why}",
+        f"{what} is flaky (7 of 8, then 1 of 8)",
+        "2 of 3 checks are as they were",
+    ]
+    assert found.regressed
+    told = found.to_json()
+    assert (told["regressed"], told["unchanged"], len(told["changes"])) == (True, 2, 1)
+    assert told["changes"][0]["before"] == (7, 8)
+
+
+def test_a_name_cannot_write_to_the_terminal() -> None:
+    found = compare(a_report(asked("\x1b[2J\n", True)), a_report(asked("\x1b[2J\n", False)))
+    assert "\\x1b[2J\\n, step 1" in found.text()
+    assert "\x1b" not in found.text()
+
+
+@pytest.mark.parametrize(
+    ("counts", "probability"),
+    [
+        ((3, 4, 1, 4), 34 / 70),  # the lady tasting tea
+        ((10, 10, 0, 10), 2 / 184_756),
+        ((1, 1, 0, 1), 1.0),
+        ((8, 10, 3, 10), 0.069_778_518_694_927_36),
+        ((500, 1000, 400, 1000), 8.453_719_674_485_63e-06),
+    ],
+)
+def test_fishers_exact_test_gives_the_known_probabilities(
+    counts: tuple[int, int, int, int], probability: float
+) -> None:
+    assert fisher(*counts) == pytest.approx(probability, rel=1e-9)
+
+
+@given(st.data())
+def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) -> None:
+    totals = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
+    a, b = (data.draw(st.integers(0, total)) for total in totals)
+    one = fisher(a, totals[0], b, totals[1])
+    assert 0 < one <= 1
+    assert one == pytest.approx(fisher(b, totals[1], a, totals[0]))
+    assert one == pytest.approx(fisher(totals[0] - a, totals[0], totals[1] - b, totals[1]))
+
+
+@pytest.mark.parametrize(
+    ("shares", "window", "slope", "told"),
+    [
+        ([4], 20, 0.0, "1 runs, from 100.0% to 100.0%: it is level (+0.00 points a run)"),
+        ([0, 1, 2], 20, 0.25, "3 runs, from 0.0% to 50.0%: it rises (+25.00 points a run)"),
+        ([0, 4, 3, 2], 3, -0.25, "3 runs, from 100.0% to 50.0%: it falls (-25.00 points a run)"),
+        ([2, 3, 3, 2], 20, 0.0, "4 runs, from 50.0% to 50.0%: it is level (+0.00 points a run)"),
+    ],
+)
+def test_the_trend_is_the_slope_of_the_last_runs(
+    shares: list[int], window: int, slope: float, told: str
+) -> None:
+    reports = [
+        (f"{place}.json", a_report(asked("a", *[n < passed for n in range(4)])))
+        for place, passed in enumerate(shares)
+    ]
+    found = trend(reports, window=window)
+    assert found.slope == pytest.approx(slope)
+    assert found.regressed == (slope < 0)
+    assert found.text(verbose=False) == f"{told}\n"
+
+
+def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pass() -> None:
+    dates = {"c": "2026-01-03", "a": "2026-01-01", "run-10": None, "run-2": None}
+    reports = [
+        (name, a_report(asked("a", True), audit={"started_at": date} if date else {}))
+        for name, date in dates.items()
+    ]
+    found = trend([*reports, ("b", a_report(scenarios=(), audit={"started_at": "9"}))], window=9)
+    assert [name for _, name, _ in found.points] == ["run-2", "run-10", "a", "c", "b"]
+    assert found.points[-1][2] == 0.0
+    assert found.text(verbose=True).startswith("unknown time run-2: 100.0%\n")

@@ -1,0 +1,347 @@
+"""Reports: what is written, that it is whole, and that nothing in it does harm."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.ecp.audit import RunFacts, audit, sum_of_usage
+from eca_server.ecp.batch import RunLimits
+from eca_server.ecp.manifest import Manifest
+from eca_server.ecp.reports.files import Outputs, OutputsInvalid
+from eca_server.ecp.reports.html import html
+from eca_server.ecp.reports.junit import junit
+from eca_server.ecp.reports.masking import masked
+from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from tests.eca_server.ecp.found import (
+    CRASHED,
+    HOSTILE,
+    POLITE,
+    a_report,
+    hours,
+    no_result,
+)
+
+
+def test_a_report_is_read_back_as_it_was() -> None:
+    report = a_report(audit={"started_at": "now"}, warnings=("odd",))
+    report = attrs.evolve(report, scenarios=(*report.scenarios[:2], *report.scenarios[3:]))
+    told = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert RunReport.from_json(told) == report
+    assert (told["passed"], told["total"], told["failed"]) == (4, 7, 3)
+    assert [scenario["passed"] for scenario in told["scenarios"]] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_report_of_the_upstream_runtime_is_read() -> None:
+    step = {"input": "i", "output": "o", "tool_calls": [], "checks": [], "new": 1}
+    scenarios = [{"name": "a", "status": "ok", "exit_reason": "ok", "steps": [step]}]
+    told = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": scenarios}
+    report = RunReport.from_json(told)
+    assert (report.name, report.scenarios[0].steps[0].output) == ("m.yaml", "o")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ((), [], "expected an object"),
+        ((), {"manifest": "m"}, "it has no scenarios and no exit_reason"),
+        (("scenarios",), {}, "scenarios: expected a list"),
+        (("scenarios", 0), 3, "expected an object, got 3"),
+        (("scenarios", 0, "steps", 0), "s", "expected an object, got 's'"),
+        (("scenarios", 0, "steps", 0, "checks", 0, "passed"), 1, "passed: "),
+        (("scenarios", 0, "steps", 0, "duration_ms"), "1", "duration_ms: "),
+        (("scenarios", 0, "steps", 0, "tool_calls", 0), None, "expected an object"),
+        (("audit",), [1], "expected an object"),
+    ],
+)
+def test_what_is_no_report_is_refused(path: tuple[Any, ...], value: Any, told: str) -> None:
+    report: Any = a_report().to_json()
+    if path:
+        inner = report
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+    with pytest.raises((ValueError, TypeError), match=told):
+        RunReport.from_json(report if path else value)
+
+
+class _Page(HTMLParser):
+    """What of a page is markup, and what is text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> None:
+    facts = {
+        "agent": {"name": HOSTILE, "capabilities": {HOSTILE: {}}},
+        "limits": {"rpc_timeout_s": 30, "max_duration_s": None},
+        "runtime": {"name": "eca-protocol", "version": HOSTILE},
+        "duration_ms": 125_000.0,
+        "started_at": HOSTILE,
+    }
+    page = _Page(html(a_report(name=HOSTILE, audit=facts, warnings=(HOSTILE,))))
+    tags = {tag for tag, _ in page.seen}
+    assert not tags & {"img", "iframe", "object", "embed", "form", "base", "foreignobject"}
+    names = {name for _, attributes in page.seen for name in attributes}
+    assert not {name for name in names if name.startswith("on") or name in {"style", "src"}}
+    links = [given["href"] for tag, given in page.seen if tag == "a"]
+    assert {str(link)[:2] for link in links} == {"#s"}
+    assert [tag for tag, _ in page.seen].count("script") == 1
+    text = "".join(page.text)
+    for part in (
+        *("4 of 9", "a request 30 s", "2 min 5 s", "1 by transport_error, 1 by judge_error"),
+        *("It may be renewed twice more.", '"book": "B-17"', '"id": "c1"', "looked it up"),
+        *("paused", "120 input tokens", "KeyError: 'B-1'", "it ended with exit code 1"),
+        *("skipped: the scenario ended before", "2 of 3 repetitions passed", "no verdict came"),
+        *("failed 3", "error 2", "flaky 1", "passed 1", "\\u{202e}evil", "0.0012"),
+    ):
+        assert part in text, part
+
+
+def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_word() -> None:
+    step = attrs.evolve(POLITE, output="x" * 60_000, usage=None)
+    many = [ScenarioReport(name=str(place), index=place) for place in range(120)]
+    text = html(a_report(ScenarioReport(name="long", index=999, steps=(step,)), *many))
+    assert "10,000 more characters are in the JSON report" in text
+    assert "x" * 50_001 not in text
+    assert text.count('class="back"') == 2 * 41
+    assert "each column 3 scenarios" in text
+    assert "nothing checked" in html(a_report(scenarios=()))
+
+
+def test_build_servers_read_the_same_verdicts() -> None:
+    root = ET.fromstring(junit(a_report()))
+    cases = root.findall("testsuite/testcase")
+    verdicts = [[child.tag for child in case if child.tag != "system-out"] for case in cases]
+    assert verdicts == [[], ["error"], ["skipped"], ["error"], [], ["failure"], []]
+    counts = {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "7", "failures": "1", "errors": "2", "skipped": "1"}
+    names = [suite.get("name") for suite in root]
+    assert names[-2:] == ["opening hours (repetition 2)", "opening hours (repetition 3)"]
+    failure = root.find("testsuite/testcase/failure")
+    assert failure is not None
+    assert failure.get("message") == (
+        "text_match of public_output: contains: the text does not contain it"
+    )
+    said = cases[3].findtext("system-out") or ""
+    assert "\\u0000\\u001b[31m" in said
+    assert "\\ud800" in said
+    assert root.findtext("testsuite/system-err") == "KeyError: 'B-1'"
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (
+            a_report(
+                ScenarioReport(
+                    name="a",
+                    status="failed",
+                    exit_reason="protocol_error",
+                    steps=(no_result("i", "skipped", "no version in common"),) * 2,
+                )
+            ),
+            "protocol_error",
+        ),
+        (a_report(hours(0, passed=True), exit_reason="interrupted"), "interrupted"),
+        (a_report(scenarios=(), exit_reason="max_duration_exceeded"), "max_duration_exceeded"),
+    ],
+)
+def test_what_did_not_run_is_an_error_for_a_build_server(report: RunReport, message: str) -> None:
+    root = ET.fromstring(junit(report))
+    assert root.get("errors") == "1"
+    assert [error.get("message") for error in root.iter("error")] == [message]
+
+
+@given(st.text())
+def test_whatever_is_said_every_report_is_written(text: str) -> None:
+    step = attrs.evolve(POLITE, input=text, output=text, error=text, usage={text: text})
+    report = a_report(ScenarioReport(name=text, steps=(step,), log=text), name=text)
+    ET.fromstring(junit(report).encode("utf-8"))
+    html(report).encode("utf-8")
+
+
+ENVIRONMENT = {
+    "SERVICE_TOKEN": "Kj83-hush",
+    "DB_PASSWORD": "failed",
+    "PASSWORD": "status",
+    "SHORT_KEY": "abc",
+    "HOME": "renew",
+}
+
+
+def test_keys_of_the_environment_and_what_looks_like_one_are_masked_wherever_they_stand() -> None:
+    leak = "Kj83-hush, sk-abcdefgh12345, abc, renew; it failed"
+    step = attrs.evolve(
+        POLITE, output=leak, tool_calls=({"name": "a", "arguments": {leak: [leak]}},)
+    )
+    scenario = ScenarioReport(name="a", status="failed", steps=(step,), log=leak, agent={"x": leak})
+    facts = {"manifest": {"target": leak}, "agent": {leak: leak}, "exit_reason": "failed"}
+    report = masked(a_report(scenario, audit=facts, warnings=(leak,)), ENVIRONMENT, redact=False)
+    hidden = "***, ***, abc, renew; it ***"
+    told = report.scenarios[0]
+    assert told.steps[0].output == told.log == hidden
+    assert told.steps[0].tool_calls[0]["arguments"] == {hidden: [hidden]}
+    assert (told.agent, report.warnings) == ({"x": hidden}, (hidden,))
+    assert report.audit["manifest"] == {"target": hidden}
+    assert report.audit["agent"] == {hidden: hidden}
+    assert (told.status, report.audit["exit_reason"]) == ("failed", "failed")
+    assert RunReport.from_json(report.to_json()) == report
+
+
+def test_nothing_to_hide_leaves_a_report_as_it_is() -> None:
+    report = a_report(CRASHED, ScenarioReport(name="a", steps=(POLITE,)), audit={"a": [1, None]})
+    assert masked(report, {}, redact=False) == report
+
+
+def test_a_redacted_report_keeps_verdicts_and_nothing_that_was_said() -> None:
+    facts = {"scenarios": [{"steps": [{"input": "Please renew B-17", "error": None}]}]}
+    report = masked(a_report(audit=facts), {}, redact=True)
+    told = json.dumps(report.to_json())
+    for said in ("B-17", "renewed twice", "It is polite", "looked it up", "At ten"):
+        assert said not in told, said
+    assert report.scenarios[0].steps[0].tool_calls == ({"name": "renew", "arguments": {}},)
+    assert (report.passed, report.total) == (a_report().passed, a_report().total)
+
+
+def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    faults = {
+        "folder": "expected a regular file or none",
+        "link": "expected a regular file or none",
+        "none/r.json": "does not exist",
+        "x" * 300: "File name too long",
+    }
+    for name, told in faults.items():
+        with pytest.raises(OutputsInvalid, match=told):
+            Outputs({"json": tmp_path / name}).check()
+    with pytest.raises(OutputsInvalid, match=r"wanted for json and for html"):
+        Outputs({"json": tmp_path / "a", "html": tmp_path / "folder" / ".." / "a"}).check()
+    Outputs({"json": tmp_path / "a", "html": tmp_path / "b"}).check()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link"]
+
+
+def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: Path) -> None:
+    old = tmp_path / "r.json"
+    old.write_text("old")
+    old.chmod(0o600)
+
+    def fails(report: RunReport) -> str:
+        raise ValueError("no way")
+
+    def leaves_no_folder(report: RunReport) -> str:
+        (tmp_path / "gone").rmdir()
+        return "never"
+
+    (tmp_path / "gone").mkdir()
+    outputs = Outputs(
+        {
+            "json": old,
+            "audit": tmp_path / "gone" / "a.json",
+            "junit": tmp_path / "j.xml",
+            "html": tmp_path / ("x" * 250),
+        }
+    )
+    outputs.check()
+    faults = outputs.write(
+        a_report(),
+        {"json": fails, "audit": leaves_no_folder, "junit": lambda _: "half \ud800", "html": html},
+    )
+    assert [fault.removeprefix(f"{tmp_path}/") for fault in faults] == [
+        "r.json: ValueError: no way",
+        "gone/a.json: No such file or directory",
+    ]
+    assert old.read_text() == "old"
+    assert (tmp_path / "j.xml").read_text() == "half ?"
+    assert len(list(tmp_path.iterdir())) == 3
+
+    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "new"))
+    assert old.read_text() == "new"
+    assert stat.S_IMODE(old.stat().st_mode) == 0o600
+
+
+def facts_of_a_run() -> RunFacts:
+    manifest = Manifest(path=Path("m.yaml"), digest="0" * 64, name="n", target="t", scenarios=())
+    began = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
+    return RunFacts(
+        manifest=manifest,
+        shown_path="m.yaml",
+        shown_target="t",
+        limits=RunLimits(run=60.0),
+        started=began,
+        finished=began.replace(minute=1),
+        duration_ms=60_000.0004,
+    )
+
+
+def test_the_audit_says_who_when_how_long_and_how_much() -> None:
+    times = [float(n) for n in range(1, 21)]
+    usage = {"input_tokens": 3, "output_tokens": 4}
+    steps = tuple(StepReport(input="i", duration_ms=time, usage=usage) for time in times)
+    report = a_report(ScenarioReport(name="a", steps=steps, agent={"name": "desk"}), CRASHED)
+    record = audit(report, facts_of_a_run())
+    assert (record["started_at"], record["finished_at"]) == (
+        "2026-11-22T08:00:00.001Z",
+        "2026-11-22T08:01:00.001Z",
+    )
+    assert record["duration_ms"] == 60_000.0
+    assert record["agent"] == {"name": "desk"}
+    assert record["limits"]["max_duration_s"] == 60.0
+    assert record["totals"] == {
+        "scenarios": 2,
+        "steps_planned": 22,
+        "steps_executed": 21,
+        "steps_failed": 1,
+        "steps_skipped": 1,
+        "checks_passed": 0,
+        "checks_total": 2,
+        "checks_failed": 2,
+    }
+    assert record["latency"] == {"total_ms": 210.0, "mean_ms": 10.0, "max_ms": 20.0, "p95_ms": 19.0}
+    assert record["usage"] == {"input_tokens": 60, "output_tokens": 80, "total_tokens": 140}
+    assert record["scenarios"][1]["steps"][1]["status"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("usages", "total"),
+    [
+        ([], None),
+        ([None, {}], None),
+        ([{"cost": 3}], None),
+        ([{"input_tokens": True, "output_tokens": "4"}], None),
+        ([{"total_tokens": 5}, None], 5),
+        ([{"total_tokens": 5}, {"input_tokens": 1, "output_tokens": 2}], 8),
+        ([{"input_tokens": 1, "output_tokens": 2, "total_tokens": 9}], 9),
+    ],
+)
+def test_what_was_not_counted_is_not_zero(usages: list[Any], total: int | None) -> None:
+    sums = sum_of_usage(usages)
+    assert (None if sums is None else sums["total_tokens"]) == total

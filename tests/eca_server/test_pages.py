@@ -1,0 +1,76 @@
+"""Pages: what stands in them is visible and harmless, and only their own script may run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.pages import page, quoted, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain\n\tüñï 日本 🙂", "plain\n\tüñï 日本 🙂"),
+        ("<b>&\"'", "&lt;b&gt;&amp;&quot;&#x27;"),
+        ("\x1b[31m", "<i>\\u{1b}</i>[31m"),
+        ("a\r\n", "a<i>\\u{d}</i>\n"),
+        ("\u202eexe\u2066", "<i>\\u{202e}</i>exe<i>\\u{2066}</i>"),
+        ("\ud83d", "<i>\\u{d83d}</i>"),
+        ("a\U000e0041", "a<i>\\u{e0041}</i>"),
+        ("می\u200cخواهم 👩\u200d👧", "می\u200cخواهم 👩\u200d👧"),
+        ("pass\u200dword\u200c", "pass<i>\\u{200d}</i>word<i>\\u{200c}</i>"),
+        ("م\u200c\u200dم", "م<i>\\u{200c}</i><i>\\u{200d}</i>م"),
+    ],
+)
+def test_a_text_is_shown_with_all_that_is_in_it(text: str, seen: str) -> None:
+    assert shown(text) == seen
+    assert quoted(text) == re.sub("</?i>", "", seen)
+
+
+class _Texts(HTMLParser):
+    """The text of a page, and its tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(st.text(st.sampled_from("<>&\"'/!-=ab \x00\u202e\ud800")) | st.text())
+def test_no_text_becomes_a_tag(text: str) -> None:
+    read = _Texts()
+    read.feed(f'<p title="{quoted(text)}">{shown(text)}')
+    read.close()
+    assert set(read.tags) <= {"p", "i"}
+    assert read.text == html.unescape(quoted(text))
+
+
+def test_a_page_lets_run_only_what_it_carries() -> None:
+    made = page("<a>", ["<p>b</p>"], script="report.js", style="report.css")
+    assert "<title>&lt;a&gt;</title>" in made
+    assert re.search(r'charset="utf-8">\n<meta http-equiv="Content-Security-Policy"', made)
+    for tag in ("style", "script"):
+        code = made.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
+        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in made
+    assert not re.search(r'\son\w+=|style="|https?://|url\(', made.split("<body>")[1])
+
+
+def test_a_page_without_a_script_lets_none_run() -> None:
+    made = page("a", [])
+    assert "<script" not in made
+    assert "script-src 'none'" in made
