@@ -67,7 +67,7 @@ class Chat:
     """One chat of the connected client.
 
     Attributes:
-        history: all that was said, oldest first; append-only.
+        history: all that was said, oldest first; append-only until it is cleared.
         told: what of it the model is told; kept, since to find it takes a look at everything.
         usage: tokens and costs of the whole chat.
         window: how much of a model's context it takes.
