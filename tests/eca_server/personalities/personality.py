@@ -128,10 +128,9 @@ LISTS = ("chat/list", "providers/list", "jobs/list")
 QUERIES = frozenset({"chat/queryContext", "chat/queryCommands", "chat/queryFiles"})
 MCP = frozenset({"mcp/startServer", "mcp/stopServer"})
 CLEAR = frozenset({"chat/clear"})
-NEWER = CLEAR | frozenset(
-    {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "mcp/enableServer"}
-)
+NEWER = CLEAR | {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "mcp/enableServer"}
 """What came to the clients after October 2025."""
+
 EMACS: Mapping[str, Any] = {
     "client": {"name": "emacs", "version": "GNU Emacs 28.2 (build 1, x86_64)\n of 2023-05-13"},
     "screen": screens.Emacs,
@@ -240,8 +239,8 @@ PERSONALITIES: Mapping[str, Personality] = {
         asks_version=True,
         at_start=LISTS,
         never=MCP
-        | {"chat/queryContext", "chat/queryCommands", "chat/update", "chat/clear"}
-        | {"mcp/enableServer"},
+        | CLEAR
+        | {"chat/queryContext", "chat/queryCommands", "chat/update", "mcp/enableServer"},
         unknown="never answered",
         approves_all=True,
         leaves_by=signal.SIGTERM,
