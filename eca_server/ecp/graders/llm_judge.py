@@ -200,8 +200,9 @@ class Judge:
         return self._model
 
     def _explain(self, fault: Exception) -> str:
-        if isinstance(fault, BackendError) and self._model is not None:
-            return f"the judge could not be asked: {self._model.explain(fault)}"
+        if isinstance(fault, BackendError):
+            why = str(fault) if self._model is None else self._model.explain(fault)
+            return f"the judge could not be asked: {why}"
         return f"the judge gave no verdict: {fault}"
 
 

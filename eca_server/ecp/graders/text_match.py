@@ -7,9 +7,9 @@ something is no evidence where it said nothing.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-import regex
 import trio
 
 from eca_protocol.ecp import Result
@@ -20,7 +20,7 @@ from eca_server.ecp.results import Check
 __all__ = ["match_text", "shortened", "text_of"]
 
 _SHOWN: Final = 400
-_LITERAL_BRACE: Final = regex.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", regex.DOTALL)
+_LITERAL_BRACE: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", re.DOTALL)
 
 
 def text_of(grader: Grader, result: Result) -> str | None:
@@ -90,6 +90,8 @@ async def _search(pattern: str, text: str, seconds: float) -> bool | None:
     match, which the standard library's patterns do not know: there a brace that counts nothing is
     a brace.
     """
+    import regex  # noqa: PLC0415 - slow, and only patterns need it
+
     compiled = regex.compile(_LITERAL_BRACE.sub(_escaped, pattern), regex.VERSION0)
     try:
         found = await trio.to_thread.run_sync(
@@ -100,5 +102,5 @@ async def _search(pattern: str, text: str, seconds: float) -> bool | None:
     return found is not None
 
 
-def _escaped(found: regex.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     return r"\{" if found[0] == "{" else found[0]
