@@ -1,0 +1,143 @@
+"""Datasets: rows become steps, and whatever is wrong with one is told with file and row."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.ecp.datasets import with_datasets
+from eca_server.ecp.manifest import Dataset, Manifest, ManifestInvalid, Scenario, Step
+
+
+def manifest(folder: Path, **dataset: Any) -> Manifest:
+    given = {"type": "csv", "source": "rows.csv", "line": 7, "column": 3} | dataset
+    scenarios = (
+        Scenario(name="rows", dataset=Dataset(**given)),
+        Scenario(name="by hand", steps=(Step(input="x"),)),
+    )
+    path = folder / "m.yaml"
+    return Manifest(path=path, digest="0", name="n", target="t", scenarios=scenarios)
+
+
+def rows(read: Manifest) -> list[tuple[str, str | None]]:
+    steps = read.scenarios[0].steps
+    return [(step.input, step.graders[0].value if step.graders else None) for step in steps]
+
+
+GOOD: dict[str, tuple[str, bytes, list[tuple[str, str | None]]]] = {
+    "plain": ("csv", b"input,output\na,b\nc,\n", [("a", "b"), ("c", None)]),
+    "a mark at the start": ("csv", b"\xef\xbb\xbfinput,output\na,b\n", [("a", "b")]),
+    "quoted": (
+        "csv",
+        'id,output,input\r\n1,"b ""b""","a\r\n\na, é\u2028"\r\n\r\n2,,""\r\n'.encode(),
+        [("a\r\n\na, é\u2028", 'b "b"'), ("", None)],
+    ),
+    "no output": ("csv", b"input\na", [("a", None)]),
+    "objects": (
+        "jsonl",
+        '\ufeff{"input": "a\\n", "output": "b"}\n\n{"input": "c\u2028", "output": null}'.encode(),
+        [("a\n", "b"), ("c\u2028", None)],
+    ),
+}
+
+
+def test_each_row_is_a_step_and_its_output_what_is_wanted(tmp_path: Path) -> None:
+    for name, (kind, data, expected) in GOOD.items():
+        (tmp_path / "rows.csv").write_bytes(data)
+        read = with_datasets(manifest(tmp_path, type=kind), {})
+        assert rows(read) == expected, name
+        assert read.scenarios[1].steps == (Step(input="x"),)
+    (grader,) = read.scenarios[0].steps[0].graders
+    assert (grader.type, grader.condition, grader.field) == (
+        "text_match",
+        "equals",
+        "public_output",
+    )
+    (tmp_path / "rows.csv").write_bytes(b"q,a\n1,2\n")
+    read = with_datasets(manifest(tmp_path, input_column="q", output_column="a"), {})
+    assert rows(read) == [("1", "2")]
+
+
+BAD: dict[str, tuple[str, bytes, str]] = {
+    "another column": (
+        "csv",
+        b"question\na\n",
+        "line 2: expected the column 'input', got question",
+    ),
+    "a row too short": ("csv", b"input,output\na,b\nc\n", "line 3: expected 2 values, got 1"),
+    "a row too long": ("csv", b"input\na,b\n", "line 2: expected 1 values, got 2"),
+    "a column twice": ("csv", b"input,input\na,b\n", "a column is named twice: input, input"),
+    "an open quote": ("csv", b'input\n"a\n', "line 2: unexpected end of data"),
+    "text behind a quote": ("csv", b'input\n"a"b\n', "line 2: ',' expected after '\"'"),
+    "another encoding": ("csv", b"input\na\nb\xff\n", "line 3: expected UTF-8: invalid start byte"),
+    "no row": ("csv", b"input,output\n", "rows.csv has no rows: nothing would be checked"),
+    "nothing": ("csv", b"", "rows.csv has no rows"),
+    "a long field": ("csv", b"input\n" + b"a" * 140_000, "line 2: field larger than field limit"),
+    "no object": ("jsonl", b'{"input": "a"}\n["a"]\n', "line 2: expected an object"),
+    "no json": ("jsonl", b'{"input": "a"}\n{"input": }\n', "line 2: "),
+    "a key twice": ("jsonl", b'{"input": "a", "input": "b"}', "line 1: "),
+    "not a number": ("jsonl", b'{"input": "a", "n": NaN}', "line 1: "),
+    "depth": ("jsonl", b"[" * 100_000, "line 1: "),
+    "a number": ("jsonl", b'{"input": 3}', "line 1: input: expected text, got 3"),
+    "a boolean": ("jsonl", b'{"input": "a", "output": true}', "line 1: output: expected text"),
+    "no input": ("jsonl", b"{}", "line 1: expected the column 'input', got none"),
+    "bytes": ("jsonl", b'\n{"input": "\xff"}', "line 2: expected UTF-8"),
+}
+
+
+def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
+    with pytest.raises(ManifestInvalid) as caught:
+        with_datasets(read, environment or {})
+    return str(caught.value)
+
+
+def test_what_is_wrong_with_a_row_is_told_with_its_place(tmp_path: Path) -> None:
+    for name, (kind, data, why) in BAD.items():
+        (tmp_path / "rows.csv").write_bytes(data)
+        said = refusal(manifest(tmp_path, type=kind))
+        assert said.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv"), name
+        assert why in said, (name, said)
+        assert "\n" not in said
+
+
+def test_a_source_is_a_file_of_the_manifest_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "suite"
+    (folder / "data").mkdir(parents=True)
+    for file in (tmp_path / "rows.csv", folder / "data" / "rows.csv"):
+        file.write_text("input\na\n", "utf-8")
+    (folder / "link.csv").symlink_to(tmp_path / "rows.csv")
+    os.mkfifo(folder / "pipe.csv")
+    monkeypatch.chdir("/")
+    inside = manifest(folder, source="${env:PLACE}/rows.csv")
+    assert rows(with_datasets(inside, {"PLACE": "data"})) == [("a", None)]
+    assert "the variable PLACE is not set" in refusal(inside)
+    outside = "lies outside the manifest's folder; --allow-outside permits it"
+    for source in ("../rows.csv", "link.csv", f"{tmp_path}/rows.csv"):
+        assert outside in refusal(manifest(folder, source=source))
+        allowed = with_datasets(manifest(folder, source=source), {}, allow_outside=True)
+        assert rows(allowed) == [("a", None)]
+    for source, why in [
+        ("none.csv", "none.csv: No such file or directory"),
+        ("data", "data is no regular file"),
+        ("pipe.csv", "pipe.csv is no regular file"),
+        ("a\0b", "'a\\x00b' is no path"),
+    ]:
+        assert why in refusal(manifest(folder, source=source))
+    monkeypatch.setattr("eca_server.ecp.datasets.MAX_SIZE", 3)
+    assert "expected at most 3 bytes, got more" in refusal(inside, {"PLACE": "data"})
+    monkeypatch.setattr("eca_server.ecp.datasets.MAX_SIZE", 100)
+    monkeypatch.setattr("eca_server.ecp.datasets.MAX_ROWS", 0)
+    assert "expected at most 0 rows, got more" in refusal(inside, {"PLACE": "data"})
+
+
+def test_every_dataset_that_is_wrong_is_told(tmp_path: Path) -> None:
+    one = manifest(tmp_path, source="a.csv").scenarios
+    two = manifest(tmp_path, source="b.csv").scenarios
+    path = tmp_path / "m.yaml"
+    both = Manifest(path=path, digest="0", name="n", target="t", scenarios=one + two)
+    assert [line.split()[2] for line in refusal(both).splitlines()] == ["a.csv:", "b.csv:"]

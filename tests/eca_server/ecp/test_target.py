@@ -1,0 +1,115 @@
+"""Targets: which command or URL a manifest means, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "NAME": "a b;'c' $HOME \ue0000\ue001", "PORT": "8765"}
+
+
+def resolved(text: str, *, shell: bool = False) -> Target:
+    return resolve_target(text, environment=ENVIRONMENT, cwd=Path("/"), shell=shell)
+
+
+def test_a_command_is_split_as_a_shell_would_and_nothing_else_done_to_it() -> None:
+    for text, words in [
+        ("sh agent.sh --fast", ["agent.sh", "--fast"]),
+        ("  sh a\n", ["a"]),
+        (
+            "sh 'a b' \"c d\" e\\ f '' '$HOME' \\$x \"a;b|c\"",
+            ["a b", "c d", "e f", "", "$HOME", "$x", "a;b|c"],
+        ),
+        ("sh # no comment", ["#", "no", "comment"]),
+        ("sh ${env:NAME} '${env:NAME}'-x", [ENVIRONMENT["NAME"], f"{ENVIRONMENT['NAME']}-x"]),
+        ("sh --port=${env:PORT}${env:PORT} é", ["--port=87658765", "é"]),
+    ]:
+        target = resolved(text)
+        assert Path(target.command[0]).name == "sh"
+        assert ([*target.command[1:]], target.url, target.cwd) == (words, None, "/"), text
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ue000\ue001")),
+        max_size=4,
+    )
+)
+def test_any_words_that_are_quoted_arrive_as_they_are(words: list[str]) -> None:
+    if not any("${env:" in word for word in words):
+        assert resolved(shlex.join(["sh", *words])).command[1:] == (*words,)
+
+
+REFUSED = {
+    "sh a && sh b": "it has '&' in it; write sh -c '...', or pass --shell",
+    "sh a | sh b": "it has '|' in it",
+    "sh a; sh b": "it has ';' in it",
+    "sh a\nsh b": "it has '\\n' in it",
+    "sh <in": "it has '<' in it",
+    "(sh a)": "it has '(' in it",
+    "sh $HOME": "it has a variable in it; write ${env:NAME}, or write sh -c",
+    'sh "$HOME"': "it has a variable in it",
+    "sh `pwd`": "it has a variable in it",
+    "sh 'a": "no closing quotation",
+    "sh a\\": "no escaped character",
+    " ": "it is empty",
+    "A=1 sh x": "it sets a variable; write env A=1 ..., or write sh -c",
+    "sh ${env:NONE}": "the variable NONE is not set",
+    "no-such-agent x": "the command 'no-such-agent' is not on PATH",
+    "./no-such-agent": "the command './no-such-agent' is not below /",
+    "/etc/passwd": "the command '/etc/passwd' is not below /",
+    "a\0b": "the command 'a\\x00b' is not on PATH",
+    "http://": "expected a URL with a host, got 'http://'",
+    "https:///x": "expected a URL with a host",
+    "http://[::1": "expected a URL, got 'http://[::1': invalid ipv6 url",
+    "http://host:99999/": "expected a URL, got 'http://host:99999/': port out of range",
+    "http://host/a b": "expected a URL with a host, got",
+    "HTTP://me:word@host/": "a URL with a user or a password in it is not asked",
+    "http://host/${env:NONE}": "the variable NONE is not set",
+}
+
+
+def test_what_a_shell_would_be_needed_for_is_refused_with_a_hint() -> None:
+    for text, why in REFUSED.items():
+        with pytest.raises(TargetInvalid) as caught:
+            resolved(text)
+        assert why in str(caught.value), text
+        assert "word" not in str(caught.value).replace("password", "")
+
+
+def test_a_shell_runs_a_line_where_that_is_asked_for() -> None:
+    target = resolved("cd ${env:PORT} && sh $X", shell=True)
+    assert target.command == ("/bin/sh", "-c", "cd 8765 && sh $X")
+
+
+def test_a_url_in_any_case_is_a_url() -> None:
+    for text, url in [
+        (" http://127.0.0.1:${env:PORT}/ecp ", "http://127.0.0.1:8765/ecp"),
+        ("HTTPS://host", "HTTPS://host"),
+    ]:
+        assert resolved(text) == Target(url=url)
+        assert resolved(text, shell=True) == Target(url=url)
+        assert resolved(text).shown == url
+
+
+def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
+    for name in ("python", "python3"):
+        target = resolve_target(f"{name} x.py", environment={"PATH": "/none"}, cwd=tmp_path)
+        assert target.command == (sys.executable, "x.py")
+
+
+def test_a_program_with_a_path_is_looked_for_where_it_will_run(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "agent"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    target = resolve_target("bin/agent x", environment={}, cwd=tmp_path)
+    assert target.command == (str(program), "x")
+    assert target.shown == f"{program} x"
