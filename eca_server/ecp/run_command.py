@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -152,7 +151,7 @@ class _Run:
             outcome = Outcome(reports=tuple(found), left_out=len(self.batch.planned) - len(found))
         reason: ExitReason = "interrupted" if self.signalled else outcome.exit_reason
         report = self._report(outcome, reason, started, time.monotonic() - began)
-        faults = self.outputs.write(report, _renderers())
+        faults = self.outputs.write(report, _RENDERERS)
         if self.options.prints_json:
             sys.stdout.write(f"{_json(report)}\n")
             sys.stdout.flush()
@@ -191,9 +190,7 @@ class _Run:
         if self.options.dask is not None:
             return functools.partial(_dask, self.options.dask)
         if self.options.jobs > 1:
-            context = multiprocessing.get_context("spawn")
-            jobs = self.options.jobs
-            return lambda: ProcessPoolExecutor(jobs, context, initializer=_leave_signals)
+            return functools.partial(_processes, self.options.jobs)
         return None
 
     def _report(
@@ -238,6 +235,14 @@ class _Run:
         return FAILED if report.failed and self.options.fail_on_error else PASSED
 
 
+def _processes(jobs: int) -> Executor:
+    """An executor of that many processes of this machine."""
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - only for more than one
+    from multiprocessing import get_context  # noqa: PLC0415 - likewise
+
+    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_signals)
+
+
 def _leave_signals() -> None:
     """In a worker: Ctrl-C is its parent's affair, which ends it by SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -253,16 +258,24 @@ def _dask(address: str) -> Executor:
     return executor
 
 
-def _renderers() -> Mapping[ReportKind, Render]:
-    from eca_server.ecp.reports.html import html  # noqa: PLC0415 - with its page, only where asked
-    from eca_server.ecp.reports.junit import junit  # noqa: PLC0415 - likewise
+def _html(report: RunReport) -> str:
+    from eca_server.ecp.reports.html import html  # noqa: PLC0415 - only where it is asked for
 
-    return {
-        "json": lambda report: f"{_json(report)}\n",
-        "audit": lambda report: f"{_dumped(dict(report.audit))}\n",
-        "junit": junit,
-        "html": html,
-    }
+    return html(report)
+
+
+def _junit(report: RunReport) -> str:
+    from eca_server.ecp.reports.junit import junit  # noqa: PLC0415 - only where it is asked for
+
+    return junit(report)
+
+
+_RENDERERS: Final[Mapping[ReportKind, Render]] = {
+    "json": lambda report: f"{_json(report)}\n",
+    "audit": lambda report: f"{_dumped(dict(report.audit))}\n",
+    "junit": _junit,
+    "html": _html,
+}
 
 
 def _json(report: RunReport) -> str:

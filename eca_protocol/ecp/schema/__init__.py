@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Final
 
 __all__ = ["SCHEMAS", "schema_text"]
@@ -16,6 +15,8 @@ def schema_text(name: str) -> str:
     Raises:
         KeyError: there is none.
     """
+    from importlib.resources import files  # noqa: PLC0415 - slow, and few who know the names read
+
     if name not in SCHEMAS:
         raise KeyError(f"expected one of {', '.join(SCHEMAS)}, got {name!r}")
     return (files(__package__) / f"{name}.schema.json").read_text("utf-8")

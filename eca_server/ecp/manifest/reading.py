@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -288,6 +287,8 @@ class _Reader:
         if getattr(node, "value", None) in _BUILT_IN:
             return ()
         if self._installed is None:
+            from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
+
             self._installed = [entry.name for entry in entry_points(group=GRADER_GROUP)]
         return tuple(self._installed)
 
