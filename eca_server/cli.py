@@ -1,4 +1,4 @@
-"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `tap`.
+"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `schema`, `tap`.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
 What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
@@ -63,6 +63,12 @@ Print the JSON Schema of the configuration file, for an editor that checks it
 while you write.
 """
 
+_SCHEMA = """\
+Print every message of the protocol, with what each method carries: as one JSON
+Schema (2020-12), or as TypeScript. It says what may be written in that revision;
+what is read leniently is not in it.
+"""
+
 _TAP = """\
 Stand between an editor and the server that COMMAND starts, and keep what they say
 in a file that only you may read. What passes is not changed or delayed; in the file
@@ -71,7 +77,7 @@ more: the editor's side to the server that COMMAND starts, or without one the
 server's side to whoever started us.
 """
 
-_WITH_VALUE = ("--config-file", "--log-level", "--protocol-revision", "--model")
+_WITH_VALUE = ("--config-file", "--log-level", "--protocol-revision", "--revision", "--model")
 
 _SERVING = ("serve", "server")
 
@@ -208,6 +214,20 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     config.add_argument("what", choices=("schema",), metavar="schema", help="what to print")
+    schema = commands.add_parser(
+        "schema",
+        help="the protocol's messages as JSON Schema or TypeScript",
+        description=_SCHEMA,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    schema.add_argument(
+        "--revision",
+        default="2025-10",
+        metavar="REVISION",
+        help="2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
+    )
+    schema.add_argument("--typescript", action="store_true", help="in place of JSON Schema")
     _add_tap(commands)
     return parser
 
@@ -334,6 +354,23 @@ def _config(_: argparse.Namespace) -> int:
     return 0
 
 
+def _schema(arguments: argparse.Namespace) -> int:
+    import json  # noqa: PLC0415
+
+    from eca_protocol.revisions import parse_revision  # noqa: PLC0415
+    from eca_protocol.schema import json_schema, typescript  # noqa: PLC0415
+
+    try:
+        revision = parse_revision(arguments.revision)
+    except ValueError as error:
+        return _refuse(f"--revision: {error}")
+    if arguments.typescript:
+        sys.stdout.write(typescript(revision))
+    else:
+        sys.stdout.write(json.dumps(json_schema(revision), indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
 def _tap(arguments: argparse.Namespace) -> int:
     from eca_server.tap import play_again, tap_stdio  # noqa: PLC0415
 
@@ -362,5 +399,6 @@ _COMMANDS = {
     "chat": _chat,
     "doctor": _doctor,
     "config": _config,
+    "schema": _schema,
     "tap": _tap,
 }

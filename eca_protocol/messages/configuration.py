@@ -13,7 +13,7 @@ __all__ = ["ChatConfig", "ConfigUpdatedParams"]
 
 @attrs.frozen(kw_only=True)
 class ChatConfig:
-    """What a chat can be set to; what is None has not changed.
+    """What a chat can be set to; what is left out has not changed.
 
     The fields whose name begins with `select` force the client's selection. `agents` and
     `select_agent` are what newer editions call behaviours; both spellings are written (W-11).

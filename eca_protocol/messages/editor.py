@@ -148,7 +148,7 @@ class ChatAskQuestionParams:
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionResponse:
-    """The answer to `chat/askQuestion`; None where the user gave none."""
+    """The answer to `chat/askQuestion`, which is null where the user gave none."""
 
     answer: str | None = attrs.field(default=None, metadata=forgiven("W-42", nullable=True))
     cancelled: bool = attrs.field(default=False, metadata=forgiven("W-42"))

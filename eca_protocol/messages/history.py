@@ -152,7 +152,7 @@ class ChatDeletedParams:
 
 @attrs.frozen(kw_only=True)
 class ChatUpdateParams:
-    """`chat/update`: a title of the user's own, or trust in the chat's tools; None: as it was."""
+    """`chat/update`: the user's own title, or trust in the chat's tools; left out: as it was."""
 
     chat_id: str
     title: str | None = None

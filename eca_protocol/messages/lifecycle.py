@@ -41,7 +41,7 @@ class ClientInfo:
 class InitializationOptions:
     """What the user configured in the editor.
 
-    `extras` holds every other key untouched: it is a layer of the server's configuration.
+    Every other key (`extras`) passes untouched: it is a layer of the server's configuration.
     """
 
     chat_behavior: ChatBehavior | None = attrs.field(

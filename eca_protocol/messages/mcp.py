@@ -76,7 +76,7 @@ class MCPEnableServerParams:
 
 @attrs.frozen(kw_only=True)
 class MCPUpdateServerParams:
-    """`mcp/updateServer`: change how an MCP server is reached; what is None stays as it is."""
+    """`mcp/updateServer`: change how an MCP server is reached; what is left out stays."""
 
     name: str
     command: str | None = None

@@ -86,7 +86,7 @@ class EcaServerUpdatedParams:
 class MCPServerUpdatedParams:
     """`tool/serverUpdated` of an MCP server: how it is started, how it is, what it offers.
 
-    `tools`, `prompts` and `resources` are None where nothing is said about them. `url` is a server
+    `tools`, `prompts` and `resources` are left out where nothing is said. `url` is a server
     reached over HTTP; editions before CURRENT are told it as its `command` (W-36). `has_auth`: a
     login is stored for it.
     """

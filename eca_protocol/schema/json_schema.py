@@ -1,0 +1,214 @@
+"""The JSON Schema of an edition: a definition for each model, union and method.
+
+Members of a union are told apart by the constant `type` of each.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from eca_protocol.draft import DRAFT
+from eca_protocol.endpoint import Method, Table
+from eca_protocol.messages.shapes import (
+    Anything,
+    Array,
+    Choice,
+    Field,
+    JSONObject,
+    Model,
+    ModelClass,
+    Nullable,
+    Scalar,
+    Shape,
+    Tagged,
+    fields_of,
+    shape_of,
+    window_of_class,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision, Window
+
+__all__ = ["json_schema"]
+
+_SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
+_DESCRIPTION = (
+    "A request or notification of the edition. `x-methods` names for each method its kind, who "
+    "sends it, and the definitions of its params and of its result."
+)
+_SENDER = {
+    "client_to_server": "the client's",
+    "server_to_client": "the server's",
+    "both": "either side's",
+}
+
+
+def json_schema(revision: Revision) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of every message of an edition, as a JSON value.
+
+    The document itself describes one request or notification. `$defs` has each model and union by
+    the name of its interface and each method's whole message by the method's name; `x-methods` is
+    the method table, with references to them.
+    """
+    definitions = _Definitions(revision)
+    table: Table = DRAFT if revision is Revision.DRAFT else ECA
+    rows = [row for row in table if row.window.written_in(revision)]
+    methods = {row.name: definitions.method(row) for row in rows}
+    messages = {
+        row.name: {**_message(row, methods[row.name]), **_ruled(row.window, revision)}
+        for row in rows
+    }
+    return {
+        "$schema": _SPECIFICATION,
+        "title": f"ECA protocol, revision {revision.value}",
+        "description": _DESCRIPTION,
+        "oneOf": [_reference(name) for name in messages],
+        "x-methods": methods,
+        "$defs": {**messages, **definitions.found},
+    }
+
+
+def _message(row: Method, method: dict[str, Any]) -> dict[str, Any]:
+    is_request = row.kind == "request"
+    properties: dict[str, Any] = {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["integer", "string"]} if is_request else False,
+        "method": {"const": row.name},
+    }
+    if "params" in method:
+        properties["params"] = method["params"]
+    return {
+        "description": f"A {row.kind} of {_SENDER[row.direction]}.",
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, schema in properties.items() if schema is not False],
+    }
+
+
+@attrs.frozen
+class _Definitions:
+    """The definitions of one edition, found by following the methods' types."""
+
+    revision: Revision
+    found: dict[str, Any] = attrs.field(factory=dict)
+
+    def method(self, row: Method) -> dict[str, Any]:
+        """A method's row, with references to what it carries."""
+        method: dict[str, Any] = {"kind": row.kind, "direction": row.direction}
+        if row.params is not None:
+            method["params"] = self._schema(shape_of(row.params))
+        if row.kind == "request":
+            has_result = row.result is not None
+            method["result"] = (
+                self._schema(shape_of(row.result)) if has_result else {"type": "null"}
+            )
+        return method
+
+    def _schema(self, shape: Shape) -> dict[str, Any]:
+        schema: dict[str, Any]
+        match shape:
+            case Scalar(names):
+                schema = {"type": names[0] if len(names) == 1 else list(names)}
+            case Anything():
+                schema = {}
+            case JSONObject():
+                schema = {"type": "object"}
+            case Choice(values):
+                known = [
+                    value
+                    for value, within in values.items()
+                    if within is None or within.holds(self.revision)
+                ]
+                schema = {"enum": known}
+            case Array(item):
+                schema = {"type": "array", "items": self._schema(item)}
+            case Nullable(inner):
+                schema = self._schema(inner)  # None is an absent key; see `_property`
+            case Model(cls):
+                schema = self._defined(cls.__name__, lambda: self._object(cls))
+            case Tagged():
+                schema = self._defined(_name_of(shape), lambda: self._union(shape))
+        return schema
+
+    def _defined(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        if name not in self.found:
+            self.found[name] = {}  # keeps the place before what it refers to
+            self.found[name] = make()
+        return _reference(name)
+
+    def _union(self, shape: Tagged) -> dict[str, Any]:
+        members = [
+            self._schema(Model(cls))
+            for cls in shape.members.values()
+            if window_of_class(cls).written_in(self.revision)
+        ]
+        return {"oneOf": members}
+
+    def _object(self, cls: ModelClass) -> dict[str, Any]:
+        fields = [
+            field
+            for field in fields_of(cls)
+            if field.reading.written and field.window.written_in(self.revision)
+        ]
+        is_open = any(field.reading.rest for field in fields)
+        fields = [field for field in fields if not field.reading.rest]
+        properties = {field.wire: self._property(field) for field in fields}
+        required = [
+            field.wire
+            for field in fields
+            if field.window.holds(self.revision) and field.reading.required_in(self.revision)
+        ]
+        tag = getattr(cls, "type", None)
+        if isinstance(tag, str):
+            properties = {"type": {"const": tag}, **properties}
+            required = ["type", *required]
+        schema: dict[str, Any] = {
+            "description": _description(cls),
+            "type": "object",
+            "properties": properties,
+        }
+        if required:
+            schema["required"] = required
+        if is_open:
+            schema["additionalProperties"] = True
+        return schema
+
+    def _property(self, field: Field) -> dict[str, Any]:
+        schema = self._schema(field.shape)
+        if field.reading.nullable:
+            schema = {"oneOf": [schema, {"type": "null"}]}
+        return {**schema, **_ruled(field.window, self.revision)}
+
+
+def _ruled(window: Window, revision: Revision) -> dict[str, str]:
+    if window.holds(revision):
+        return {}
+    return {"$comment": f"{window.ruling}: written although the edition's text does not have it."}
+
+
+def _name_of(union: Tagged) -> str:
+    """The name of a union, which its shape does not have: the one its module gives it."""
+    module = sys.modules[next(iter(union.members.values())).__module__]
+    (name,) = (name for name in module.__all__ if _is_union(getattr(module, name), union))
+    return str(name)
+
+
+def _is_union(found: Any, union: Tagged) -> bool:
+    return hasattr(found, "__args__") and shape_of(found) == union
+
+
+def _description(cls: ModelClass) -> str:
+    """The class's docstring, with the names of its members as they are on the wire."""
+    text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(cls.__doc__ or ""))
+    for field in fields_of(cls):
+        text = text.replace(f"`{field.name}`", f"`{field.wire}`")
+    return text
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name.replace('/', '~1')}"}
