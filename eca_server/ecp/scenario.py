@@ -125,6 +125,7 @@ class _Running:
     steps: list[StepReport] = attrs.field(factory=list)
     fault: AgentFault | None = None
     reason: ExitReason = "ok"
+    why: str = ""
     agent: InitializeResult | None = None
     warnings: list[str] = attrs.field(factory=list)
     log: str = ""
@@ -137,8 +138,7 @@ class _Running:
         if missing:
             lacks = f"the agent does not declare {', '.join(sorted(missing))}"
             if self.batch.require_capabilities:
-                self.reason = "protocol_error"
-                self.warnings.append(lacks)
+                self.reason, self.why = "protocol_error", lacks
                 return
             self.warnings.append(lacks)
         try:
@@ -152,7 +152,7 @@ class _Running:
     def fail(self, fault: AgentFault) -> None:
         """The agent failed; a time-out is the fault of whichever limit was the nearest."""
         self.fault = fault
-        self.reason = fault.kind
+        self.reason, self.why = fault.kind, str(fault)
         if fault.kind == "timeout" and not self.budget.left():
             self.reason = self.budget.reason
 
@@ -160,7 +160,7 @@ class _Running:
         """Say one thing and check the answer; whether to go on."""
         left = self.budget.left()
         if not left:
-            self.reason = self.budget.reason
+            self.reason, self.why = self.budget.reason, "its time was over"
             return False
         began = trio.current_time()
         deadline = min(self.batch.limits.rpc, left)
@@ -178,16 +178,16 @@ class _Running:
         checks = await self.graders.grade(step, result, seconds=self.budget.left())
         self.steps.append(_with_result(step, result, checks, took))
         if not self.budget.left() and any(check.error for check in checks):
-            self.reason = self.budget.reason
+            self.reason, self.why = self.budget.reason, "its time was over"
         return self.reason == "ok"
 
     def report(self, seconds: float) -> ScenarioReport:
         """What became of it; steps that were not begun are skipped."""
         scenario = self.planned.scenario
         if self.fault is not None and not self.steps and scenario.steps:
-            failed = _without_result(scenario.steps[0], "failed", str(self.fault))
+            failed = _without_result(scenario.steps[0], "failed", self.why)
             self.steps.append(attrs.evolve(failed, exit_reason=self.reason))
-        why = f"the scenario ended before: {self.fault or self.reason}"
+        why = f"the scenario ended before: {self.why}"
         rest = [_without_result(step, "skipped", why) for step in scenario.steps[len(self.steps) :]]
         steps = (*self.steps, *rest)
         reason = self.reason

@@ -1,0 +1,112 @@
+"""Runs without a command line: batches of scenarios, and an agent that does what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from eca_server.ecp.batch import Batch, Planned, RunLimits
+from eca_server.ecp.manifest import Grader, Scenario, Step
+from eca_server.ecp.results import ScenarioReport
+from eca_server.ecp.running import run_all
+from eca_server.ecp.target import Target
+from tests.eca_protocol.ecp.agents import script
+
+OBEDIENT = """
+seen = 0
+told = {"name": "obedient", "capabilities": {"tool_calls": {}}, "protocol_version": "1.0"}
+def fail(request, code, message):
+    line({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
+def forget(request):
+    answer(request, True)
+def hang():
+    while True:
+        read()
+%s
+while True:
+    r = read()
+    if r["method"] == "agent/initialize":
+        answer(r, told)
+        continue
+    if r["method"] == "agent/reset":
+        seen = 0
+        forget(r)
+        continue
+    seen += 1
+    text = r["params"]["input"]
+    if text == "count":
+        done(r, str(seen))
+    elif text == "pid":
+        done(r, str(os.getpid()))
+    elif text == "fail":
+        fail(r, 7, "no such book")
+    elif text == "hang":
+        hang()
+    elif text == "exit":
+        sys.exit("out of books")
+    else:
+        done(r, text)
+"""
+
+
+def obedient(change: str = "") -> Sequence[str]:
+    """The command of an agent that does what its inputs say; `change` is run before."""
+    return script(OBEDIENT % change)
+
+
+def contains(text: str) -> Grader:
+    """A check of the public output."""
+    return Grader(type="text_match", condition="contains", value=text)
+
+
+def equals(text: str) -> Grader:
+    """A check of the whole public output."""
+    return Grader(type="text_match", condition="equals", value=text)
+
+
+def step(text: str, *graders: Grader) -> Step:
+    """One input."""
+    return Step(input=text, graders=graders)
+
+
+def scenario(name: str, *steps: Step | str) -> Scenario:
+    """Steps, or inputs that are checked to be answered by whatever is in them."""
+    made = [step(each, contains("")) if isinstance(each, str) else each for each in steps]
+    return Scenario(name=name, steps=tuple(made))
+
+
+def batch(
+    agent: Sequence[str] | str,
+    *scenarios: Scenario,
+    cwd: Path | str | None = None,
+    rpc: float = 20.0,
+    start: float = 20.0,
+    limit: float | None = None,
+    run: float | None = None,
+    **more: Any,
+) -> Batch:
+    """What is to be run; the limits are generous unless they are what is tested."""
+    target = Target(url=agent) if isinstance(agent, str) else Target(command=tuple(agent))
+    if cwd is not None:
+        target = attrs.evolve(target, cwd=str(cwd))
+    planned = tuple(Planned(scenario=each, index=i) for i, each in enumerate(scenarios))
+    limits = RunLimits(rpc=rpc, start=start, scenario=limit, run=run, max_message=1_000_000)
+    return Batch(target=target, planned=planned, limits=limits, **more)
+
+
+async def reports_of(whole: Batch) -> tuple[ScenarioReport, ...]:
+    """What came of it, in this process."""
+    return (await run_all(whole)).reports
+
+
+def outputs(report: ScenarioReport) -> list[str | None]:
+    """What the agent said, step by step."""
+    return [each.output for each in report.steps]
+
+
+def outcome(report: ScenarioReport) -> tuple[str, str, list[str]]:
+    """Whether it ran, why it ended, and what became of each step."""
+    return report.status, report.exit_reason, [each.exit_reason for each in report.steps]

@@ -1,0 +1,298 @@
+"""Scenarios: conversations with their checks, their limits, and agents that last or not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol import http_server, json
+from eca_protocol.http_server import HTTPRequest, Responder
+from eca_server.ecp.manifest import Grader
+from eca_server.ecp.results import ScenarioReport
+from eca_server.ecp.running import run_all
+from tests.eca_server.ecp.runs import (
+    batch,
+    contains,
+    equals,
+    obedient,
+    outcome,
+    outputs,
+    reports_of,
+    scenario,
+    step,
+)
+
+pytestmark = pytest.mark.trio
+
+
+async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
+    reports = await reports_of(
+        batch(
+            obedient(),
+            scenario("good", step("a", contains("a"), contains("b")), "count"),
+            scenario("error", "a", "fail", "b"),
+            scenario("crash", "exit", "b"),
+            scenario("again", "count"),
+        )
+    )
+    good, error, crash, again = reports
+    assert outcome(good) == ("ok", "ok", ["ok", "ok"])
+    assert ([check.passed for check in good.checks], good.passed) == ([True, False, True], False)
+    assert good.steps[0].duration_ms > 0
+    assert outcome(error) == ("failed", "agent_error", ["ok", "agent_error", "skipped"])
+    assert error.steps[1].error == "agent/step: no such book (7)"
+    assert [check.type for check in error.checks] == ["text_match", "execution", "execution"]
+    assert [each.status for each in error.steps] == ["ok", "failed", "skipped"]
+    assert error.checks[2].reasoning == ("the scenario ended before: agent/step: no such book (7)")
+    assert outcome(crash) == ("failed", "transport_error", ["transport_error", "skipped"])
+    assert crash.log == "out of books\n"
+    assert "exit code 1; its last words:\nout of books" in str(crash.steps[0].error)
+    assert (outputs(again), again.passed, again.log) == (["1"], True, None)
+    assert again.agent is not None
+    assert (again.agent["name"], again.agent["protocol_version"]) == ("obedient", "1.0")
+
+
+async def test_what_an_agent_tells_of_a_step_is_in_its_report() -> None:
+    more = {
+        "tool_calls": [{"name": "find", "arguments": {"q": 1}, "id": "c1"}],
+        "logs": "looked",
+        "usage": {"input_tokens": 3, "cost": 0.5},
+        "private_thought": "why",
+        "status": "paused",
+    }
+    change = f"done = lambda r, text: answer(r, {{'public_output': text, **{more!r}}})"
+    (report,) = await reports_of(batch(obedient(change), scenario("told", "a")))
+    (told,) = report.steps
+    assert (told.output, told.evaluation_context, told.logs) == ("a", "why", "looked")
+    assert told.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
+    assert (told.usage, told.agent_status) == ({"input_tokens": 3, "cost": 0.5}, "paused")
+    assert ScenarioReport.from_json(report.to_json()) == report
+
+
+async def test_fail_fast_begins_nothing_more() -> None:
+    whole = batch(
+        obedient(),
+        scenario("good", "a"),
+        scenario("bad", step("a", contains("b"))),
+        scenario("never", "a"),
+    )
+    seen: list[str] = []
+    done = await run_all(whole, fail_fast=True, on_report=lambda each: seen.append(each.name))
+    assert ([each.name for each in done.reports], done.left_out) == (["good", "bad"], 1)
+    assert (seen, done.exit_reason) == (["good", "bad"], "ok")
+
+
+async def test_every_part_of_a_scenario_is_within_its_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hang costs the limit that is the nearest, and is told as that limit's."""
+
+    async def never(*_: Any) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("eca_server.ecp.graders.installed.ask_installed", never)
+    silent = "hang()"
+    mute = "told = None; answer = lambda r, v: hang()"
+    asked = obedient()
+    rows: dict[str, tuple[Any, str, list[str]]] = {
+        "a request": (
+            batch(asked, scenario("s", "a", "hang", "b"), rpc=0.5),
+            "timeout",
+            ["ok", "timeout", "skipped"],
+        ),
+        "a scenario": (
+            batch(asked, scenario("s", "hang", "b"), limit=0.5),
+            "timeout",
+            ["timeout", "skipped"],
+        ),
+        "a run": (
+            batch(asked, scenario("s", "hang"), run=0.5),
+            "max_duration_exceeded",
+            ["max_duration_exceeded"],
+        ),
+        "a start": (batch(obedient(silent), scenario("s", "a"), start=0.3), "timeout", ["timeout"]),
+        "a start in a scenario": (
+            batch(obedient(mute), scenario("s", "a"), limit=0.3),
+            "timeout",
+            ["timeout"],
+        ),
+        "a start in a run": (
+            batch(obedient(mute), scenario("s", "a"), run=0.3),
+            "max_duration_exceeded",
+            ["max_duration_exceeded"],
+        ),
+        "a check": (
+            batch(
+                asked, scenario("s", step("a", Grader(type="slow"), contains("a")), "b"), run=1.2
+            ),
+            "max_duration_exceeded",
+            ["judge_error", "skipped"],
+        ),
+    }
+
+    async def run(name: str) -> None:
+        whole, reason, steps = rows[name]
+        began = trio.current_time()
+        (report,) = await reports_of(whole)
+        assert outcome(report) == ("failed", reason, steps), name
+        assert trio.current_time() - began < 4, name
+
+    async with trio.open_nursery() as nursery:
+        for name in rows:
+            nursery.start_soon(run, name)
+
+
+async def test_what_is_not_begun_when_the_time_is_over_is_skipped() -> None:
+    whole = batch(
+        obedient(), scenario("s", "hang"), scenario("t", "a"), scenario("u", "a"), run=0.4
+    )
+    done = await run_all(whole)
+    assert [each.exit_reason for each in done.reports] == ["max_duration_exceeded"] * 3
+    assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
+    assert done.reports[2].checks[0].reasoning == "the run's time was over"
+    assert done.exit_reason == "max_duration_exceeded"
+
+
+CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")
+
+
+async def test_a_capability_that_the_checks_need_is_missed() -> None:
+    scenarios = (
+        scenario("calls", step("a", Grader(type="tool_usage", max_calls=0, min_calls=0))),
+        scenario("context", step("a", CONTEXT), "b"),
+    )
+    calls, context = await reports_of(batch(obedient(), *scenarios))
+    assert (calls.warnings, outcome(calls)[0]) == ((), "ok")
+    assert context.warnings == ("the agent does not declare evaluation_context",)
+    assert outcome(context)[0] == "ok"
+    whole = batch(obedient(), *scenarios, require_capabilities=True)
+    calls, context = await reports_of(whole)
+    assert outcome(calls)[0] == "ok"
+    assert outcome(context) == ("failed", "protocol_error", ["skipped", "skipped"])
+    assert "does not declare evaluation_context" in context.checks[0].reasoning
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("told['protocol_version'] = '2.0'", "the agent speaks protocol version 2.0"),
+        ("answer = lambda r, v: fail(r, -32001, 'only 2.0')", "only 2.0 (-32001)"),
+    ],
+)
+async def test_another_major_version_ends_the_run(change: str, why: str) -> None:
+    one, two = scenario("s", "a", "b"), scenario("t", "a")
+    reports = await reports_of(batch(obedient(change), one, two))
+    assert [outcome(each) for each in reports] == [
+        ("failed", "protocol_error", ["skipped", "skipped"]),
+        ("failed", "protocol_error", ["skipped"]),
+    ]
+    assert all(why in each.checks[0].reasoning for each in reports)
+
+
+async def test_what_is_odd_and_allowed_is_warned_about() -> None:
+    change = """
+told = {"name": "old", "capabilities": {"reset": True}}
+def done(request, text):
+    result = {"status": "done", "public_output": text}
+    for _ in range(2):
+        answer(request, result)
+"""
+    first, second = await reports_of(batch(obedient(change), *[scenario("s", "a", "b")] * 2))
+    assert first.passed
+    assert second.passed
+    assert first.warnings[:2] == (
+        "it names no protocol version: taken as 0.1",
+        "capabilities that are no objects: reset",
+    )
+    assert "a second answer to the request 2 was passed over" in first.warnings
+    newer = "told['protocol_version'] = '1.9'; told['name'] = f'agent {os.getpid()}'"
+    first, second = await reports_of(batch(obedient(newer), *[scenario("s", "a")] * 2))
+    assert (first.warnings, first.passed) == ((), True)
+    assert second.warnings == ("it says something else of itself than before",)
+
+
+async def test_each_scenario_has_a_process_of_its_own_unless_one_is_to_last() -> None:
+    twice = [scenario(name, "pid", "count") for name in "st"]
+    one, two = await reports_of(batch(obedient(), *twice))
+    assert outputs(one)[0] != outputs(two)[0]
+    assert outputs(one)[1] == outputs(two)[1] == "2"
+    one, two = await reports_of(batch(obedient(), *twice, reuse_agent=True))
+    assert outputs(one) == outputs(two)
+
+
+RESETS = {
+    "fails": ("forget = lambda r: fail(r, 5, 'not now')", "not now (5)"),
+    "is unknown": ("forget = lambda r: fail(r, -32601, 'unknown')", "unknown (-32601)"),
+    "is not done": ("forget = lambda r: answer(r, False)", "result: expected true, got false"),
+    "hangs": ("forget = lambda r: hang()", "agent/reset: no answer in 0.5 s"),
+    "crashes": ("forget = lambda r: sys.exit(4)", "the agent ended with exit code 4"),
+}
+
+
+async def test_an_agent_that_cannot_be_reset_is_replaced() -> None:
+    async def run(name: str) -> None:
+        change, why = RESETS[name]
+        scenarios = [scenario(each, "pid", "count") for each in "st"]
+        rpc = 0.5 if name == "hangs" else 20.0
+        whole = batch(obedient(change), *scenarios, reuse_agent=True, rpc=rpc)
+        one, two = await reports_of(whole)
+        assert (one.passed, two.passed) == (True, True), name
+        assert outputs(one)[0] != outputs(two)[0], name
+        assert outputs(two)[1] == "2", name
+        assert one.warnings == ()
+        assert two.warnings[-1].startswith("it was replaced, for it cannot be reset: "), name
+        assert why in two.warnings[-1]
+
+    async def run_on() -> None:
+        scenarios = [scenario("s", "count", "exit"), scenario("t", "count"), scenario("u", "hang")]
+        whole = batch(obedient(), *scenarios, scenario("v", "count"), reuse_agent=True, rpc=0.7)
+        reports = await reports_of(whole)
+        assert [each.exit_reason for each in reports] == ["transport_error", "ok", "timeout", "ok"]
+        assert outputs(reports[1]) == outputs(reports[3]) == ["1"]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_on)
+        for name in RESETS:
+            nursery.start_soon(run, name)
+
+
+@asynccontextmanager
+async def remembering(*, forgets_at: str, knows_reset: bool = True) -> AsyncIterator[str]:
+    """A server with one conversation for everybody, which only one method makes it forget."""
+    seen = 40
+
+    async def handle(request: HTTPRequest, responder: Responder) -> None:
+        nonlocal seen
+        asked = json.loads(request.body)
+        outcome: dict[str, Any] = {"result": True}
+        if asked["method"] == forgets_at:
+            seen = 0
+        if asked["method"] == "agent/initialize":
+            told = {"name": "one", "capabilities": {}, "protocol_version": "1.0"}
+            outcome = {"result": told}
+        elif asked["method"] == "agent/step":
+            seen += 1
+            outcome = {"result": {"status": "done", "public_output": str(seen)}}
+        elif not knows_reset:
+            outcome = {"error": {"code": -32601, "message": "unknown"}}
+        answer = {"jsonrpc": "2.0", "id": asked["id"], **outcome}
+        await responder.respond(200, json.dumps(answer), {"content-type": "application/json"})
+
+    async with http_server.serve(handle) as server:
+        yield server.url
+
+
+async def test_scenarios_behind_a_url_know_nothing_of_each_other_or_of_who_was_there() -> None:
+    scenarios = [scenario(name, step("a", equals("1")), step("b", equals("2"))) for name in "st"]
+    for forgets_at, knows in [("agent/reset", True), ("agent/initialize", False)]:
+        async with remembering(forgets_at=forgets_at, knows_reset=knows) as url:
+            reports = await reports_of(batch(url, *scenarios))
+        assert [each.passed for each in reports] == [True, True], reports
+        warned = () if knows else ("it knows no agent/reset: it was only initialized",)
+        assert [each.warnings for each in reports] == [warned, warned]
+    gone = await reports_of(batch(url, *scenarios))
+    assert [outcome(each)[1] for each in gone] == ["transport_error", "transport_error"]
