@@ -97,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     if command == "tap" and "--" in others:
         dashes = others.index("--")
         others, server = others[:dashes], others[dashes + 1 :]
-    if command not in _SERVING:
+    if command not in _SERVING or {"--version", "-h", "--help"} & set(others):
         _mend_streams()
     if "--version" in others:
         sys.stdout.write(f"eca_server {version()}\n")

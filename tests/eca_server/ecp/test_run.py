@@ -16,6 +16,12 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = "tests/examples/customer_support_demo/manifest.yaml"
 
+ENVIRONMENT = os.environ | {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "PYTHONPATH": str(REPOSITORY),
+}
+"""As in an environment that is activated, with the tree under test."""
+
 AGENT = """
 import json, sys, time
 for line in sys.stdin.buffer:
@@ -36,7 +42,13 @@ for line in sys.stdin.buffer:
 
 def ecp(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        command(*arguments),
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -99,7 +111,9 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
     file = manifest(tmp_path, "good", "wait", "good")
     report = tmp_path / "r.json"
     arguments = command("run", "-m", file, "--json-out", report, "--verbose")
-    running = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        arguments, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
     assert running.stderr is not None
     assert "passed s0" in running.stderr.readline()
     mine = tmp_path / "agent.py"
@@ -130,10 +144,9 @@ def agents_of(folder: Path) -> list[str]:
 
 
 def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     assert ecp("init", tmp_path / "eval").returncode == 0
     done = subprocess.run(
-        command("run", "-m", tmp_path / "eval" / "manifest.yaml"), env=environment, check=False
+        command("run", "-m", tmp_path / "eval" / "manifest.yaml"), env=ENVIRONMENT, check=False
     )
     assert done.returncode == 0
     done_again = ecp("init", tmp_path / "eval")
