@@ -6,6 +6,7 @@ Each command imports what it needs when it runs. Wrong usage is refused on stder
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -42,6 +43,9 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Whatever the locale: a report is JSON, and names are what they are.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -304,6 +308,9 @@ def _add_reports(commands: Any) -> None:
     compare.add_argument("before", type=Path, metavar="A")
     compare.add_argument("after", type=Path, metavar="B")
     compare.add_argument("--json", action="store_true", help="print it as JSON")
+    compare.add_argument(
+        "--exit-on-regression", action="store_true", help="exit code 2 if a check got worse"
+    )
     trend = _command(commands, "trend", _trend, "say how pass rates go over many JSON reports")
     trend.add_argument("files", metavar="GLOB", help="JSON reports")
     trend.add_argument("-w", "--window", type=_count, default=20, metavar="N", help="the last N")
@@ -324,7 +331,7 @@ def _compare(options: argparse.Namespace) -> int:
         sys.stdout.write(f"{json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)}\n")
     else:
         sys.stdout.write(comparison.text())
-    return 0
+    return 2 if comparison.regressed and options.exit_on_regression else 0
 
 
 def _trend(options: argparse.Namespace) -> int:

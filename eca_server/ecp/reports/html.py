@@ -25,7 +25,7 @@ __all__ = ["html"]
 
 _FILTERS: Final = ("all", "failed", "error", "flaky", "passed")
 _KEYS: Final = """\
-<p class="faint"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
+<p class="faint keys"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
 <kbd>Enter</kbd> open, <kbd>n</kbd> next that failed, <kbd>f</kbd> failed only,
 <kbd>a</kbd> all, <kbd>o</kbd> open or close all, <kbd>t</kbd> light or dark</p>
 """

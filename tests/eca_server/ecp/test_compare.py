@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.ecp.cli import run
 from eca_server.ecp.compare import compare, fisher
 from eca_server.ecp.results import ScenarioReport, StepReport
 from eca_server.ecp.trend import trend
@@ -132,3 +137,26 @@ def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pa
     assert [name for _, name, _ in found.points] == ["run-2", "run-10", "a", "c", "b"]
     assert found.points[-1][2] == 0.0
     assert found.text(verbose=True).startswith("unknown time run-2: 100.0%\n")
+
+
+def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+    for name, passed in (("first.json", True), ("second.json", False)):
+        files.append(str(tmp_path / name))
+        report = a_report(asked("日本", passed), audit={"started_at": name})
+        Path(files[-1]).write_text(json.dumps(report.to_json()), "utf-8")
+    (tmp_path / "third.json").write_text("[]")
+    monkeypatch.setattr(sys, "stdout", open(1, "w", encoding="latin-1", closefd=False))  # noqa: SIM115
+
+    assert run(["compare", *files]) == 0
+    assert run(["compare", *files, "--json", "--exit-on-regression"]) == 2
+    assert run(["compare", *reversed(files), "--exit-on-regression"]) == 0
+    assert run(["compare", files[0], str(tmp_path / "third.json")]) == 1
+    assert run(["trend", str(tmp_path / "*.json"), "--exit-on-regression"]) == 2
+    sys.stdout.flush()
+    told, faults = (part.decode() for part in capfdbinary.readouterr())
+    assert "日本, step 1: text_match of public_output passed, and does not any more" in told
+    assert '"regressed": true' in told
+    assert faults.count("third.json is no report: expected an object") == 2
