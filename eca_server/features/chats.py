@@ -25,6 +25,7 @@ from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.schema_check import fitting
 from eca_server.tools.tool import ToolFault
+from eca_server.tools.toolbox import ToolBox
 
 __all__ = ["handlers_of"]
 
@@ -240,18 +241,13 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
 
 
 def _contents(connection: Connection, chat: Chat, page: Page) -> list[Told]:
-    return replayed(
-        page.messages,
-        flags=chat.settings.flags,
-        describe=partial(_described, connection, choose(connection, chat).behavior),
-    )
+    policy = policy_of(connection.config, choose(connection, chat).behavior)
+    toolbox = connection.tools().toolbox(policy)
+    return replayed(page.messages, flags=chat.settings.flags, describe=partial(_described, toolbox))
 
 
-def _described(
-    connection: Connection, behavior: str, part: ToolCallPart
-) -> tuple[Naming, str | None]:
+def _described(toolbox: ToolBox, part: ToolCallPart) -> tuple[Naming, str | None]:
     """How a call of the past is named and summed up now."""
-    toolbox = connection.tools().toolbox(policy_of(connection.config, behavior))
     server, name = (part.server, part.tool) if part.server else toolbox.named(part.name)
     tool = toolbox.find(server, name)
     summary = None
