@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_protocol.revisions import Revision
+from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server import terminal
 from eca_server.cli import run
@@ -85,6 +87,7 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         ["chat", "hi", "--config-file", "missing.json"],
         ["chat", "hi", "--config-file", "."],
         ["doctor", "who"],
+        ["schema", "--revision", "tomorrow"],
     ],
     ids=" ".join,
 )
@@ -525,3 +528,12 @@ def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
     assert tty.exit_code() == 130, tty.all_shown
     assert b"Traceback" not in tty.shown
     assert b"Fatal" not in tty.shown
+
+
+def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
+    for arguments, revision in asked.items():
+        assert run([*arguments, "schema"]) == 0
+        assert json.loads(capsys.readouterr().out) == json_schema(revision)
+    assert run(["schema", "--typescript", "--revision", "2025-06"]) == 0
+    assert capsys.readouterr().out == typescript(Revision.DRAFT)

@@ -6,9 +6,6 @@ has beyond them carries a ruling or came with another revision.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-
 import pytest
 
 from eca_protocol import messages
@@ -29,40 +26,9 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
+from tests.eca_protocol.messages.inventory import NAMED, spelled_fields
 
 pytestmark = pytest.mark.requirement("FIELD:*", "VALUE:*")
-
-NAMED = {
-    "InitializeParams.clientInfo": "ClientInfo",
-    "InitializeParams.initializationOptions": "InitializationOptions",
-    "ClientCapabilities.codeAssistant": "CodeAssistantCapabilities",
-    "ClientCapabilities.codeAssistant.editor": "EditorCapabilities",
-    "CursorContext.position": "Range",
-    "CursorContext.position.start": "Position",
-    "CursorContext.position.end": "Position",
-    "ChatUsageContent.limit": "UsageLimit",
-    "ChatToolCalledContent.outputs": "ToolCallTextOutput",
-    "ChatCommand.arguments": "CommandArgument",
-    "EditorDiagnostic.range": "Range",
-    "EditorDiagnostic.range.start": "Position",
-    "EditorDiagnostic.range.end": "Position",
-    "ConfigUpdatedParams.chat": "ChatConfig",
-    "ClientCapabilities.codeAssistant.chatCapabilities": "ChatCapabilities",
-    "ChatUsageContent.contextBreakdown": "ContextBreakdown",
-    "ChatUsageContent.contextBreakdown.categories": "ContextCategory",
-    "TaskDetails.summary": "TaskSummary",
-    "ChatOpenResponse.selection": "ChatSelection",
-    "EditorGetDefinitionParams.position": "Position",
-    "EditorGetReferencesParams.position": "Position",
-    "Range.start": "Position",
-    "Range.end": "Position",
-    "CompletionInlineParams.position": "Position",
-    "WorkspaceDidChangeWorkspaceFoldersParams.event": "WorkspaceFoldersChangeEvent",
-    "ProviderStatus.login": "LoginMethods",
-    "ProviderModel.capabilities": "ModelCapabilities",
-    "ProviderModel.cost": "ModelCost",
-}
-"""What the specification leaves without a name, and how it is called here."""
 
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 NUMBERS = {"integer", "number"}
@@ -72,13 +38,6 @@ def class_of(interface: str) -> type:
     cls = getattr(messages, NAMED.get(interface, interface))
     assert isinstance(cls, type)
     return cls
-
-
-def spelled_fields(fields: Iterable[str]) -> Iterator[tuple[str, bool, str]]:
-    for spelled in fields:
-        match = re.fullmatch(r"\*?(\w+)(\??):(.+)", spelled)
-        assert match
-        yield match[1], not match[2], match[3]
 
 
 def alternatives(type_: str, revision: Revision) -> set[str]:
