@@ -1,0 +1,297 @@
+"""Our runtime and our agents with upstream's, both ways, over both transports.
+
+One agent is written once, for upstream's SDK and for ours: but for the import they are the same.
+One manifest says of each check what is to come of it. Whoever runs whom, the same checks pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments import programs
+
+pytestmark = pytest.mark.long
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+VERSIONS = ("0.3.1", "0.10.0")
+
+Step = tuple[str, list[tuple[dict[str, Any], bool]]]
+"""What is said to the agent; its graders, and for each whether it passes."""
+
+AGENT = '''
+"""The desk of a library; it counts what it was asked in a conversation."""
+
+import sys
+
+from PACKAGE import SERVE, Result, agent, on_reset, on_step, serve_http
+
+
+@agent(name="library-desk")
+class Desk:
+    def __init__(self):
+        self.asked = 0
+
+    @on_reset
+    def reset(self):
+        self.asked = 0
+
+    @on_step
+    def step(self, text):
+        self.asked += 1
+        if text == "say nothing":
+            return Result(public_output="")
+        if text == "fail":
+            raise LookupError("no such book")
+        said = f"{self.asked}. Grüße 📚 {text}!\\nRenewed until 2026-12-24"
+        thought = "the due date was looked up, no exception was made"
+        loan = {"book": "B-17", "days": 28, "notes": {"by": "desk"}, "copies": [1, 2]}
+        calls = [{"name": "look_up", "arguments": {}}, {"name": "renew", "arguments": loan}]
+        return Result(public_output=said, evaluation_context=thought, tool_calls=calls)
+
+
+if sys.argv[1:]:
+    serve_http(Desk(), port=0)
+else:
+    SERVE(Desk())
+'''
+
+
+def match(condition: str, wanted: str, field: str | None = None) -> dict[str, Any]:
+    chosen = {} if field is None else {"field": field}
+    key = "pattern" if condition == "regex" else "value"
+    return {"type": "text_match", "condition": condition, key: wanted, **chosen}
+
+
+def usage(name: str | None, **arguments: Any) -> dict[str, Any]:
+    named = {} if name is None else {"tool_name": name}
+    return {"type": "tool_usage", "arguments": arguments, **named}
+
+
+SAID = "1. Grüße 📚 B-17!\nRenewed until 2026-12-24"
+CHECKS: dict[str, list[Step]] = {
+    "texts": [
+        (
+            "B-17",
+            [
+                (match("contains", "Grüße 📚 B-17"), True),
+                (match("contains", "grüße"), False),
+                (match("equals", SAID), True),
+                (match("equals", f"{SAID}\n"), False),
+                (match("does_not_contain", "sorry"), True),
+                (match("does_not_contain", "Renewed"), False),
+                (match("regex", r"(?i)renewed UNTIL \d{4}-\d{2}-\d{2}$"), True),
+                (match("regex", r"^Renewed"), False),
+                (match("contains", "due date", "evaluation_context"), True),
+                (match("contains", "due date", "private_thought"), True),
+                (match("does_not_contain", "exception", "evaluation_context"), False),
+            ],
+        ),
+        (
+            "say nothing",
+            [
+                (match("does_not_contain", "anything"), False),
+                (match("contains", ""), False),
+                (match("equals", "", "evaluation_context"), False),
+                (usage(None), False),
+            ],
+        ),
+        ("again", [(match("regex", r"\A3\. "), True)]),
+    ],
+    "tools": [
+        (
+            "B-17",
+            [
+                (match("regex", r"\A1\. "), True),  # nothing is left of the scenario before
+                (usage(None), True),
+                (usage("look_up"), True),
+                (usage("renew", book="B-17"), True),
+                (usage("renew", book="B-18"), False),
+                (usage("renew", book="B-17", days=28, notes={"by": "desk"}), True),
+                (usage("renew", notes={}), False),
+                (usage("renew", copies=[2, 1]), False),
+                (usage("look_up", book="B-17"), False),
+                (usage(None, days=28), True),
+                (usage("lend"), False),
+            ],
+        ),
+    ],
+}
+
+
+def manifest(target: str, scenarios: Mapping[str, list[Step]] = CHECKS) -> dict[str, Any]:
+    listed = [
+        {
+            "name": name,
+            "steps": [
+                {"input": text, "graders": [grader for grader, _ in graders]}
+                for text, graders in steps
+            ],
+        }
+        for name, steps in scenarios.items()
+    ]
+    head = {"manifest_version": "v1", "name": "Library desk", "target": target}
+    return {**head, "scenarios": listed}
+
+
+EXPECTED = [
+    [[passes for _, passes in graders] for _, graders in steps] for steps in CHECKS.values()
+]
+
+
+def verdicts(report: dict[str, Any]) -> list[list[list[bool]]]:
+    return [
+        [[check["passed"] for check in step["checks"]] for step in scenario["steps"]]
+        for scenario in report["scenarios"]
+    ]
+
+
+class Desk:
+    """The agent with one SDK: ours, or one of upstream's."""
+
+    def __init__(self, sdk: str, folder: Path) -> None:
+        ours = sdk == "ours"
+        self.file = folder / "agent.py"
+        package, serve = ("eca_protocol.ecp", "serve_stdio") if ours else ("ecp", "serve")
+        self.file.write_text(AGENT.replace("PACKAGE", package).replace("SERVE", serve), "utf-8")
+        self.python = sys.executable if ours else str(programs(f"ecp-{sdk}") / "python")
+
+    @property
+    def command(self) -> str:
+        return f"'{self.python}' '{self.file}'"
+
+    @contextmanager
+    def url(self) -> Iterator[str]:
+        """Where it is served over HTTP meanwhile."""
+        arguments = [self.python, str(self.file), "http"]
+        served = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment())
+        with served:
+            assert served.stderr is not None
+            try:
+                line = served.stderr.readline()
+                told = re.search(r"http://\S+", line)
+                assert told, line + served.stderr.read()
+                yield told[0]
+            finally:
+                served.kill()
+
+    @contextmanager
+    def target(self, transport: str) -> Iterator[str]:
+        if transport == "http":
+            with self.url() as url:
+                yield url
+        else:
+            yield self.command
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONUTF8": "1", "COLUMNS": "200"}
+
+
+def ecp(runtime: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    ours = [sys.executable, "-m", "eca_server", "ecp"]
+    command = ours if runtime == "ours" else [str(programs(f"ecp-{runtime}") / "ecp")]
+    return subprocess.run(
+        [*command, *map(str, arguments)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+def ran(runtime: str, manifest: dict[str, Any], folder: Path, *flags: str) -> dict[str, Any]:
+    """The report of a run of which every check is made, and some fail."""
+    file, report = folder / "manifest.yaml", folder / "report.json"
+    file.write_text(json.dumps(manifest, ensure_ascii=False), "utf-8")  # it is YAML, too
+    done = ecp(runtime, "run", "--manifest", file, "--json-out", report, *flags)
+    assert report.exists(), done.stderr
+    read: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    assert done.returncode == 2, done.stderr
+    return read
+
+
+@pytest.mark.parametrize("way", ["stdio", "stdio, reused", "http"])
+@pytest.mark.parametrize("sdk", [*VERSIONS, "ours"])
+def test_our_runtime_runs_agents_of_every_sdk(sdk: str, way: str, tmp_path: Path) -> None:
+    transport, _, reused = way.partition(", ")
+    with Desk(sdk, tmp_path).target(transport) as target:
+        flags = ["--reuse-agent"] if reused else []
+        report = ran("ours", manifest(target), tmp_path, *flags)
+    assert verdicts(report) == EXPECTED
+    assert report["exit_reason"] == "ok"
+    for scenario in report["scenarios"]:
+        assert scenario["agent"]["name"] == "library-desk"
+        assert scenario["agent"]["protocol_version"] == (None if sdk == "0.3.1" else "1.0")
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("runtime", VERSIONS)
+def test_upstreams_runtimes_run_our_agents(runtime: str, transport: str, tmp_path: Path) -> None:
+    with Desk("ours", tmp_path).target(transport) as target:
+        report = ran(runtime, manifest(target), tmp_path)
+    assert verdicts(report) == EXPECTED
+    step = report["scenarios"][0]["steps"][0]
+    assert step["output"] == SAID
+    assert [call["name"] for call in step["tool_calls"]] == ["look_up", "renew"]
+    if runtime == "0.10.0":
+        agent = report["audit"]["agent"]
+        assert (agent["name"], agent["protocol_version"]) == ("library-desk", "1.0")
+
+
+def test_a_step_that_fails_and_a_dataset_are_the_same_to_both_runtimes(tmp_path: Path) -> None:
+    rows = [{"input": "B-17", "output": SAID}, {"input": "B-17", "output": SAID}, {"input": "x"}]
+    data = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(data, "utf-8")
+    failing = ("fail", [(match("contains", "x"), False)])
+    skipped = ("B-17", [(match("contains", "B-17"), False)])
+    fine = ("B-17", [(match("contains", "B-17"), True)])
+    plain = manifest(Desk("0.10.0", tmp_path).command, {"a": [failing, skipped], "b": [fine]})
+    dataset = {"name": "rows", "dataset": {"type": "jsonl", "source": "rows.jsonl"}}
+    plain["scenarios"].append(dataset)
+    theirs, ours = (ran(runtime, plain, tmp_path) for runtime in ("0.10.0", "ours"))
+    expected = [[[False], [False]], [[True]], [[True], [False], []]]
+    assert (verdicts(ours), verdicts(theirs)) == (expected, expected)
+    for key in ("passed", "total", "failed", "exit_reason"):
+        assert ours[key] == theirs[key]
+    assert endings(ours) == endings(theirs)
+    failed = ("failed", "agent_error")
+    assert endings(ours)[0] == [failed, failed, ("skipped", "skipped")]
+
+
+def endings(report: dict[str, Any]) -> list[list[tuple[str, str]]]:
+    """How each scenario ended, and each of its steps."""
+    return [
+        [(part["status"], part["exit_reason"]) for part in (scenario, *scenario["steps"])]
+        for scenario in report["scenarios"]
+    ]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_upstreams_conformance_finds_nothing_in_our_agents(transport: str, tmp_path: Path) -> None:
+    with Desk("ours", tmp_path).target(transport) as target:
+        done = ecp("0.3.1", "conformance", "--target", target)
+        assert (done.returncode, "passed" in done.stdout) == (0, True), done
+        assert_conforms(target)
+
+
+def test_upstreams_conformance_finds_nothing_in_our_servers_chat(tmp_path: Path) -> None:
+    chat = "-m eca_server ecp agent --model simulator/echo"
+    assert_conforms(f"'{sys.executable}' {chat} --workspace '{tmp_path}'")
+
+
+def assert_conforms(target: str) -> None:
+    done = ecp("0.10.0", "conformance", "--target", target, "--json")
+    found = json.loads(done.stdout)
+    assert (found["conformant"], found["passed"], found["failed"]) == (True, 3, 0), found
