@@ -175,7 +175,9 @@ async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server(
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
     async with connected() as (client, server):
-        with pytest.raises(LocalProtocolError, match="chat/list: revision 2025-10 has no such method"):
+        with pytest.raises(
+            LocalProtocolError, match="chat/list: revision 2025-10 has no such method"
+        ):
             await client.chat_list()
         client.chat_prompt_steer("c", "m")
         await client.chat_query_commands()

@@ -201,7 +201,9 @@ def test_what_must_be_written_and_cannot_be_is_our_own_fault() -> None:
         LocalProtocolError, match=r"ChatMetadataContent does not exist in .*2025-09"
     ):
         OLD.encode_params("chat/contentReceived", title)
-    with pytest.raises(LocalProtocolError, match="selectedAgentChanged: revision 2025-10 has no such"):
+    with pytest.raises(
+        LocalProtocolError, match="selectedAgentChanged: revision 2025-10 has no such"
+    ):
         OCTOBER.encode_params("chat/selectedAgentChanged", ChatSelectedAgentChanged(agent="a"))
 
 
