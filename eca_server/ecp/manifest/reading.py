@@ -226,9 +226,9 @@ class _Reader:
         kind = document.read_choice(members["type"][1], f"{key}.type", kinds)
         given: dict[str, Any] = {"type": kind or ""}
         for name, (_, value) in members.items():
-            if name not in {"type", "assertion"} and name in _GRADER_KEYS and _is_given(value):
+            if name != "type" and name in _GRADER_KEYS and _is_given(value):
                 read = self._grader_value(value, f"{key}.{name}", name)
-                if read is not None:
+                if read is not None and name != "assertion":
                     given[name] = read
         if given.get("max_calls") == 0:
             given.setdefault("min_calls", 0)

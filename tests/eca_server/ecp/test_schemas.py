@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,72 @@ def loaded(text: str) -> Any:
     """A manifest as JSON would have it."""
     value = yaml.safe_load(text)
     return json.loads(json.dumps(value, default=lambda v: {} if isinstance(v, date) else None))
+
+
+WHOLE = {
+    "manifest_version": "v1",
+    "name": "n",
+    "target": "t",
+    "require_capabilities": True,
+    "scenarios": [
+        {"name": "s", "dataset": {"type": "csv", "source": "r", "input_column": "i"}},
+        {
+            "name": "s",
+            "steps": [],
+            "dataset": {"type": "jsonl", "source": "r", "output_column": "o"},
+        },
+        {"name": "s", "steps": [{"input": "i"}], "dataset": None},
+        {
+            "name": "s",
+            "steps": [
+                {
+                    "input": "i",
+                    "constraints": {"a": 1},
+                    "graders": [
+                        {"type": "text_match", "condition": "equals", "value": "v"},
+                        {"type": "text_match", "condition": "regex", "pattern": "p"},
+                        {"type": "llm_judge", "field": "evaluation_context", "prompt": "p"},
+                        {"type": "tool_usage", "nested": "exact", "arguments": {"a": 1}},
+                        {"type": "tool_usage", "tool_name": "t", "min_calls": 0, "value": "v"},
+                        {"type": "tool_usage", "max_calls": 5, "assertion": "a", "prompt": "p"},
+                        {"type": "tool_usage", "options": {"a": 1}, "pattern": "p"},
+                    ],
+                }
+            ],
+        },
+    ],
+}
+RESULT = {
+    "status": "done",
+    **dict.fromkeys(("public_output", "evaluation_context", "private_thought", "logs"), "o"),
+    "tool_calls": [{"name": "n", "arguments": {"a": 1}, "id": 1}],
+    "usage": {"input_tokens": 0, "output_tokens": 1, "total_tokens": 2, "cost": 0.1},
+}
+NOTHING = object()
+
+
+def changed(whole: Any) -> Iterator[Any]:
+    """A value with one thing in it taken away, added, or put in the place of another."""
+    yield from (None, True, 3, -1, "", "x", [], {}, NOTHING)
+    for key in range(len(whole)) if isinstance(whole, list) else tuple(whole):
+        for inner in changed(whole[key]) if isinstance(whole[key], list | dict) else changed(()):
+            copy = type(whole)(whole)
+            if inner is NOTHING:
+                del copy[key]
+            else:
+                copy[key] = inner
+            yield copy
+    if isinstance(whole, dict):
+        yield whole | {"nmae": 1}
+
+
+def test_each_single_change_of_a_manifest_or_result_is_judged_alike() -> None:
+    for read, name, whole in ((is_read, "manifest", WHOLE), (is_result, "agent-result", RESULT)):
+        assert read(whole)
+        VALID[name].validate(whole)
+        told = [(each, read(each)) for each in changed(whole) if each is not NOTHING]
+        assert [each for each, was_read in told if is_valid(name, each) != was_read] == []
+        assert 20 < sum(was_read for _, was_read in told) < len(told) / 2
 
 
 TEXTS = st.sampled_from(["", " ", "a", "v1", "regex", "equals", "csv", "public_output"])
@@ -153,16 +220,22 @@ RESULTS = st.fixed_dictionaries(
 )
 
 
-@given(RESULTS | JUNK)
-def test_a_steps_result_is_valid_by_its_schema_where_it_is_read(result: Any) -> None:
+def is_result(result: Any) -> bool:
     try:
         read_step_result(result)
     except DecodeError:
-        assert not is_valid("agent-result", result)
-    else:
-        VALID["agent-result"].validate(result)
-        for call in (result.get("tool_calls") or ()) if isinstance(result, dict) else ():
-            VALID["tool-call"].validate(call)
+        return False
+    return True
+
+
+@given(RESULTS | JUNK)
+def test_a_steps_result_is_valid_by_its_schema_where_it_is_read(result: Any) -> None:
+    assert is_valid("agent-result", result) == is_result(result)
+
+
+@given(CALLS | JUNK)
+def test_a_tool_call_is_valid_by_its_schema_where_it_is_read(call: Any) -> None:
+    assert is_valid("tool-call", call) == is_result({"status": "done", "tool_calls": [call]})
 
 
 def test_what_is_written_is_valid_by_its_schema() -> None:
