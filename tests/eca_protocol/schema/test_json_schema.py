@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -254,9 +256,32 @@ def test_the_document_describes_a_whole_message(message: Any, is_valid: bool) ->
 
 
 def test_it_is_a_schema_and_its_words_are_those_of_the_wire() -> None:
-    Draft202012Validator.check_schema(document(Revision.CURRENT))
+    Draft202012Validator.check_schema(document(Revision.R2025_10))
     for revision in Revision:
         for name, schema in document(revision)["$defs"].items():
             words = schema.get("description", "")
             assert not re.search(r"`\w+_\w+`|\bNone\b", words), (name, words)
             assert words or name in UNIONS
+
+
+RECORDED = Path(__file__).parents[2] / "data" / "transcripts" / "real_job.jsonl"
+
+
+def test_each_message_of_a_recorded_session_is_described() -> None:
+    _, *entries = map(json.loads, RECORDED.read_text("utf-8").splitlines())
+    methods = document(Revision.R2025_10)["x-methods"]
+    asked: dict[tuple[str, int], str] = {}
+    answered = 0
+    for entry in entries:
+        message, side = entry["message"], entry["from"]
+        if "method" in message:
+            validator(Revision.R2025_10, message["method"].replace("/", "~1")).validate(message)
+            asked[side, message.get("id")] = message["method"]
+            continue
+        other = "server" if side == "client" else "client"
+        result = methods[asked[other, message["id"]]]["result"]
+        if "$ref" in result:
+            name = result["$ref"].removeprefix("#/$defs/")
+            validator(Revision.R2025_10, name).validate(message["result"])
+            answered += 1
+    assert answered > 2
