@@ -6,10 +6,12 @@ A batch is plain data, so that it can be sent to another process or machine; so 
 from __future__ import annotations
 
 import os
+import secrets
 
 import attrs
 
 from eca_server.ecp.graders import GraderSettings
+from eca_server.ecp.leftovers import MARK
 from eca_server.ecp.manifest import Scenario
 from eca_server.ecp.target import Target
 
@@ -50,6 +52,7 @@ class Batch:
         graders: how checks are made.
         reuse_agent: whether one process serves all scenarios, reset in between.
         require_capabilities: whether an agent that lacks one the checks need is not run.
+        mark: the run's, by which what its agents started is known.
     """
 
     target: Target
@@ -59,7 +62,9 @@ class Batch:
     graders: GraderSettings = attrs.field(factory=GraderSettings)
     reuse_agent: bool = False
     require_capabilities: bool = False
+    mark: str = attrs.field(factory=lambda: secrets.token_hex(8))
 
     def environment(self) -> dict[str, str]:
-        """The agent's: that of whoever runs the batch, without what is hidden."""
-        return {name: value for name, value in os.environ.items() if name not in self.hidden}
+        """The agent's: that of whoever runs the batch, without what is hidden, with the mark."""
+        ours = {name: value for name, value in os.environ.items() if name not in self.hidden}
+        return ours | {MARK: self.mark}

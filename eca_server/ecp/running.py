@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from eca_server.ecp.batch import Batch, Planned
+from eca_server.ecp.leftovers import end_leftovers
 from eca_server.ecp.manifest import Manifest
 from eca_server.ecp.results import ExitReason, ScenarioReport
 from eca_server.ecp.scenario import run_batch, skipped
@@ -85,10 +86,13 @@ async def run_all(
         workers: how many batches run at once.
     """
     gathered = _Gathered(batch.planned, on_report, fail_fast=fail_fast)
-    if make_executor is None:
-        await run_batch(batch, gathered.take)
-    else:
-        await _Spread(batch, gathered, make_executor, workers).run()
+    try:
+        if make_executor is None:
+            await run_batch(batch, gathered.take)
+        else:
+            await _Spread(batch, gathered, make_executor, workers).run()
+    finally:
+        end_leftovers(batch.mark)
     return gathered.outcome()
 
 

@@ -232,12 +232,12 @@ def _with_result(step: Step, result: Result, checks: tuple[Check, ...], took: fl
 
 
 def _without_result(step: Step, status: Any, why: str) -> StepReport:
-    check = Check(type="execution", field="agent", passed=False, score=0.0, reasoning=why[:8192])
+    check = Check(type="execution", field="agent", passed=False, score=0.0, reasoning=why)
     return StepReport(
         input=step.input,
         status=status,
         exit_reason="skipped" if status == "skipped" else "error",
         checks=(check,),
-        error=why[:8192],
+        error=why,
         constraints=step.constraints,
     )

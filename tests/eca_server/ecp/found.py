@@ -35,7 +35,7 @@ POLITE = StepReport(
     evaluation_context="It may be renewed twice more.",
     tool_calls=({"name": "renew", "arguments": {"book": "B-17"}, "id": "c1"},),
     logs="looked it up",
-    usage={"input_tokens": 120, "output_tokens": 30, "cost": 0.0012, "odd": 10**400},
+    usage={"input_tokens": 120, "output_tokens": 30, "cost": 0.0012, "cached": True},
     checks=(
         check(passed=True, wanted="Renewed", saw="Renewed until 2026-12-24"),
         check(
@@ -74,7 +74,12 @@ ATTACKED = ScenarioReport(
             evaluation_context=HOSTILE,
             logs=HOSTILE,
             tool_calls=({"name": HOSTILE, "arguments": {HOSTILE: [HOSTILE]}},),
-            usage={HOSTILE: HOSTILE, "cost": float("inf"), "total_tokens": 10**400},
+            usage={
+                HOSTILE: HOSTILE,
+                "cost": float("inf"),
+                "total_tokens": 10**400,
+                "odd": 10**5000,
+            },
             checks=(
                 check(passed=False, type=HOSTILE, field=HOSTILE, reasoning=HOSTILE, saw=HOSTILE),
                 check(passed=False, error=True, reasoning="no verdict came", type="llm_judge"),

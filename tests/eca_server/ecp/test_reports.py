@@ -118,7 +118,13 @@ def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> No
     for part in (
         *("4 of 9", "a request 30 s", "2 min 5 s", "1 by transport_error, 1 by judge_error"),
         *("It may be renewed twice more.", '"book": "B-17"', '"id": "c1"', "looked it up"),
-        *("paused", "120 input tokens", "KeyError: 'B-1'", "it ended with exit code 1"),
+        *(
+            "paused",
+            "120 input tokens",
+            "true cached",
+            "KeyError: 'B-1'",
+            "it ended with exit code 1",
+        ),
         *("skipped: the scenario ended before", "2 of 3 repetitions passed", "no verdict came"),
         *("failed 3", "error 2", "flaky 1", "passed 1", "\\u{202e}evil", "0.0012"),
     ):

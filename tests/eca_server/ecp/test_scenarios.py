@@ -141,20 +141,18 @@ async def test_every_part_of_a_scenario_is_within_its_limits(
         assert outcome(report) == ("failed", reason, steps), name
         assert trio.current_time() - began < 4, name
 
+    async def run_out() -> None:
+        scenarios = [scenario("s", "hang"), scenario("t", "a"), scenario("u", "a")]
+        done = await run_all(batch(asked, *scenarios, run=0.4))
+        assert [each.exit_reason for each in done.reports] == ["max_duration_exceeded"] * 3
+        assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
+        assert done.reports[2].checks[0].reasoning == "the run's time was over"
+        assert done.exit_reason == "max_duration_exceeded"
+
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_out)
         for name in rows:
             nursery.start_soon(run, name)
-
-
-async def test_what_is_not_begun_when_the_time_is_over_is_skipped() -> None:
-    whole = batch(
-        obedient(), scenario("s", "hang"), scenario("t", "a"), scenario("u", "a"), run=0.4
-    )
-    done = await run_all(whole)
-    assert [each.exit_reason for each in done.reports] == ["max_duration_exceeded"] * 3
-    assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
-    assert done.reports[2].checks[0].reasoning == "the run's time was over"
-    assert done.exit_reason == "max_duration_exceeded"
 
 
 CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -62,70 +63,75 @@ def loaded(text: str) -> Any:
     return json.loads(json.dumps(value, default=lambda v: {} if isinstance(v, date) else None))
 
 
-WHOLE = {
-    "manifest_version": "v1",
-    "name": "n",
-    "target": "t",
-    "require_capabilities": True,
-    "scenarios": [
-        {"name": "s", "dataset": {"type": "csv", "source": "r", "input_column": "i"}},
-        {
-            "name": "s",
-            "steps": [],
-            "dataset": {"type": "jsonl", "source": "r", "output_column": "o"},
-        },
-        {"name": "s", "steps": [{"input": "i"}], "dataset": None},
-        {
-            "name": "s",
-            "steps": [
-                {
-                    "input": "i",
-                    "constraints": {"a": 1},
-                    "graders": [
-                        {"type": "text_match", "condition": "equals", "value": "v"},
-                        {"type": "text_match", "condition": "regex", "pattern": "p"},
-                        {"type": "llm_judge", "field": "evaluation_context", "prompt": "p"},
-                        {"type": "tool_usage", "nested": "exact", "arguments": {"a": 1}},
-                        {"type": "tool_usage", "tool_name": "t", "min_calls": 0, "value": "v"},
-                        {"type": "tool_usage", "max_calls": 5, "assertion": "a", "prompt": "p"},
-                        {"type": "tool_usage", "options": {"a": 1}, "pattern": "p"},
-                    ],
-                }
-            ],
-        },
-    ],
-}
+def with_scenarios(*scenarios: Any) -> Any:
+    return {"manifest_version": "v1", "name": "n", "target": "t", "scenarios": [*scenarios]}
+
+
+def with_step(step: Any) -> Any:
+    return with_scenarios({"name": "s", "steps": [step]})
+
+
+def with_grader(grader: Any) -> Any:
+    return with_step({"input": "i", "graders": [grader]})
+
+
+WHOLE_MANIFEST = with_scenarios() | {"require_capabilities": True}
+WHOLE_SCENARIOS = (
+    {"name": "s", "dataset": {"type": "csv", "source": "r", "input_column": "i"}},
+    {"name": "s", "steps": [], "dataset": {"type": "jsonl", "source": "r", "output_column": "o"}},
+    {"name": "s", "steps": [{"input": "i"}], "dataset": None},
+)
+WHOLE_STEP = {"input": "i", "constraints": {"a": 1}, "graders": []}
+WHOLE_GRADERS = (
+    {"type": "text_match", "condition": "equals", "value": "v"},
+    {"type": "text_match", "condition": "regex", "pattern": "p"},
+    {"type": "llm_judge", "field": "evaluation_context", "prompt": "p"},
+    {"type": "tool_usage", "nested": "exact", "arguments": {"a": 1}},
+    {"type": "tool_usage", "tool_name": "t", "min_calls": 0, "value": "v"},
+    {"type": "tool_usage", "max_calls": 5, "assertion": "a", "prompt": "p"},
+    {"type": "tool_usage", "options": {"a": 1}, "pattern": "p"},
+)
 RESULT = {
     "status": "done",
     **dict.fromkeys(("public_output", "evaluation_context", "private_thought", "logs"), "o"),
     "tool_calls": [{"name": "n", "arguments": {"a": 1}, "id": 1}],
     "usage": {"input_tokens": 0, "output_tokens": 1, "total_tokens": 2, "cost": 0.1},
 }
-NOTHING = object()
 
 
 def changed(whole: Any) -> Iterator[Any]:
-    """A value with one thing in it taken away, added, or put in the place of another."""
-    yield from (None, True, 3, -1, "", "x", [], {}, NOTHING)
+    """A value, and what else could stand there: other things, or it with one change in it."""
+    yield from (None, True, 3, -1, "", "x", [], {}, whole)
+    if not isinstance(whole, list | dict):
+        return
     for key in range(len(whole)) if isinstance(whole, list) else tuple(whole):
-        for inner in changed(whole[key]) if isinstance(whole[key], list | dict) else changed(()):
-            copy = type(whole)(whole)
-            if inner is NOTHING:
-                del copy[key]
-            else:
-                copy[key] = inner
-            yield copy
+        other = copy(whole)
+        del other[key]
+        yield other
+        for inner in changed(whole[key]):
+            other = copy(whole)
+            other[key] = inner
+            yield other
     if isinstance(whole, dict):
         yield whole | {"nmae": 1}
 
 
-def test_each_single_change_of_a_manifest_or_result_is_judged_alike() -> None:
-    for read, name, whole in ((is_read, "manifest", WHOLE), (is_result, "agent-result", RESULT)):
-        assert read(whole)
-        VALID[name].validate(whole)
-        told = [(each, read(each)) for each in changed(whole) if each is not NOTHING]
-        assert [each for each, was_read in told if is_valid(name, each) != was_read] == []
-        assert 20 < sum(was_read for _, was_read in told) < len(told) / 2
+def judged_alike(name: str, read: Callable[[Any], bool], values: Iterable[Any]) -> None:
+    told = [(value, read(value)) for value in values]
+    assert [value for value, was_read in told if is_valid(name, value) != was_read] == []
+    assert 5 < sum(was_read for _, was_read in told) < len(told) / 2
+
+
+def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
+    manifests = [*changed(WHOLE_MANIFEST)]
+    manifests += [with_scenarios(each) for whole in WHOLE_SCENARIOS for each in changed(whole)]
+    manifests += [with_step(each) for each in changed(WHOLE_STEP)]
+    manifests += [with_grader(each) for whole in WHOLE_GRADERS for each in changed(whole)]
+    judged_alike("manifest", is_read, manifests)
+
+
+def test_each_single_change_of_a_result_is_judged_alike() -> None:
+    judged_alike("agent-result", is_result, changed(RESULT))
 
 
 TEXTS = st.sampled_from(["", " ", "a", "v1", "regex", "equals", "csv", "public_output"])
@@ -191,14 +197,9 @@ def is_read(manifest: Any) -> bool:
     return True
 
 
-@given(MANIFESTS | GRADERS.map(lambda g: minimal({"input": "i", "graders": [g]})))
+@given(MANIFESTS | GRADERS.map(with_grader))
 def test_a_manifest_is_valid_by_its_schema_where_it_is_read(manifest: Any) -> None:
     assert is_valid("manifest", manifest) == is_read(manifest)
-
-
-def minimal(step: Any) -> Any:
-    scenarios = [{"name": "s", "steps": [step]}]
-    return {"manifest_version": "v1", "name": "n", "target": "t", "scenarios": scenarios}
 
 
 CALLS = st.fixed_dictionaries(
