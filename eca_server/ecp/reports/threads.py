@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from eca_server.ecp.reports.figures import number, seconds
+from eca_server.ecp.reports.figures import seconds
 from eca_server.ecp.results import Check, ScenarioReport, StepReport
 from eca_server.pages import shown
 
@@ -78,14 +78,14 @@ def _facts(step: StepReport) -> Iterator[str]:
     if step.exit_reason != "ok":
         yield shown(step.exit_reason)
     for name, value in (step.usage or {}).items():
-        said = f"{number(value):,.6g}" if isinstance(value, int | float) else _json(value)
-        yield shown(f"{said} {name.replace('_', ' ')}"[:_PREVIEW])
+        said = f"{value:,}" if type(value) is int and abs(value) < 10**15 else _json(value)
+        yield shown(f"{said[:_PREVIEW]} {name[:_PREVIEW].replace('_', ' ')}")
 
 
 def _call(call: Mapping[str, Any]) -> str:
     arguments = call.get("arguments", {})
     more = {key: value for key, value in call.items() if key not in {"name", "arguments"}}
-    preview = json.dumps(arguments, ensure_ascii=False)
+    preview = _json(arguments, indent=None)
     short = preview if len(preview) <= _PREVIEW else f"{preview[:_PREVIEW]}..."
     title = f"called <code>{shown(str(call.get('name'))[:_PREVIEW])}({shown(short)})</code>"
     return _folded(title, f"<pre>{_text(_json({'arguments': arguments, **more}))}</pre>")
@@ -141,5 +141,5 @@ def _text(text: str) -> str:
     return f'{shown(text[:_LONGEST])} <span class="faint">({left_out})</span>'
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+def _json(value: Any, *, indent: int | None = 2) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)

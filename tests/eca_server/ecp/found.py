@@ -78,7 +78,7 @@ ATTACKED = ScenarioReport(
                 HOSTILE: HOSTILE,
                 "cost": float("inf"),
                 "total_tokens": 10**400,
-                "odd": 10**5000,
+                "odd": 10**4000,
             },
             checks=(
                 check(passed=False, type=HOSTILE, field=HOSTILE, reasoning=HOSTILE, saw=HOSTILE),
