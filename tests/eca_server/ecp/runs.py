@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
+import trio
 
 from eca_server.ecp.batch import Batch, Planned, RunLimits
 from eca_server.ecp.manifest import Grader, Scenario, Step
@@ -110,3 +112,20 @@ def outputs(report: ScenarioReport) -> list[str | None]:
 def outcome(report: ScenarioReport) -> tuple[str, str, list[str]]:
     """Whether it ran, why it ended, and what became of each step."""
     return report.status, report.exit_reason, [each.exit_reason for each in report.steps]
+
+
+def processes_in(folder: Path) -> list[int]:
+    """The processes that run in `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                found.append(int(entry.name))
+    return found
+
+
+async def nothing_is_left_in(folder: Path) -> None:
+    """What was killed may take a moment to be gone."""
+    with trio.fail_after(5):
+        while processes_in(folder):
+            await trio.sleep(0.02)

@@ -17,7 +17,16 @@ import trio
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.results import ScenarioReport
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, script
-from tests.eca_server.ecp.runs import batch, obedient, outcome, outputs, reports_of, scenario
+from tests.eca_server.ecp.runs import (
+    batch,
+    nothing_is_left_in,
+    obedient,
+    outcome,
+    outputs,
+    processes_in,
+    reports_of,
+    scenario,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -144,23 +153,6 @@ FIRST_WORDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def processes_in(folder: Path) -> list[int]:
-    """The processes that run in `folder`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append(int(entry.name))
-    return found
-
-
-async def nothing_is_left_in(folder: Path) -> None:
-    """What was killed may take a moment to be gone."""
-    with trio.fail_after(5):
-        while processes_in(folder):
-            await trio.sleep(0.02)
-
-
 async def in_time(
     whole: Batch, expected: dict[str, tuple[str, str]], seconds: float = LONGEST
 ) -> None:
@@ -265,7 +257,7 @@ async def test_floods_cost_neither_time_nor_memory(tmp_path: Path) -> None:
     floods = {
         "a line of 100 MB": (line, "protocol_error", "a line of more than 65536 bytes"),
         "a log of 100 MB": ("sys.stderr.write('x' * 100_000_000); read()", "timeout", "no answer"),
-        "500 MB of noise": ("while True: raw(b'noise\\n' * 10_000)", "protocol_error", "of noise"),
+        "500 MB of noise": ("while True: raw(b'noise ' * 10_000 + b'\\n')", "protocol_error", "of noise"),
     }
     table = script(TABLE % {name: body for name, (body, _, _) in floods.items()})
     before = memory()

@@ -1,0 +1,190 @@
+"""Whole runs: planned, spread over workers, and the same report whoever ran what."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_server.ecp.batch import Batch
+from eca_server.ecp.manifest import Manifest, Scenario
+from eca_server.ecp.results import ScenarioReport
+from eca_server.ecp.running import plan, run_all, work
+from tests.eca_server.ecp.runs import (
+    batch,
+    contains,
+    obedient,
+    outcome,
+    outputs,
+    processes_in,
+    reports_of,
+    scenario,
+    step,
+)
+
+pytestmark = pytest.mark.trio
+
+KILLS_ITS_WORKER = """
+def done(r, text, answered=done):
+    if text == "kill":
+        os.kill(os.getppid(), 9)
+        sys.exit(0)
+    if text.startswith("kill once ") and not os.path.exists(text[10:]):
+        open(text[10:], "w").close()
+        os.kill(os.getppid(), 9)
+        sys.exit(0)
+    answered(r, text)
+"""
+
+
+class Inline(Executor):
+    """Runs what it is given in a thread of its own, which it is told to be lost with at times."""
+
+    def __init__(self, losing: Callable[[Batch], bool] = lambda _: False) -> None:
+        self._threads = ThreadPoolExecutor(1)
+        self._losing = losing
+        self.alone: list[int] = []
+
+    def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        self.alone.append(len(arguments[0].planned))
+        if self._losing(arguments[0]):
+            lost: Future[Any] = Future()
+            lost.set_exception(RuntimeError("the machine is gone"))
+            return lost
+        return self._threads.submit(run, *arguments)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+
+
+def four() -> list[Scenario]:
+    return [
+        scenario("good", step("a", contains("a")), "count"),
+        scenario("bad", step("a", contains("b"))),
+        scenario("error", "fail", "a"),
+        scenario("crash", "exit"),
+    ]
+
+
+def timeless(report: ScenarioReport) -> dict[str, Any]:
+    """A report without what differs from one time to the next."""
+    values = report.to_json()
+    for each in (values, *values["steps"]):
+        del each["duration_ms"]
+    return values
+
+
+SPAWNING = multiprocessing.get_context("spawn")
+
+
+async def test_the_report_is_the_same_whoever_ran_it(tmp_path: Path) -> None:
+    whole = batch(obedient(), *four(), cwd=tmp_path)
+    here = await run_all(whole)
+    assert [outcome(each)[1] for each in here.reports] == [
+        *["ok"] * 2,
+        "agent_error",
+        "transport_error",
+    ]
+    seen: list[str] = []
+    for make in (lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, SPAWNING)):
+        there = await run_all(
+            whole, on_report=lambda each: seen.append(each.name), make_executor=make, workers=2
+        )
+        assert [*map(timeless, there.reports)] == [*map(timeless, here.reports)]
+        assert there.exit_reason == here.exit_reason
+    assert sorted(seen) == sorted([each.name for each in here.reports] * 2)
+
+
+async def test_the_scenarios_of_a_lost_worker_are_run_again(
+    tmp_path: Path,
+) -> None:
+    context = multiprocessing.get_context("forkserver")  # many workers, and quickly
+    context.set_forkserver_preload(["eca_server.ecp.running"])
+    once = scenario("once", f"kill once {tmp_path / 'killed'}")
+    always = scenario("always", "kill")
+    others = [scenario(f"s{number}", "count") for number in range(6)]
+    whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
+    done = await run_all(whole, make_executor=lambda: ProcessPoolExecutor(2, context), workers=2)
+    assert (len(done.reports), done.left_out) == (8, 0)
+    for report in done.reports:
+        if report.name != "always":
+            assert report.passed, report
+    (lost,) = [report for report in done.reports if report.name == "always"]
+    assert outcome(lost) == ("failed", "transport_error", ["skipped"])
+    assert "the worker that ran it was lost 3 times: BrokenProcessPool" in lost.checks[0].reasoning
+    assert done.exit_reason == "transport_error"
+
+
+async def test_what_is_lost_again_and_again_is_run_alone_at_last() -> None:
+    scenarios = [scenario(f"s{number}", "count") for number in range(8)]
+    executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
+    whole = batch(obedient(), *scenarios)
+    done = await run_all(whole, make_executor=lambda: executor, workers=1)
+    assert executor.alone == [2, 2, 2, 2, 2, 1, 1]
+    assert [report.index for report in done.reports] == [*range(8)]
+    assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
+    why = done.reports[5].checks[0].reasoning
+    assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
+
+
+async def test_workers_have_what_is_left_of_the_run_s_time_and_stop_when_told_to() -> None:
+    scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
+    whole = batch(obedient(), *scenarios, run=0.8)
+    done = await run_all(whole, make_executor=Inline, workers=1)
+    reasons = [report.exit_reason for report in done.reports]
+    assert (done.left_out, done.exit_reason) == (0, "max_duration_exceeded")
+    assert reasons == ["ok", *["max_duration_exceeded"] * 7]
+    bad = [scenario("good", "a"), scenario("bad", step("a", contains("b")))]
+    many = [scenario(f"s{number}", "count") for number in range(6)]
+    done = await run_all(
+        batch(obedient(), *bad, *many), fail_fast=True, make_executor=Inline, workers=1
+    )
+    assert ([report.name for report in done.reports], done.left_out) == (["good", "bad"], 6)
+
+
+def manifest(*scenarios: Scenario) -> Manifest:
+    return Manifest(path=Path("m.yaml"), digest="0", name="n", target="t", scenarios=scenarios)
+
+
+async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order() -> None:
+    whole = manifest(*[scenario(name, "count") for name in ("Renew a", "renew b", "drop [x]")])
+    for only, without, names in [
+        ((), (), ["Renew a", "renew b", "drop [x]"]),
+        (("renew*",), (), ["renew b"]),
+        (("?enew ?", "none"), (), ["Renew a", "renew b"]),
+        (("drop [[]x]",), (), ["drop [x]"]),
+        ((), ("*b", "Ren*"), ["drop [x]"]),
+        (("*",), ("*",), []),
+    ]:
+        planned = plan(whole, only=only, without=without)
+        assert [each.scenario.name for each in planned] == names
+    planned = plan(whole, only=["*e*"], repeat=2)
+    assert [(each.index, each.repeat) for each in planned] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    reports = await reports_of(attrs.evolve(batch(obedient()), planned=planned))
+    assert [(each.name, each.repeat) for each in reports] == [
+        *[("Renew a", 0), ("Renew a", 1)],
+        *[("renew b", 0), ("renew b", 1)],
+    ]
+    assert [outputs(each) for each in reports] == [["1"]] * 4
+
+
+async def test_a_worker_that_is_ended_ends_its_agents(tmp_path: Path) -> None:
+    whole = batch(obedient(), scenario("s", "hang"), cwd=tmp_path)
+    worker = SPAWNING.Process(target=work, args=(whole,))
+    worker.start()
+    with trio.fail_after(20):
+        while not processes_in(tmp_path):
+            await trio.sleep(0.02)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGTERM)
+        await trio.to_thread.run_sync(worker.join)
+    assert worker.exitcode == 0, "it was cut off before it had tidied up"
+    assert not processes_in(tmp_path)
