@@ -42,8 +42,8 @@ class Outputs:
         seen: dict[Path, ReportKind] = {}
         for kind, file in self.files.items():
             try:
-                place = file.parent.resolve() / file.name
                 _check(file)
+                place = file.parent.resolve() / file.name
             except OSError as fault:
                 raise OutputsInvalid(f"{file}: {fault.strerror or fault}") from fault
             if place in seen:

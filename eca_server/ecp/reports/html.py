@@ -93,7 +93,7 @@ def _facts(report: RunReport) -> Iterator[str]:
         "began": audit.get("started_at"),
         "limits": ", ".join(_limits(_mapping(audit.get("limits")))),
         "checks": ", ".join(f"{kind} {passed[kind]} of {count}" for kind, count in kinds.items()),
-        "ended early": ", ".join(f"{count} by {reason}" for reason, count in ends.items()),
+        "errors": ", ".join(f"{count} {reason}" for reason, count in ends.items()),
         "runtime": _joined(
             runtime.get("name"),
             runtime.get("version"),

@@ -116,7 +116,7 @@ def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> No
     assert [tag for tag, _ in page.seen].count("script") == 1
     text = "".join(page.text)
     for part in (
-        *("4 of 9", "a request 30 s", "2 min 5 s", "1 by transport_error, 1 by judge_error"),
+        *("4 of 9", "a request 30 s", "2 min 5 s", "1 transport_error, 1 judge_error"),
         *("It may be renewed twice more.", '"book": "B-17"', '"id": "c1"', "looked it up"),
         *(
             "paused",
@@ -240,10 +240,12 @@ def test_a_redacted_report_keeps_verdicts_and_nothing_that_was_said() -> None:
 def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     faults = {
         "folder": "expected a regular file or none",
         "link": "expected a regular file or none",
         "none/r.json": "does not exist",
+        "loop/r.json": "does not exist",
         "x" * 300: "File name too long",
     }
     for name, told in faults.items():
@@ -252,7 +254,7 @@ def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(OutputsInvalid, match=r"wanted for json and for html"):
         Outputs({"json": tmp_path / "a", "html": tmp_path / "folder" / ".." / "a"}).check()
     Outputs({"json": tmp_path / "a", "html": tmp_path / "b"}).check()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "loop"]
 
 
 def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: Path) -> None:
