@@ -8,7 +8,6 @@ Nothing checked is never success.
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 import trio
@@ -34,6 +33,9 @@ from eca_server.ecp.reports.masking import masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.running import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
+
+if TYPE_CHECKING:
+    from eca_server.ecp.cluster import Cluster
 
 __all__ = ["RunOptions", "run_manifest"]
 
@@ -90,7 +92,12 @@ def run_manifest(options: RunOptions) -> int:
     if not any(p.scenario.steps for p in batch.planned):
         _say("nothing to check: no scenario is left to run")
         return FAILED
-    return _Run(options, manifest, batch, outputs).run()
+    try:
+        cluster = _connected(options)
+    except Unusable as fault:
+        _say(str(fault))
+        return UNUSABLE
+    return _Run(options, manifest, batch, outputs, cluster).run()
 
 
 def _prepared(options: RunOptions) -> tuple[Manifest, Batch]:
@@ -137,6 +144,7 @@ class _Run:
     manifest: Manifest
     batch: Batch
     outputs: Outputs
+    cluster: Cluster | None
     reports: list[ScenarioReport] = attrs.field(factory=list)
     signalled: int | None = None
 
@@ -175,7 +183,7 @@ class _Run:
                 on_report=on_report,
                 fail_fast=self.options.fail_fast,
                 make_executor=self._executor(),
-                workers=self.options.jobs,
+                workers=self._workers(),
             )
             nursery.cancel_scope.cancel()
         return outcome
@@ -186,9 +194,15 @@ class _Run:
                 self.signalled = number
                 scope.cancel()
 
+    def _workers(self) -> int:
+        if self.cluster is None or self.options.jobs > 1:
+            return self.options.jobs
+        return self.cluster.places
+
     def _executor(self) -> Callable[[], Executor] | None:
-        if self.options.dask is not None:
-            return functools.partial(_dask, self.options.dask)
+        cluster = self.cluster
+        if cluster is not None:
+            return lambda: cluster
         if self.options.jobs > 1:
             return functools.partial(_processes, self.options.jobs)
         return None
@@ -243,19 +257,21 @@ def _processes(jobs: int) -> Executor:
     return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_signals)
 
 
+def _connected(options: RunOptions) -> Cluster | None:
+    """The cluster that is to run it, if one is."""
+    if options.dask is None:
+        return None
+    from eca_server.ecp.cluster import Cluster, ClusterUnusable  # noqa: PLC0415 - only if asked
+
+    try:
+        return Cluster(options.dask)
+    except ClusterUnusable as fault:
+        raise Unusable(str(fault)) from fault
+
+
 def _leave_signals() -> None:
     """In a worker: Ctrl-C is its parent's affair, which ends it by SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _dask(address: str) -> Executor:
-    """An executor of a Dask cluster; the extra `dask` brings what it takes."""
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise SystemExit("--dask needs the extra: pip install 'eca-protocol[dask]'") from None
-    executor: Executor = distributed.Client(address).get_executor(pure=False)
-    return executor
 
 
 def _html(report: RunReport) -> str:
