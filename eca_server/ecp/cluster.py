@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 __all__ = ["Cluster", "ClusterUnusable"]
 
 _SECONDS: Final = 10.0
+_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "ucx")
 _ResultT = TypeVar("_ResultT")
 
 
@@ -34,6 +35,9 @@ class Cluster(Executor):
         Raises:
             ClusterUnusable: the extra is not installed, or nobody answers at the address.
         """
+        scheme, separator, _ = address.partition("://")
+        if separator and scheme not in _SCHEMES:
+            raise ClusterUnusable(f"--dask {address}: expected an address like tcp://HOST:PORT")
         try:
             distributed = importlib.import_module("distributed")
         except ImportError:

@@ -54,6 +54,20 @@ while True:
 """
 
 
+KILLS_ITS_WORKER = """
+def done(r, text, answered=done):
+    if text == "kill":
+        os.kill(os.getppid(), 9)
+        sys.exit(0)
+    if text.startswith("kill once ") and not os.path.exists(text[10:]):
+        open(text[10:], "w").close()
+        os.kill(os.getppid(), 9)
+        sys.exit(0)
+    answered(r, text)
+"""
+"""For `obedient`: an agent whose worker does not live to see its answer."""
+
+
 def obedient(change: str = "") -> Sequence[str]:
     """The command of an agent that does what its inputs say; `change` is run before."""
     return script(OBEDIENT % change)

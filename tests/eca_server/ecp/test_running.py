@@ -19,6 +19,7 @@ from eca_server.ecp.manifest import Manifest, Scenario
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.running import plan, run_all, work
 from tests.eca_server.ecp.runs import (
+    KILLS_ITS_WORKER,
     batch,
     contains,
     obedient,
@@ -31,18 +32,6 @@ from tests.eca_server.ecp.runs import (
 )
 
 pytestmark = pytest.mark.trio
-
-KILLS_ITS_WORKER = """
-def done(r, text, answered=done):
-    if text == "kill":
-        os.kill(os.getppid(), 9)
-        sys.exit(0)
-    if text.startswith("kill once ") and not os.path.exists(text[10:]):
-        open(text[10:], "w").close()
-        os.kill(os.getppid(), 9)
-        sys.exit(0)
-    answered(r, text)
-"""
 
 
 class Inline(Executor):

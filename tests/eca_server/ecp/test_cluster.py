@@ -1,0 +1,118 @@
+"""A run on a Dask cluster: the same report, also when a worker is killed in the middle of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.eca_protocol.ecp.agents import SCRIPT
+from tests.eca_server.ecp.runs import KILLS_ITS_WORKER, OBEDIENT
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A scheduler and two workers, in processes of their own."""
+    file = tmp_path / "scheduler.json"
+    folder = tmp_path / "workers"
+    common = ["--no-dashboard", "--scheduler-file", str(file)]
+    commands = [
+        ["dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common],
+        [
+            "dask_worker",
+            "--nworkers",
+            "2",
+            "--nthreads",
+            "1",
+            *common,
+            "--local-directory",
+            str(folder),
+        ],
+    ]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{name}", *arguments],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            stderr=subprocess.DEVNULL,
+        )
+        for name, *arguments in commands
+    ]
+    try:
+        while not file.exists() or not file.read_text("utf-8").endswith("}"):
+            assert started[0].poll() is None
+            time.sleep(0.05)
+        yield str(json.loads(file.read_text("utf-8"))["address"])
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(20)
+
+
+def run(folder: Path, *more: str) -> tuple[int, dict[str, Any], str]:
+    arguments = [sys.executable, "-m", "eca_server", "ecp", "run", "-m", "m.yaml", "--json", *more]
+    done = subprocess.run(
+        arguments,
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def told(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            each["name"],
+            each["passed"],
+            each["exit_reason"],
+            [step["output"] for step in each["steps"]],
+        )
+        for each in report["scenarios"]
+    ]
+
+
+@pytest.mark.long
+def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(
+    address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(SCRIPT + OBEDIENT % KILLS_ITS_WORKER, "utf-8")
+    inputs = ["count"] * 5 + ["fail", f"kill once {tmp_path / 'killed'}"] + ["count"] * 5
+    scenarios = "".join(
+        f"- name: s{number}\n  steps: [{{input: {text}, graders: "
+        "[{type: text_match, condition: contains, value: '1'}]}]\n"
+        for number, text in enumerate(inputs)
+    )
+    head = f"manifest_version: v1\nname: n\ntarget: {sys.executable} agent.py\nscenarios:\n"
+    (tmp_path / "m.yaml").write_text(head + scenarios, "utf-8")
+    code, report, said = run(tmp_path, "--dask", address)
+    assert (code, len(report["scenarios"])) == (2, 12), said
+    assert (tmp_path / "killed").exists(), "no worker was killed"
+    code, here, said = run(tmp_path)
+    assert (code, told(here)) == (2, told(report)), said
+    assert [each["exit_reason"] for each in report["scenarios"]].count("ok") == 11
+
+
+@pytest.mark.long
+def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
+    step = "{input: a, graders: [{type: tool_usage, tool_name: t}]}"
+    head = f"manifest_version: v1\nname: n\ntarget: {sys.executable}\n"
+    (tmp_path / "m.yaml").write_text(f"{head}scenarios: [{{name: s, steps: [{step}]}}]", "utf-8")
+    for place in ("tcp://127.0.0.1:9", "nonsense://x"):
+        code, _, said = run(tmp_path, "--dask", place)
+        assert code == 1
+        assert said.startswith(f"--dask {place}: ")
+        assert "Traceback" not in said
