@@ -1,11 +1,12 @@
 """One scenario: its steps, their checks, and what became of it.
 
 A step without a result fails, with one check that says so; the steps behind it are skipped and
-counted as failed. Nothing an agent does raises here.
+counted as failed. Nothing an agent does raises here; a fault of our own costs one scenario.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -22,6 +23,8 @@ from eca_server.ecp.manifest import Scenario, Step
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
 
 __all__ = ["needed_capabilities", "run_batch", "run_scenario", "skipped"]
+
+_log = logging.getLogger("eca_server.ecp")
 
 _KEPT_LOG: Final = 4096  # characters of an agent's log that a failed scenario shows
 
@@ -107,9 +110,14 @@ async def run_scenario(
     try:
         async with conversations.next(budget.left) as conversation:
             await running.talk(conversation)
+    except VersionUnsupported:
+        raise
     except AgentFault as fault:
-        running.fail(fault)
-    if running.fault is not None:
+        running.fail(fault.kind, str(fault))
+    except Exception as fault:  # noqa: BLE001 - the other scenarios are to run
+        _log.debug("the scenario %s could not be run", planned.scenario.name, exc_info=True)
+        running.fail("error", f"it could not be run: {type(fault).__name__}: {fault}"[:8192])
+    if running.failed:
         await conversations.replace()
     return running.report(trio.current_time() - began)
 
@@ -123,7 +131,7 @@ class _Running:
     budget: _Budget
     graders: Graders
     steps: list[StepReport] = attrs.field(factory=list)
-    fault: AgentFault | None = None
+    failed: bool = False
     reason: ExitReason = "ok"
     why: str = ""
     agent: InitializeResult | None = None
@@ -149,11 +157,11 @@ class _Running:
             self.log = conversation.connection.log()
             self.warnings += conversation.connection.warnings
 
-    def fail(self, fault: AgentFault) -> None:
-        """The agent failed; a time-out is the fault of whichever limit was the nearest."""
-        self.fault = fault
-        self.reason, self.why = fault.kind, str(fault)
-        if fault.kind == "timeout" and not self.budget.left():
+    def fail(self, reason: ExitReason, why: str) -> None:
+        """There is no result; a time-out is the fault of whichever limit was the nearest."""
+        self.failed = True
+        self.reason, self.why = reason, why
+        if reason == "timeout" and not self.budget.left():
             self.reason = self.budget.reason
 
     async def _step(self, conversation: Conversation, step: Step) -> bool:
@@ -167,7 +175,7 @@ class _Running:
         try:
             result = await conversation.connection.step(step.input, deadline=deadline)
         except AgentFault as fault:
-            self.fail(fault)
+            self.fail(fault.kind, str(fault))
             failed = _without_result(step, "failed", str(fault))
             took = 1000 * (trio.current_time() - began)
             self.steps.append(
@@ -184,8 +192,9 @@ class _Running:
     def report(self, seconds: float) -> ScenarioReport:
         """What became of it; steps that were not begun are skipped."""
         scenario = self.planned.scenario
-        if self.fault is not None and not self.steps and scenario.steps:
-            failed = _without_result(scenario.steps[0], "failed", self.why)
+        said = any(step.status == "failed" for step in self.steps)
+        if self.failed and not said and len(self.steps) < len(scenario.steps):
+            failed = _without_result(scenario.steps[len(self.steps)], "failed", self.why)
             self.steps.append(attrs.evolve(failed, exit_reason=self.reason))
         why = f"the scenario ended before: {self.why}"
         rest = [_without_result(step, "skipped", why) for step in scenario.steps[len(self.steps) :]]

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from eca_protocol import http_server, json
+from eca_protocol.ecp.stdio_agent import StdioAgent
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.ecp.manifest import Grader
 from eca_server.ecp.results import ScenarioReport
@@ -71,6 +72,26 @@ async def test_what_an_agent_tells_of_a_step_is_in_its_report() -> None:
     assert told.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
     assert (told.usage, told.agent_status) == ({"input_tokens": 3, "cost": 0.5}, "paused")
     assert ScenarioReport.from_json(report.to_json()) == report
+
+
+async def test_a_fault_of_our_own_costs_one_scenario_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    step_as_it_is = StdioAgent.step
+
+    async def broken(self: StdioAgent, text: str, *, deadline: float) -> Any:
+        if text == "break":
+            raise ValueError("a mistake")
+        return await step_as_it_is(self, text, deadline=deadline)
+
+    monkeypatch.setattr(StdioAgent, "step", broken)
+    scenarios = [scenario("s", "a", "break", "b"), scenario("t", "break"), scenario("u", "count")]
+    for reuse in (False, True):
+        reports = await reports_of(batch(obedient(), *scenarios, reuse_agent=reuse))
+        assert [outcome(each) for each in reports] == [
+            ("failed", "error", ["ok", "error", "skipped"]),
+            ("failed", "error", ["error"]),
+            ("ok", "ok", ["ok"]),
+        ]
+        assert reports[0].steps[1].error == "it could not be run: ValueError: a mistake"
 
 
 async def test_fail_fast_begins_nothing_more() -> None:
