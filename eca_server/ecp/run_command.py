@@ -89,6 +89,8 @@ def run_manifest(options: RunOptions) -> int:
         return UNUSABLE
     for warning in manifest.warnings:
         _say(f"warning: {warning}")
+    if options.jobs > 1 and batch.target.url is not None:
+        _say("warning: scenarios are run at once, which an agent behind a URL has to keep apart")
     if not any(p.scenario.steps for p in batch.planned):
         _say("nothing to check: no scenario is left to run")
         return FAILED
@@ -221,6 +223,8 @@ class _Run:
             scenarios=outcome.reports,
             warnings=tuple(warnings),
         )
+        if not self.options.outputs and not self.options.prints_json:
+            return report  # nobody is to read the rest of it
         facts = RunFacts(
             manifest=self.manifest,
             shown_path=path,

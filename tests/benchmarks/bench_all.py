@@ -10,6 +10,7 @@ import os
 
 import bench_codec
 import bench_decoders
+import bench_ecp
 import bench_framing
 import bench_grep
 import bench_index
@@ -43,6 +44,7 @@ BENCHMARKS = (
     bench_mcp,
     bench_mcp_http,
     bench_tap,
+    bench_ecp,
 )
 
 
