@@ -143,6 +143,8 @@ async def test_a_judge_that_says_nothing_is_not_waited_for() -> None:
     async with Provider([Reply(steps=[hang()])]) as provider:
         check = await judged(settings_of(provider, deadline=0.1))
     assert (check.error, check.reasoning) == (True, "no verdict came within 0.1 s")
+    assert check.details is not None
+    assert check.details["seconds"] < 2
 
 
 async def test_a_verdict_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -151,6 +153,7 @@ async def test_a_verdict_is_kept_where_that_is_asked_for(tmp_path: Path) -> None
     async with Provider([reply(answer) for answer in answers]) as provider:
         settings = settings_of(provider, cache=str(cache))
         assert (await judged(settings)).error
+        assert not cache.exists()
         first = await judged(settings)
         again = await judged(settings)
         (file,) = cache.iterdir()
