@@ -112,7 +112,7 @@ class Bench:
         return self.seconds(*program, "run", "--manifest", self.manifest(count), *flags)
 
     def resident(self) -> list[float]:
-        """MiB that are resident after 1,000 and after 10,000 scenarios whose reports are not kept."""
+        """MiB after 1,000 and after 10,000 scenarios whose reports are not kept."""
         command = (sys.executable, "-c", RESIDENT, self.manifest(MANY))
         done = subprocess.run(
             command,
