@@ -262,6 +262,23 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> 
 
 
 @pytest.mark.trio
+async def test_an_installed_grader_has_a_minute(
+    monkeypatch: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def never(*_: Any) -> None:
+        await trio.sleep_forever()
+
+    class Installed(EntryPoint):
+        def load(self) -> Any:
+            return never
+
+    found = [Installed("never", "a.module", "ecp.graders")]
+    monkeypatch.setattr("eca_server.ecp.graders.installed.entry_points", lambda **_: found)
+    check = await graded(Grader(type="never"), Result())
+    assert (check.error, trio.current_time()) == (True, 60.0)
+
+
+@pytest.mark.trio
 async def test_a_check_that_time_does_not_allow_is_none_that_failed(
     monkeypatch: Any, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -27,6 +27,11 @@ KEY = "sk-judge-0123456789abcdef"
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    folder = tmp_path / ".config" / "eca"
+    folder.mkdir(parents=True)
+    other = {"providers": {"openai": {"key": "of-the-server", "url": "http://127.0.0.1:9"}}}
+    (folder / "config.json").write_text(json.dumps(other), "utf-8")
 
 
 async def judged(

@@ -74,6 +74,17 @@ async def test_what_an_agent_tells_of_a_step_is_in_its_report() -> None:
     assert ScenarioReport.from_json(report.to_json()) == report
 
 
+async def test_an_agent_has_our_environment_but_for_what_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THE_JUDGES_KEY", "k")
+    monkeypatch.setenv("THE_AGENTS_KEY", "l")
+    tells = "done = lambda r, text: answer(r, {'status': 'done', 'public_output': os.getenv(text)})"
+    asked = scenario("s", "THE_JUDGES_KEY", "THE_AGENTS_KEY")
+    whole = batch(obedient(tells), asked, hidden=frozenset({"THE_JUDGES_KEY"}))
+    assert outputs((await reports_of(whole))[0]) == [None, "l"]
+
+
 async def test_a_fault_of_our_own_costs_one_scenario_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     step_as_it_is = StdioAgent.step
 
