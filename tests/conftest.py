@@ -32,6 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "ci")
+    if getattr(config.option, "dist", "no") == "load":  # pytest-xdist, by `-n`
+        config.option.dist = "loadgroup"  # tests of one `xdist_group` share a worker's fixtures
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -82,8 +82,8 @@ def test_what_cannot_be_cut_or_is_too_much_is_said() -> None:
 )
 def test_a_long_command_costs_no_more_than_its_length(part: str) -> None:
     started = time.monotonic()
-    named(part * (100_000 // len(part)))
-    assert time.monotonic() - started < 10  # minutes, if each part were compared with the others
+    named(part * (30_000 // len(part)))
+    assert time.monotonic() - started < 3  # minutes, if each part were compared with the others
 
 
 places = st.sampled_from(["/etc/passwd", "../x", "~/x", "$HOME/x", "a/../../x", "'/etc'/x"])
