@@ -128,6 +128,7 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_script_reads_every_place_a_marker_may_stand_in(suite: Path) -> None:
     done = run_on(suite, "--table")
     assert done.returncode == 1

@@ -41,6 +41,7 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
         os.kill(int(noted.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-23d")
 def test_a_daemon_that_left_its_session_holds_up_neither_the_turn_nor_the_end(
     start_agent: StartAgent, daemon: Path

@@ -110,7 +110,7 @@ def kill_two_at_random_points(path: Path, names: tuple[str, str], chance: random
 
 def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path: Path) -> None:
     chance = random.Random(5)
-    for number in range(4):
+    for number in range(2):
         kill_two_at_random_points(tmp_path / "a", (f"{number}a", f"{number}b"), chance)
     kill_two_at_random_points(tmp_path / "new" / "b", ("a", "b"), chance)
 
