@@ -38,7 +38,7 @@ class Watcher:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._read = connection.loaded
+        self._in_force = self._read = connection.loaded
 
     async def run(self, seconds: float) -> None:
         """Look at the files every so many seconds; it never returns."""
@@ -48,12 +48,15 @@ class Watcher:
 
     async def look(self) -> None:
         """Read the files if they changed; what was read counts if they stay so until the next."""
-        connection, in_force = self._connection, self._connection.loaded
+        connection = self._connection
+        if connection.loaded is not self._in_force:  # somebody else has read other places, or later
+            self._in_force = self._read = connection.loaded
         # A thread, for a file may lie on a disk that does not answer.
         if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
             load = partial(connection.load, before=connection.loaded)
             self._read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
-        elif connection.loaded is in_force and self._read is not in_force:
+        elif connection.loaded is self._in_force and self._read is not self._in_force:
+            self._in_force = self._read
             put_in_force(connection, self._read)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.features.configuration import Watcher
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor, provider_config
 
@@ -80,3 +81,22 @@ async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path: Path) -> None:
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
         await ours.ask("chat/queryCommands", {"query": "?"})
         assert [root.path for root in ours.connection.session.roots] == [tmp_path]
+
+
+async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for root in (one, two):
+        (root / ".eca").mkdir(parents=True)
+        config = {"welcomeMessage": f"Welcome to {root.name}"}
+        (root / ".eca" / "config.json").write_text(json.dumps(config))
+    async with editor(started=False) as ours:
+        await ours.start(workspaceFolders=[folder(one)])
+        watcher = Watcher(ours.connection)
+        (one / ".eca" / "config.json").write_text("{}")
+        await watcher.look()  # it is read, and would count after the next look
+        await change(ours, [two], [one])
+        while ours.connection.config.welcome_message != "Welcome to two":
+            await ours.until(lambda each: each.get("method") == "config/updated")
+        for _ in range(3):
+            await watcher.look()
+            assert ours.connection.config.welcome_message == "Welcome to two"
