@@ -36,6 +36,7 @@ __all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
 Answer: TypeAlias = EditorGetDefinitionResponse | EditorGetReferencesResponse
 
 MOST_PLACES = 500
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _LONGEST_LINE = 200
 _LARGEST_SHOWN = 1024 * 1024  # bytes of a file of which lines are shown
 _NO = {
@@ -91,24 +92,22 @@ class _Navigation(ABC):
         return f"Looking for {self.of} of {name}"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look where the name stands.
+        """Look where the file lies; what stands in it is looked at when the call may run.
 
         Raises:
-            ToolFault: it does not stand there, or the file cannot be read.
+            ToolFault: the path leads nowhere.
         """
         path: str = arguments["path"]
+        place = await in_thread(lambda: self.workspace.locate(path))
 
-        def look() -> tuple[str, Position]:
-            place = self.workspace.locate(path)
+        def look() -> Position:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
-            position = _position(decode(snapshot.data).text, arguments)
-            return uri_of(place.path), position
-
-        uri, position = await in_thread(look)
+            return _position(decode(snapshot.data).text, arguments)
 
         async def run() -> ToolOutput:
+            position = await in_thread(look)
             try:
-                answer = await self._ask(uri, position, arguments)
+                answer = await self._ask(uri_of(place.path), position, arguments)
             except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
                 raise ToolFault(f"The editor did not say: {fault}") from fault
             if answer.status != "success":
@@ -143,7 +142,7 @@ class _Navigation(ABC):
             if not place.inside:
                 return []
             data = read_file(place, limit=_LARGEST_SHOWN, checkpoint=checkpoint).data
-            return decode(data).text.splitlines()
+            return _LINE_END.split(decode(data).text)
         except (FileFault, OSError, ValueError):
             return []
 
@@ -207,13 +206,18 @@ class EditorReferences(_Navigation):
 
 
 def _position(text: str, arguments: Mapping[str, Any]) -> Position:
-    """Where the name stands, as a whole word if it does so anywhere in the line."""
+    """Where the name stands, as a whole word if it does so anywhere in the line.
+
+    Raises:
+        ToolFault: it does not stand there.
+    """
     number, symbol = arguments["line"], arguments["symbol"]
-    lines = re.split(r"\r\n|\n|\r", text)
+    lines = _LINE_END.split(text)
     if number > len(lines):
         raise ToolFault(f"line: expected at most {len(lines)}, the file's last, got {number}.")
     line = lines[number - 1]
-    first = arguments.get("character", 1) - 1
+    passed = line.encode("utf-16-le")[: 2 * (arguments.get("character", 1) - 1)]
+    first = len(passed.decode("utf-16-le", "ignore"))
     word = re.compile(rf"(?<!\w){re.escape(symbol)}(?!\w)").search(line, first)
     place = word.start() if word and symbol else line.find(symbol or "\0", first)
     if place < 0:

@@ -27,7 +27,7 @@ def autojump_clock() -> trio.testing.MockClock:
     return trio.testing.MockClock(autojump_threshold=0.05)
 
 
-TEXT = "import os\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\natau tau"
+TEXT = "import\fos\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\natau tau"
 
 
 @contextlib.asynccontextmanager
@@ -77,6 +77,7 @@ FOUND = {"result": {"status": "success", "locations": []}}
     ("arguments", "character"),
     [
         ({}, 7),
+        ({"character": 7}, 7),
         ({"character": 9}, 19),
         ({"symbol": "tau2"}, 12),
         ({"symbol": "π𝔸"}, 1),
@@ -164,11 +165,12 @@ async def test_a_name_that_does_not_stand_there_is_refused_with_the_line(tmp_pat
             ({"symbol": "os"}, "which is: π𝔸 = tau; tau2 = tau"),
             ({"symbol": ""}, "does not stand in line 2"),
             ({"line": 9}, "line: expected at most 4"),
-            ({"character": 99}, "does not stand"),
+            ({"character": 10**30}, "does not stand"),
             ({"path": "gone.py"}, "gone.py"),
         ):
+            call = await tool.prepare({**where, **wrong})  # nothing is told before it may run
             with pytest.raises(ToolFault, match=why):
-                await tool.prepare({**where, **wrong})
+                await call.run()
 
 
 @pytest.mark.requirement("W-42d")
