@@ -99,13 +99,20 @@ def look(files: Files, wanted: Wanted) -> LookedAt:
         text = decode(snapshot.data)
     except NotText as fault:
         raise ToolFault(f"Expected a text file, {fault}: {str(place.path)!r}.") from fault
-    edited = edit(
-        text,
-        wanted.original,
-        wanted.new,
-        all_occurrences=wanted.all_occurrences,
-        checkpoint=checkpoint,
-    )
+    try:
+        edited = edit(
+            text,
+            wanted.original,
+            wanted.new,
+            all_occurrences=wanted.all_occurrences,
+            checkpoint=checkpoint,
+        )
+    except ToolFault:
+        if place.inside or files.ledger.last_seen(place.real_path) is not None:
+            raise
+        raise ToolFault(  # the user has not been asked yet, so nothing is told of what it holds
+            f"original_content is not what stands in {str(place.path)!r}: read that file first."
+        ) from None
     data = text.encode(edited.text)
     details = file_change(
         printable(place.path), text.text, edited.text, cap=files.cap, checkpoint=checkpoint

@@ -121,6 +121,22 @@ async def test_an_edit_that_cannot_be_done_is_refused_in_words(
     assert (tmp_path / "f").read_text() == TEXT
 
 
+async def test_of_a_file_outside_nothing_is_told_before_the_user_was_asked(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "f"
+    outside.write_text("the secret is 1234\n")
+    wrong = asked("the secret is 1\n", "x", path=str(outside))
+    files = files_in(tmp_path)
+    for kind in (EditFile, PreviewFileChange):
+        with pytest.raises(ToolFault) as caught:
+            await prepare(kind(files=files), **wrong)
+        assert "1234" not in str(caught.value)
+    await run(ReadFile(files=files), path=str(outside))
+    with pytest.raises(ToolFault, match="1234"):
+        await prepare(EditFile(files=files), **wrong)
+
+
 async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
     tool: EditFile, tmp_path: Path
 ) -> None:
