@@ -79,8 +79,14 @@ class OwnLayer:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.path = layer_path(environ)
 
-    def change(self, change: Callable[[Parts], None]) -> None:
-        """Change what the file holds; what `change` raises leaves the file as it was.
+    def change(
+        self, change: Callable[[Parts], None], *, then: Callable[[Parts], None] = lambda _: None
+    ) -> None:
+        """Change what the file holds; no other server changes it meanwhile.
+
+        Args:
+            change: what it raises leaves the file as it was.
+            then: called with the same parts once they are in the file.
 
         Raises:
             LayerFault: it cannot be read or written; nothing is changed.
@@ -99,6 +105,7 @@ class OwnLayer:
                     ),
                 }
                 replace_file(self.path, json.dumps(content, indent=2).encode())
+                then(parts)
         except Locked:
             raise LayerFault(f"{self.path}: another server is writing it") from None
         except OSError as fault:

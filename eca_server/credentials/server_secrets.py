@@ -1,12 +1,16 @@
-"""Secrets that a client gave for an MCP server: one entry of the logins for each server.
+"""Secrets that a client gave for an MCP server: one entry of the logins for each server's name.
 
-The configuration has a reference in their place, `${kept:SERVER:headers/Authorization}`.
+The configuration has a reference in their place, `${kept:SERVER:ID}`. An id stands for one secret
+and is never given to another: a name may mean another server in another workspace, and a change of
+the configuration that fails must leave what was there before as good as it was.
+
+Everything here touches the disk, and may wait for the system's keyring: call it in a worker thread.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from eca_server.credentials.logins import Logins
 from eca_server.secret import Secret
@@ -15,38 +19,53 @@ __all__ = ["drop_secrets", "find_secret", "keep_secrets"]
 
 
 def keep_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
-    """Keep secrets of a server beside those it has; for a worker thread.
+    """Keep secrets of a server beside those it has.
 
     Args:
         logins: where.
         server: its name.
-        secrets: by their place in its settings (`headers/Authorization`).
+        secrets: by their ids.
 
     Raises:
-        LoginsFault: they cannot be kept.
+        LoginsFault: they cannot be kept; what was kept before is unchanged.
     """
-    kept = {**_kept(logins, server), **secrets}
-    logins.store(_entry(server), Secret(json.dumps(kept)))
+    _unlock(logins)
+    logins.store(_entry(server), Secret(json.dumps({**_kept(logins, server), **secrets})))
 
 
-def drop_secrets(logins: Logins, server: str) -> None:
-    """Forget all secrets of a server; for a worker thread.
+def drop_secrets(logins: Logins, server: str, *, but: Container[str]) -> None:
+    """Forget the secrets of a server that nothing refers to any more.
+
+    Args:
+        logins: where they are kept.
+        server: its name.
+        but: the ids of those that are still needed.
 
     Raises:
         LoginsFault: they cannot be removed.
     """
-    if _entry(server) in logins.read().keys:
+    _unlock(logins)
+    kept = _kept(logins, server)
+    left = {each: secret for each, secret in kept.items() if each in but}
+    if left and left != kept:
+        logins.store(_entry(server), Secret(json.dumps(left)))
+    elif not left and _entry(server) in logins.read().keys:
         logins.remove(_entry(server))
 
 
 def find_secret(logins: Logins, reference: str) -> str | None:
-    """What stands for `SERVER:headers/NAME`; None: nothing is kept for it."""
-    server, _, place = reference.rpartition(":")
-    return _kept(logins, server).get(place)
+    """What stands for `SERVER:ID`; None: nothing is kept for it, or it is in a locked keyring."""
+    server, _, found = reference.rpartition(":")
+    return _kept(logins, server).get(found)
 
 
 def _entry(server: str) -> str:
     return f"mcp-server:{server}"
+
+
+def _unlock(logins: Logins) -> None:
+    if logins.is_locked:
+        logins.unlock()
 
 
 def _kept(logins: Logins, server: str) -> dict[str, str]:

@@ -276,9 +276,10 @@ async def test_under_a_pure_configuration_nothing_is_kept_and_that_is_said(home:
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
         await ours.until(lambda each: "pureConfig" in each.get("params", {}).get("message", ""))
-        error = await refused(ours, "mcp/addServer", {"name": "n", "command": "x"})
+        given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
+        error = await refused(ours, "mcp/addServer", given)
         assert "pureConfig" in error["message"]
-    assert not (home.data / "eca-python" / "settings.json").exists()
+    assert not list(home.data.rglob("*.json"))
 
 
 async def test_a_layer_that_cannot_be_written_is_told_and_the_server_stays_as_it_was(
@@ -297,6 +298,86 @@ async def test_a_layer_that_cannot_be_written_is_told_and_the_server_stays_as_it
         assert error["code"] == -32603
         assert "settings.json" in error["message"]
         assert "s" in ours.connection.config.mcp_servers
+
+
+@pytest.mark.parametrize("damage", [[], {"s": 5}])
+async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
+    home: Home, damage: Any
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    (home.data / "eca-python").mkdir(parents=True)
+    layer = {"version": 1, "everywhere": {"mcpServers": damage}}
+    (home.data / "eca-python" / "settings.json").write_text(json.dumps(layer))
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(
+            lambda each: "expected objects" in each.get("params", {}).get("message", "")
+        )
+        error = await refused(ours, "mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
+        assert "nothing was changed" in error["message"]
+    assert home.kept == layer
+    assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
+
+
+async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(
+    home: Home,
+) -> None:
+    given = {"url": "https://mcp.example", "scope": "workspace", "disabled": True}
+    for root in home.roots:
+        async with home.editor(root) as ours:
+            headers = {"K": f"{SECRET}-{root.name}"}
+            await ours.ask("mcp/addServer", {"name": "s", "headers": headers, **given})
+    one, two = home.roots
+    async with home.editor(one) as ours:
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-one"}
+        await ours.ask("mcp/updateServer", {"name": "s", "headers": {"K": f"{SECRET}-new"}})
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-new"}
+        logins = (home.data / "eca-python" / "logins.json").read_text()
+        assert f"{SECRET}-one" not in logins
+        await ours.ask("mcp/removeServer", {"name": "s"})
+    async with home.editor(two) as ours:
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-two"}
+    assert SECRET not in json.dumps(home.kept)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "https://x", "headers": {"Authorization": "planted-$Ab9-secret"}},
+        {"url": "https://x", "headers": {"a:{b}": SECRET}},
+        {"url": f"https://x?api_key={SECRET}"},
+        {"command": "x", "args": ["a", f"--header=Authorization: Bearer {SECRET}"]},
+        {"command": "x", "env": {"DATABASE": f"postgres://user:{SECRET}@host/db"}},
+        {"url": "https://x", "clientId": "i", "clientSecret": SECRET},
+    ],
+)
+async def test_what_looks_like_a_secret_is_kept_with_the_logins(
+    home: Home, settings: dict[str, Any]
+) -> None:
+    async with home.editor() as ours:
+        await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
+        found = ours.connection.config.mcp_servers["s"]
+        assert "planted" not in json.dumps(ours.seen)
+    assert "planted" not in json.dumps(home.kept)
+    assert found.fault is None
+    for key, value in settings.items():
+        if key in {"url", "args", "env", "headers"}:
+            assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
+
+
+async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Home) -> None:
+    async with home.editor() as one, home.editor() as other:
+        new = {"name": "t", **server(disabled=True, headers={"K": SECRET})}
+        await one.ask("mcp/addServer", new)
+        error = await refused(other, "mcp/addServer", {"name": "t", "command": "another"})
+        assert "already" in error["message"]
+        assert one.connection.config.mcp_servers["t"].headers == {"K": SECRET}
+    async with home.editor() as one, home.editor() as other:
+        await one.ask("mcp/removeServer", {"name": "t"})
+        error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
+        assert "removed" in error["message"]
+    assert home.kept["everywhere"] == {}
 
 
 async def test_a_change_of_another_server_is_followed(home: Home) -> None:
