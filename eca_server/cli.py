@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from eca_server.command_line import exit_code_of, mend_streams
 from eca_server.version import version
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         dashes = others.index("--")
         others, server = others[:dashes], others[dashes + 1 :]
     if command not in _SERVING or {"--version", "-h", "--help"} & set(others):
-        _mend_streams()
+        mend_streams()
     if "--version" in others:
         sys.stdout.write(f"eca_server {version()}\n")
         return 0
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _COMMANDS[command](options)
     except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        code = _code_of(tuple(_each(raised)), is_server=command in _SERVING)
+        code = exit_code_of("eca-server", raised, is_server=command in _SERVING)
         if code is None:
             raise
         return code
@@ -126,41 +126,6 @@ def _parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
             return word, [*arguments[:index], *arguments[index + 1 :]]
         is_value = not is_value and word in _WITH_VALUE
     return "serve", list(arguments)
-
-
-def _mend_streams() -> None:
-    """A closed stream is an empty one, and no locale makes a text unreadable or unsayable."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
-
-
-def _code_of(raised: Sequence[BaseException], *, is_server: bool) -> int | None:
-    """The exit code, where a person or a stream ended the command; None: it is a fault of ours.
-
-    What else was raised follows from that end, as when an interrupt takes the server from `chat`.
-    """
-    if any(isinstance(each, KeyboardInterrupt) for each in raised):
-        return 130
-    fault = next((each for each in raised if isinstance(each, OSError)), None)
-    if fault is None or (is_server and not isinstance(fault, BrokenPipeError)):
-        return None
-    if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
-        sys.stderr.write(f"eca-server: {fault}\n")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
-
-
-def _each(raised: BaseException) -> Iterator[BaseException]:
-    """An exception, or each one of a group."""
-    if isinstance(raised, BaseExceptionGroup):
-        for part in raised.exceptions:
-            yield from _each(part)
-    else:
-        yield raised
 
 
 class _Parser(argparse.ArgumentParser):
@@ -384,7 +349,6 @@ def _tap(arguments: argparse.Namespace) -> int:
 def _ecp(arguments: Sequence[str]) -> int:
     from eca_server.ecp.cli import run as run_ecp  # noqa: PLC0415
 
-    _mend_streams()
     return run_ecp(arguments)
 
 

@@ -17,6 +17,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_server.features import Options
 from eca_server.local import Local, local_client
+from eca_server.signals import until_a_signal
 
 __all__ = ["chat", "doctor"]
 
@@ -30,7 +31,7 @@ _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 def chat(options: Options, *, message: str | None, model: str | None) -> int:
     """Answer one message, or hold a conversation; the exit code."""
-    return trio.run(_until_a_signal, partial(_chat, options, message, model))
+    return _run(partial(_chat, options, message, model))
 
 
 def doctor(options: Options, *, online: bool = False) -> int:
@@ -38,34 +39,12 @@ def doctor(options: Options, *, online: bool = False) -> int:
 
     With `online` each provider is asked, and the exit code is 1 if one of them does not work.
     """
-    return trio.run(_until_a_signal, partial(_doctor, options, online))
+    return _run(partial(_doctor, options, online))
 
 
-async def _until_a_signal(command: Callable[[], Awaitable[int]]) -> int:
-    """Run a command to its end, or until it is told to end: what it has started ends with it.
-
-    An interrupt is a signal like the others: as KeyboardInterrupt it could rise anywhere, also
-    where whatever rises is lost.
-    """
-    numbers = [signal.SIGTERM]
-    may_be_ignored = [signal.SIGINT]
-    if sys.platform != "win32":
-        may_be_ignored.append(signal.SIGHUP)  # the terminal was closed
-    numbers += [each for each in may_be_ignored if signal.getsignal(each) != signal.SIG_IGN]
-    code = 1
-    with trio.open_signal_receiver(*numbers) as received:
-        async with trio.open_nursery() as nursery:
-
-            async def leave() -> None:
-                nonlocal code
-                async for number in received:
-                    code = 128 + number
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(leave)
-            code = await command()
-            nursery.cancel_scope.cancel()
-    return code
+def _run(command: Callable[[], Awaitable[int]]) -> int:
+    code, number = trio.run(until_a_signal, command)
+    return 128 + number if number is not None else code or 0
 
 
 class _Lines:

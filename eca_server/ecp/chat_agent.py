@@ -18,6 +18,7 @@ from eca_protocol.messages import ChatBehavior
 from eca_server.features import Options
 from eca_server.local import local_client
 from eca_server.secret import MaskingFilter
+from eca_server.signals import until_a_signal
 
 __all__ = ["serve_chat"]
 
@@ -31,7 +32,11 @@ def serve_chat(
     workspace: Path,
     port: int | None,
 ) -> int:
-    """Serve it until standard input ends, or over HTTP until Ctrl-C; the exit code."""
+    """Serve it until standard input ends or a signal comes; the exit code.
+
+    Raises:
+        OSError, ExceptionGroup: the port cannot be listened on.
+    """
     masking = MaskingFilter()
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(masking)
@@ -39,7 +44,6 @@ def serve_chat(
     options = Options(
         environ=os.environ, config_file=config_file, hide=lambda found: masking.hide(*found)
     )
-
     folder = workspace.resolve()
 
     async def serve() -> None:
@@ -48,8 +52,8 @@ def serve_chat(
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
             await _serve(agent, port)
 
-    trio.run(serve)
-    return 0
+    _, number = trio.run(until_a_signal, serve)
+    return 0 if number is None else 128 + number
 
 
 async def _serve(agent: Agent, port: int | None) -> None:

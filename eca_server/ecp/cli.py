@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
+from eca_server.command_line import exit_code_of, mend_streams
 
 if TYPE_CHECKING:
     from eca_server.ecp.reports.files import ReportKind
@@ -42,18 +43,21 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
+    mend_streams()
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Whatever the locale: a report is JSON, and names are what they are.
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+        sys.stdout.reconfigure(encoding="utf-8")
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        code = command(options)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
+        ended = exit_code_of("ecp", raised)
+        if ended is None:
+            raise
+        return ended
+    return code
 
 
 def _seconds(text: str) -> float:
@@ -69,6 +73,12 @@ def _seconds(text: str) -> float:
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port, 0 for any free one, got {text!r}")
     return int(text)
 
 
@@ -370,7 +380,7 @@ def _add_agent(commands: Any) -> None:
     agent.add_argument("--approve", action="store_true", help="let calls run that would ask")
     agent.add_argument("--config-file", type=Path, metavar="FILE", help="in place of your own")
     agent.add_argument("--workspace", type=Path, default=Path(), metavar="DIR", help="(here)")
-    agent.add_argument("--http", metavar="PORT", type=int, help="over HTTP, not standard input")
+    agent.add_argument("--http", metavar="PORT", type=_port, help="over HTTP, not standard input")
 
 
 def _agent(options: argparse.Namespace) -> int:

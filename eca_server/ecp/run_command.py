@@ -7,7 +7,6 @@ Nothing checked is never success.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -33,6 +33,7 @@ from eca_server.ecp.reports.masking import masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.running import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
+from eca_server.signals import until_a_signal
 
 if TYPE_CHECKING:
     from eca_server.ecp.cluster import Cluster
@@ -44,7 +45,6 @@ UNUSABLE: Final = 1
 FAILED: Final = 2
 
 _JUDGE_KEY: Final = "ECP_LLM_JUDGE_API_KEY"
-_SIGNALS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @attrs.frozen(kw_only=True)
@@ -154,12 +154,12 @@ class _Run:
         """Run it, write its reports, and say what came of it."""
         started, began = datetime.now(UTC), time.monotonic()
         progress = Progress(sys.stderr, len(self.batch.planned), verbose=self.options.verbose)
-        outcome: Outcome | None = trio.run(self._run_all, progress)
+        outcome, self.signalled = trio.run(until_a_signal, partial(self._run_all, progress))
         progress.end()
         if outcome is None:
             found = sorted(self.reports, key=lambda report: (report.index, report.repeat))
             outcome = Outcome(reports=tuple(found), left_out=len(self.batch.planned) - len(found))
-        reason: ExitReason = "interrupted" if self.signalled else outcome.exit_reason
+        reason: ExitReason = "interrupted" if self.signalled is not None else outcome.exit_reason
         report = self._report(outcome, reason, started, time.monotonic() - began)
         faults = self.outputs.write(report, _RENDERERS)
         if self.options.prints_json:
@@ -170,31 +170,18 @@ class _Run:
         self._say_sum(report)
         return self._code(report, outcome, faults)
 
-    async def _run_all(self, progress: Progress) -> Outcome | None:
-        """All scenarios; None if a signal ended it."""
-        outcome = None
-
+    async def _run_all(self, progress: Progress) -> Outcome:
         def on_report(report: ScenarioReport) -> None:
             self.reports.append(report)
             progress.take(report)
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_signals, nursery.cancel_scope)
-            outcome = await run_all(
-                self.batch,
-                on_report=on_report,
-                fail_fast=self.options.fail_fast,
-                make_executor=self._executor(),
-                workers=self._workers(),
-            )
-            nursery.cancel_scope.cancel()
-        return outcome
-
-    async def _watch_signals(self, scope: trio.CancelScope) -> None:
-        with trio.open_signal_receiver(*_SIGNALS) as received:
-            async for number in received:
-                self.signalled = number
-                scope.cancel()
+        return await run_all(
+            self.batch,
+            on_report=on_report,
+            fail_fast=self.options.fail_fast,
+            make_executor=self._executor(),
+            workers=self._workers(),
+        )
 
     def _workers(self) -> int:
         if self.cluster is None or self.options.jobs > 1:
@@ -206,7 +193,7 @@ class _Run:
         if cluster is not None:
             return lambda: cluster
         if self.options.jobs > 1:
-            return functools.partial(_processes, self.options.jobs)
+            return partial(_processes, self.options.jobs)
         return None
 
     def _report(
@@ -245,7 +232,7 @@ class _Run:
 
     def _code(self, report: RunReport, outcome: Outcome, faults: list[str]) -> int:
         if self.signalled is not None:
-            return _SIGNALS[signal.Signals(self.signalled)]
+            return 128 + self.signalled
         if faults:
             return UNUSABLE
         if report.exit_reason != "ok" or report.total == 0:

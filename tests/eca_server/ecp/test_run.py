@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -177,3 +178,31 @@ def test_the_small_commands_answer(tmp_path: Path) -> None:
     assert (done.returncode, "it falls (-25.00 points a run)" in done.stdout) == (2, True)
     done = ecp("compare", "r1.json", "r2.json", cwd=tmp_path)
     assert "s2, step 1: text_match of public_output passed, and does not any more" in done.stdout
+
+
+def test_a_stream_or_port_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("schema", "report"),
+            env=ENVIRONMENT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "ecp: [Errno 28] No space left on device\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = ecp("agent", "--http", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert (done.returncode, "in use" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_an_agent_that_is_told_to_end_ends_in_order(tmp_path: Path) -> None:
+    agent = command("agent", "--http", "0")
+    with subprocess.Popen(
+        agent, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert "/ecp" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        assert (running.wait(20), running.stderr.read()) == (130, "")

@@ -1,0 +1,47 @@
+"""What every command line of ours does with the standard streams, and with its own end."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+
+__all__ = ["exit_code_of", "mend_streams"]
+
+
+def mend_streams() -> None:
+    """A closed stream is an empty one, and no locale makes a text unreadable or unsayable."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
+
+
+def exit_code_of(program: str, raised: BaseException, *, is_server: bool = False) -> int | None:
+    """The exit code, where a person or a stream ended the command; None: it is a fault of ours.
+
+    What else was raised follows from that end, as when an interrupt takes the server from `chat`.
+    A server's exit code tells its client more than that a stream broke.
+    """
+    each = tuple(_each(raised))
+    if any(isinstance(one, KeyboardInterrupt) for one in each):
+        return 130
+    fault = next((one for one in each if isinstance(one, OSError)), None)
+    if fault is None or (is_server and not isinstance(fault, BrokenPipeError)):
+        return None
+    if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
+        sys.stderr.write(f"{program}: {fault}\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _each(raised: BaseException) -> Iterator[BaseException]:
+    """An exception, or each one of a group."""
+    if isinstance(raised, BaseExceptionGroup):
+        for part in raised.exceptions:
+            yield from _each(part)
+    else:
+        yield raised
