@@ -1,12 +1,13 @@
 """The configured MCP servers of a connection: all at once, each on its own.
 
 The rules it keeps: servers start in parallel in the background and nobody waits for one but within
-a bound; a change of the configuration restarts what it changes and nothing else.
+a bound; a change of the configuration restarts what it changes and nothing else; no two run under
+one name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 import attrs
@@ -61,6 +62,7 @@ class Manager:
         self._on_removed = on_removed
         self._servers: dict[str, Server] = {}
         self._leaving: set[Server] = set()
+        self._delayed: set[Server] = set()
         self._is_closed = False
 
     def __iter__(self) -> Iterator[Server]:
@@ -79,13 +81,14 @@ class Manager:
         """Let a server run; False if there is none of that name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
-            server.start()
+            self._start(server)
         return server is not None
 
     def stop(self, name: str) -> bool:
         """Let a server end; False if there is none of that name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
+            self._delayed.discard(server)
             server.stop()
         return server is not None
 
@@ -124,17 +127,27 @@ class Manager:
         )
         if settings.disabled:
             self._on_change(server)
-        elif old is not None and old.is_alive:
-            self._nursery.start_soon(self._start_after, old, server)
+        else:
+            self._start(server)
+
+    def _start(self, server: Server) -> None:
+        """Let it run as soon as nobody else is left who had its name."""
+        before = [each for each in self._leaving if each.name == server.name and each.is_alive]
+        if before:
+            self._delayed.add(server)
+            self._nursery.start_soon(self._start_after, before, server)
         else:
             server.start()
 
-    async def _start_after(self, old: Server, server: Server) -> None:
-        await old.ended()
-        if server.state is State.STOPPED and not self._is_closed and server in self:
+    async def _start_after(self, before: Iterable[Server], server: Server) -> None:
+        for each in before:
+            await each.ended()
+        if server in self._delayed and not self._is_closed:
+            self._delayed.discard(server)
             server.start()
 
     def _dismiss(self, server: Server) -> None:
+        self._delayed.discard(server)
         self._leaving.add(server)
         server.stop()
         self._nursery.start_soon(self._see_off, server)

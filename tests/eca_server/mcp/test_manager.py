@@ -106,15 +106,36 @@ async def test_a_new_start_waits_until_the_old_one_is_gone(autojump_clock: Any) 
         assert (ours.places["a"].attempts, ours.places["a"].open) == (2, 1)
 
 
-async def test_a_server_that_is_changed_twice_starts_once_more(autojump_clock: Any) -> None:
+@pytest.mark.parametrize("between", [{"a": attrs.evolve(A, env={"X": "1"})}, {}])
+async def test_a_server_that_is_changed_twice_starts_once_more(
+    autojump_clock: Any, between: dict[str, MCPServer]
+) -> None:
+    async with house() as ours:
+        ours.places["a"].closing = 1
+        ours.manager.configure({"a": A})
+        await trio.sleep(1)
+        ours.manager.configure(between)
+        ours.manager.configure({"a": attrs.evolve(A, env={"X": "2"})})
+        ours.manager.start("a")
+        await trio.sleep(0.5)
+        assert ours.places["a"].attempts == 1  # its end is waited for
+        await trio.sleep(5)
+        assert (ours.places["a"].attempts, ours.places["a"].open) == (2, 1)
+
+
+async def test_one_that_is_stopped_before_it_could_start_anew_does_not(autojump_clock: Any) -> None:
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
         await trio.sleep(1)
         ours.manager.configure({"a": attrs.evolve(A, env={"X": "1"})})
-        ours.manager.configure({"a": attrs.evolve(A, env={"X": "2"})})
+        ours.manager.stop("a")
         await trio.sleep(5)
-        assert (ours.places["a"].attempts, ours.places["a"].open) == (2, 1)
+        assert ours.of("a")[-1] == "stopped"
+        assert ours.places["a"].open == 0
+        ours.manager.start("a")
+        await trio.sleep(1)
+        assert ours.places["a"].open == 1
 
 
 async def test_other_limits_of_calls_restart_nothing(autojump_clock: Any) -> None:
