@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,16 @@ _SECRET_NAME = re.compile(
 
 _SIGNS = (
     b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
-    b"logininput", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_",
+    b"login", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_",
     b"ghr_", b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
 )  # fmt: skip
 """One of these is in whatever `mask` or `_SECRET_NAME` hides; nearly every message has none."""
+
+_ESCAPES = (b"\\/", b"\\u")
+"""With these a JSON text may spell a secret otherwise than we do."""
+
+_LOGIN = re.compile(r"(?s)(/login\s+\S+\s+)\S.{7,}")
+"""A login that names the provider and gives the key at once."""
 
 _SWITCH_SECONDS = 0.0005
 """How long the thread that writes the record may hold up a message, at most."""
@@ -113,53 +119,91 @@ def _record_file(out: Path | None) -> tuple[int, Path]:
 
 
 def masker(environ: Mapping[str, str]) -> Mask:
-    """What takes secrets out of a message, or of bytes that are none.
+    """What takes secrets out of the messages of one conversation, or of bytes that are none.
 
     Hidden is what looks like a key, what stands under a name like `api_key`, what a user typed in
     for a login, and what the environment holds under such a name.
     """
-    known = tuple(
-        Secret(value)
+    return _Masker(
+        value
         for name, value in environ.items()
         if len(value) >= _SHORTEST and _SECRET_NAME.fullmatch(name)
     )
-    spelled = tuple(json.dumps(secret.reveal())[1:-1] for secret in known)
 
-    def mask_bytes(data: bytes) -> bytes:
-        lowered = data.lower()
-        if not any(sign in lowered for sign in _SIGNS) and not any(key in data for key in spelled):
+
+class _Masker:
+    """Is called with what passes, in order; it remembers where a key was asked for."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._known = tuple(Secret(each) for each in secrets)
+        self._spelled = tuple(json.dumps(each.reveal())[1:-1] for each in self._known)
+        self._logging_in: set[str] = set()  # chats whose next prompt is a key
+
+    def __call__(self, data: bytes) -> bytes:
+        if not self._may_hold_a_secret(data):
             return data
         try:
             value = json.loads(data)
         except InvalidJSON:
-            text = mask(data.decode("utf-8", "surrogateescape"), *known)
+            text = mask(data.decode("utf-8", "surrogateescape"), *self._known)
             return text.encode("utf-8", "surrogateescape")
-        masked = _masked(value, known)
+        masked = self._masked(self._without_input(value))
         return data if masked == value else json.dumps(masked)
 
-    return mask_bytes
+    def _may_hold_a_secret(self, data: bytes) -> bool:
+        lowered = data.lower()
+        return (
+            any(sign in lowered for sign in _SIGNS)
+            or any(spelled in data for spelled in self._spelled)
+            or (self._known != () and any(escape in data for escape in _ESCAPES))
+            or (self._logging_in != set() and b"prompt" in data)
+        )
 
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return mask(value, *self._known)
+        if isinstance(value, list):
+            return [self._masked(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: HIDDEN
+            if isinstance(item, str) and _SECRET_NAME.fullmatch(name)
+            else self._masked(item)
+            for name, item in value.items()
+        }
 
-def _masked(value: Any, known: Sequence[Secret]) -> Any:
-    if isinstance(value, str):
-        return mask(value, *known)
-    if isinstance(value, list):
-        return [_masked(item, known) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.get("method") == "providers/loginInput":
-        value = {**value, "params": _without_input(value.get("params"))}
-    return {
-        name: HIDDEN
-        if isinstance(item, str) and _SECRET_NAME.fullmatch(name)
-        else _masked(item, known)
-        for name, item in value.items()
-    }
+    def _without_input(self, message: Any) -> Any:
+        """The message without what the user typed in for a login."""
+        if not isinstance(message, dict):
+            return message
+        self._see_login(message.get("result"))
+        params = message.get("params")
+        if not isinstance(params, dict):
+            return message
+        match message.get("method"):
+            case "chat/statusChanged":
+                self._see_login(params)
+            case "providers/loginInput" if isinstance(params.get("data"), dict):
+                params = {**params, "data": dict.fromkeys(params["data"], HIDDEN)}
+            case "chat/prompt" if isinstance(params.get("message"), str):
+                params = {**params, "message": self._without_key(params)}
+        return {**message, "params": params}
 
+    def _see_login(self, told: Any) -> None:
+        """A chat whose status is `login` waits for a key."""
+        if isinstance(told, dict) and isinstance(told.get("chatId"), str):
+            if told.get("status") == "login":
+                self._logging_in.add(told["chatId"])
+            elif "status" in told:
+                self._logging_in.discard(told["chatId"])
 
-def _without_input(params: Any) -> Any:
-    typed = params.get("data") if isinstance(params, dict) else None
-    return {**params, "data": dict.fromkeys(typed, HIDDEN)} if isinstance(typed, dict) else params
+    def _without_key(self, prompt: Mapping[str, Any]) -> str:
+        message: str = prompt["message"]
+        awaited = isinstance(prompt.get("chatId"), str) and prompt["chatId"] in self._logging_in
+        if awaited and not message.startswith("/"):
+            return HIDDEN
+        return _LOGIN.sub(rf"\1{HIDDEN}", message)
 
 
 def _say(words: str) -> None:

@@ -26,6 +26,11 @@ KEY = "sk-ant-0123456789abcdef"
             {"method": "providers/loginInput", "params": {"provider": "p", "data": {"x": "***"}}},
         ),
         ({"method": "providers/loginInput", "params": None}, None),
+        (
+            {"method": "chat/prompt", "params": {"message": "/login azure 0a1b2c3d4e5f"}},
+            {"method": "chat/prompt", "params": {"message": "/login azure ***"}},
+        ),
+        ({"method": "chat/prompt", "params": {"message": "/login azure browser"}}, None),
         ({"text": "an author's keyboard, tokens and 3 cookies"}, None),
         ({"sessionTokens": 7, "authStatus": "expired"}, None),
     ],
@@ -43,3 +48,30 @@ def test_what_is_no_message_is_masked_as_text() -> None:
     mask = masker({})
     assert mask(f"junk \xff {KEY} {{".encode("latin-1")) == b"junk \xff *** {"
     assert mask(b"\x00\xff") == b"\x00\xff"
+
+
+def test_a_secret_is_found_however_it_is_spelled_in_json() -> None:
+    mask = masker({"A_SECRET": "ab/cd/ef+gh"})
+    assert mask(b'{"text":"ab\\/cd\\/ef+gh"}') == b'{"text":"***"}'
+    assert mask(b'{"text":"ab\\u002fcd/ef+gh"}') == b'{"text":"***"}'
+    assert mask(b'{"text":"ab\\/cd"}') == b'{"text":"ab\\/cd"}'
+
+
+def test_a_key_that_a_chat_was_asked_for_is_hidden_and_no_other_prompt() -> None:
+    mask = masker({})
+
+    def kept(message: Any) -> Any:
+        return json.loads(mask(json.dumps(message).encode()))
+
+    def prompt(chat_id: Any, text: str) -> Any:
+        return {"id": 2, "method": "chat/prompt", "params": {"chatId": chat_id, "message": text}}
+
+    def answer(status: str) -> Any:
+        return {"id": 2, "result": {"chatId": "c", "status": status}}
+
+    assert kept(answer("login")) == answer("login")
+    for other in (prompt("d", "0a1b2c"), prompt(["c"], "0a1b2c"), prompt("c", "/login x")):
+        assert kept(other) == other
+    assert kept(prompt("c", "0a1b2c")) == prompt("c", "***")
+    assert kept(answer("prompting")) == answer("prompting")
+    assert kept(prompt("c", "thanks")) == prompt("c", "thanks")
