@@ -77,6 +77,7 @@ class _Tap:
         self._recorder = recorder
         self._waiting = anyio.CancelScope()
         self._seconds = math.inf
+        self._held_up: set[Side] = set()
         self._server_ended = anyio.Event()
 
     async def run(self, *, handles_signals: bool) -> int:
@@ -122,11 +123,21 @@ class _Tap:
             while data := await source.receive():
                 self._recorder.passed(side, data)
                 self._recorder.wake()
-                if rest := data[send_now(data) :]:
-                    await sink.send(rest)
-                await self._recorder.drained()
+                rest = data[send_now(data) :]
+                if rest or self._recorder.is_behind:
+                    await self._pass_slowly(side, rest, sink)
                 self._allow(self._seconds)
             self._recorder.ended(side)
+
+    async def _pass_slowly(self, side: Side, rest: bytes, sink: Transport) -> None:
+        """Wait for a slow reader, or a slow disk: who wrote is not silent meanwhile."""
+        self._held_up.add(side)
+        self._allow(self._seconds)
+        try:
+            await sink.send(rest)
+            await self._recorder.drained()
+        finally:
+            self._held_up.discard(side)
 
     async def _pass_signals(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
@@ -146,4 +157,5 @@ class _Tap:
         """What is waited for has so long from now on, and from every word that passes."""
         self._seconds = seconds
         if seconds < math.inf:
+            seconds = max(seconds, PATIENCE) if self._held_up else seconds
             self._waiting.deadline = anyio.current_time() + seconds

@@ -80,7 +80,7 @@ class Recorder:
         file: a descriptor, of `new_file` for example.
         command: what starts the server, for the first line.
         mask: takes secrets out of what is written; None writes all of it.
-        on_fault: told, on the writing thread, why the record ends early.
+        on_fault: told, on whichever thread finds it, why the record ends early.
     """
 
     def __init__(
@@ -128,15 +128,17 @@ class Recorder:
         It is for whoever passes bytes on; where the disk takes nothing for `SLOW` seconds the
         record ends.
         """
-        if not self._is_behind():
+        if not self.is_behind:
             return
         with anyio.move_on_after(SLOW) as scope:
-            while self._is_behind():  # noqa: ASYNC110 - the thread can set no event of ours
+            while self.is_behind:  # noqa: ASYNC110 - the thread can set no event of ours
                 await anyio.sleep(GATHERING / 4)
         if scope.cancelled_caught:
             self._give_up(_TOO_SLOW)
 
-    def _is_behind(self) -> bool:
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is unwritten that `drained` waits."""
         return self._noted - self._written > MAX_UNWRITTEN // 2 and self._fault is None
 
     def ended(self, side: Side) -> None:
@@ -174,6 +176,8 @@ class Recorder:
                 self._write_noted(is_last=is_last)
         except OSError as error:
             self._give_up(error.strerror or str(error))
+        except Exception as error:  # noqa: BLE001 - a mask is anybody's; its text may be a secret
+            self._give_up(f"it cannot be written ({type(error).__name__})")
         finally:
             self._notes.clear()
             os.close(self._file)

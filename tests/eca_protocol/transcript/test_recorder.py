@@ -92,6 +92,24 @@ def test_a_full_disk_ends_the_record_with_one_word() -> None:
     assert faults == ["the transcript ends here: No space left on device"]
 
 
+def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Path) -> None:
+    def fail(data: bytes) -> bytes:
+        if b"secret" in data:
+            raise ValueError(data)
+        return data
+
+    faults: list[str] = []
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file, mask=fail, on_fault=faults.append)
+    recorder.passed("client", FRAME)
+    recorder.passed("client", b"secret")
+    recorder.ended("client")
+    recorder.close()
+    assert faults == ["the transcript ends here: it cannot be written (ValueError)"]
+    assert recorder.fault is not None
+    assert b"secret" not in path.read_bytes()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_disk_that_is_too_slow_ends_the_record(

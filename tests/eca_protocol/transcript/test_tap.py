@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -61,8 +62,12 @@ async def send_for_ever(client: FdTransport) -> None:
 
 
 @contextlib.asynccontextmanager
-async def session(folder: Path, *command: str) -> AsyncIterator[Session]:
+async def session(
+    folder: Path, *command: str, client_takes: int | None = None
+) -> AsyncIterator[Session]:
     there, back = os.pipe(), os.pipe()
+    if client_takes is not None:
+        fcntl.fcntl(back[1], fcntl.F_SETPIPE_SZ, client_takes)
     file, record = new_file(folder / "t.jsonl")
     ours = Session(FdTransport(back[0], there[1]), record)
 
@@ -151,6 +156,19 @@ async def test_a_server_that_stays_behind_in_silence_is_ended_and_its_last_words
         assert await ours.client.receive() == b"\n"
         ours.client.close_writing()
         assert await ours.rest() == bytes(300_000)
+        assert await ours.exit_code() == 4
+
+
+async def test_a_slow_reader_gets_all_of_a_server_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "DRAINING", 0.01)
+    script = "head -c 10000 /dev/zero; exit 4"
+    async with session(tmp_path, "sh", "-c", script, client_takes=4096) as ours:
+        with anyio.move_on_after(0.1) as unread:
+            await ours.over.wait()
+        assert unread.cancelled_caught
+        assert await ours.rest() == bytes(10_000)
         assert await ours.exit_code() == 4
 
 
