@@ -29,6 +29,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import LocalProtocolError
 from eca_protocol.framing import encode_frame
 from eca_protocol.transcript.cutter import header_of, message_in
 
@@ -144,6 +145,9 @@ def _exactly(data: bytes) -> bytes:
         return b'"base64":"%b"' % base64.b64encode(data)
 
 
+_UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
+"""What reading raises for JSON that is none of ours; a message that cannot be written is local."""
+
 _AS_WRITTEN = re.compile(
     rb'\{"at":(?P<at>[0-9]+\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
     rb',"message":'
@@ -160,13 +164,13 @@ def read_transcript(path: Path) -> Transcript:
     head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
     try:
         started, command = _beginning(_object(head))
-    except (KeyError, TypeError, ValueError) as fault:
+    except _UNFIT as fault:
         raise ValueError(f"{path}:1: expected a transcript, got {fault}") from fault
     entries = []
     for number, line in enumerate(lines, 2):
         try:
             entries.append(_entry(line))
-        except (KeyError, TypeError, ValueError) as fault:
+        except _UNFIT as fault:
             raise ValueError(f"{path}:{number}: expected an entry, got {fault}") from fault
     return Transcript(started=started, command=command, entries=tuple(entries))
 

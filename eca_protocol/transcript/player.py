@@ -142,7 +142,9 @@ class Player:
             ours = message["id"]
             now["id"] = self._request_ids.get(json.dumps(ours), ours) if is_answer else ours
         if self._process_id is not None and message.get("method") == "initialize":
-            now["params"] = {**now["params"], "processId": self._process_id}
+            params = now.get("params")
+            given = params if isinstance(params, dict) else {}
+            now["params"] = {**given, "processId": self._process_id}
         return entry.data if now == message else encode_frame(json.dumps(now))
 
 

@@ -120,6 +120,9 @@ def test_what_was_written_is_read_again_byte_for_byte(
         (HEAD + b'{"at":1,"from":"client"}\n', ":2: expected an entry, got neither a message"),
         (HEAD + b'{"at":1,"from":"client","base64":"!"}\n', ":2: expected an entry, got base64"),
         (HEAD + b"[1]\n", ":2: expected an entry, got"),
+        (HEAD + b'{"at":1,"exit":1e999}\n', ":2: expected an entry, got"),
+        (HEAD + b'{"at":1,"from":"client","message":{"a":NaN}}\n', ":2: expected an entry, got"),
+        (HEAD + b"[" * 100_000 + b"\n", ":2: expected an entry, got"),
     ],
 )
 def test_what_is_no_transcript_is_refused_with_its_place(

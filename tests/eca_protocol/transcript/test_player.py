@@ -95,6 +95,13 @@ def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run(
     assert player.is_over
 
 
+@pytest.mark.parametrize("params", [{}, {"params": None}, {"params": []}])
+def test_a_client_that_said_nothing_of_itself_tells_its_process_all_the_same(params: Any) -> None:
+    player = Player(transcript(("client", {**request(1, "initialize"), **params})), "client",
+                    process_id=99)  # fmt: skip
+    assert sent(player)[0]["params"] == {"processId": 99}
+
+
 def test_a_server_answers_with_the_ids_of_this_client() -> None:
     player = Player(TOLD, "server")
     assert sent(player) == []
