@@ -112,7 +112,10 @@ class Chat:
         self._may_be_stored = may_be_stored
         self._restoring = trio.Lock()
         self._set: dict[str, Any] = {}
-        self._cleared: trio.Event | None = None
+        self._was_cleared = False
+        self._to_be_cleared: trio.Event | None = None
+        self._cleared = trio.Event()
+        self._cleared.set()
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
         self._dropped: list[Prompt] = []
@@ -145,8 +148,8 @@ class Chat:
         self._cancel_title()
         if self._move(Input.DELETE) is not Action.SILENCE:
             return
-        if self._cleared is not None:
-            self._cleared.set()
+        if self._to_be_cleared is not None:
+            self._to_be_cleared.set()
         self._queue.clear()
         if self._turn is not None:
             if self.session.profile.finishes_deleted:
@@ -219,32 +222,32 @@ class Chat:
     def clear(self) -> trio.Event:
         """Forget what was said; a turn that runs is stopped, prompts that come now wait for it.
 
+        It is done whether or not anybody waits for it.
+
         Returns:
-            Set when it is done and the client was told.
+            Set when the client was told and nothing is stored any more; bounded in time.
         """
-        if self._cleared is not None:
-            return self._cleared
-        self._cleared = cleared = trio.Event()
+        if self._to_be_cleared is not None:
+            return self._to_be_cleared
+        self._to_be_cleared = cleared = trio.Event()
         if self.state is ChatState.DELETED:
             cleared.set()
         elif self._turn is not None:
             self.stop()
-        elif self._may_be_stored:
-            self._nursery.start_soon(self._clear_restored)
         else:
-            self._clear()
+            self._clear(cleared)
         return cleared
 
-    async def keep_cleared(self) -> None:
-        """Forget what was said on disk, too; bounded in time."""
-        if self._memory is not None and self.state is not ChatState.DELETED:
-            await self._memory.clear(self)
-
     async def close(self) -> None:
-        """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`)."""
+        """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`).
+
+        What is to be forgotten is so then, too, unless the disk is late.
+        """
         self.stop()
         if self._turn is not None:
             await self._close_late(self._turn)
+        with trio.move_on_after(STOP_SECONDS):
+            await self._cleared.wait()
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
         """Store what files are before a call changes them.
@@ -292,6 +295,8 @@ class Chat:
             if self._may_be_stored and self._memory is not None:
                 await self._memory.restore(self)
                 self.settings = attrs.evolve(self.settings, **self._set)
+                if self._was_cleared:
+                    self._forget()
                 self._may_be_stored = False  # not before: a stop may have cut it short
 
     async def _keep(self, turn: Turn) -> None:
@@ -326,17 +331,27 @@ class Chat:
         self.last_turn_failed = turn.failed
         self._tell_status()
         turn.finish(self._told_of_dropped(turn))
-        if self._cleared is not None:
-            self._clear()
+        if self._to_be_cleared is not None:
+            self._clear(self._to_be_cleared)
         if self._queue:
             self.prompt(self._queue.popleft())
 
-    async def _clear_restored(self) -> None:
-        await self.restore()
-        if self.state is not ChatState.DELETED:
-            self._clear()
+    def _clear(self, cleared: trio.Event) -> None:
+        """Forget now; what may be stored is no part of this chat any more, and goes in a moment."""
+        self._was_cleared = True
+        self._forget()
+        told = ChatClearedParams(chat_id=self.id, messages=True)
+        self.session.notify("chat/cleared", told, asked=True)
+        self._to_be_cleared, self._cleared = None, cleared
+        self._nursery.start_soon(self._keep_cleared, cleared)
 
-    def _clear(self) -> None:
+    async def _keep_cleared(self, cleared: trio.Event) -> None:
+        await self.restore()  # what stays: the user's name for it, its settings, its costs
+        if self._memory is not None and self.state is not ChatState.DELETED:
+            await self._memory.clear(self)
+        cleared.set()
+
+    def _forget(self) -> None:
         self.history.clear()
         self.told = ()
         self.window = Window()
@@ -346,11 +361,6 @@ class Chat:
         if not self.settings.is_named_by_user:
             self._cancel_title()
             self.title = None
-        cleared = ChatClearedParams(chat_id=self.id, messages=True)
-        self.session.notify("chat/cleared", cleared, asked=True)
-        if self._cleared is not None:
-            self._cleared.set()
-            self._cleared = None
 
     def _tell_status(self) -> None:
         params = ChatStatusChangedParams(chat_id=self.id, status=_STATUSES[self.state])

@@ -67,6 +67,10 @@ class Chats:
             return None
         return chat
 
+    def clear(self, chat_id: str) -> trio.Event:
+        """Let a chat forget what was said in it; see `Chat.clear`."""
+        return self.open(chat_id).clear()
+
     def delete(self, chat_id: str | None) -> None:
         """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
         if not chat_id:

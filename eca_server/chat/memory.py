@@ -85,9 +85,8 @@ class Memory:
         await self._store.append(chat.id, self._workspace, title=chat.title, settings=chat.settings)
 
     async def clear(self, chat: Chat) -> None:
-        """Forget what was said in a chat."""
-        await self._store.clear(chat.id)
-        await self.keep_settings(chat)
+        """Forget what was said in a chat; cancelled, it is forgotten all the same."""
+        await self._store.clear(chat.id, title=chat.title, settings=chat.settings)
 
     async def delete(self, chat_id: str) -> None:
         """Forget a chat."""

@@ -57,11 +57,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def clear(
         params: m.ChatClearParams,
     ) -> m.ChatClearResponse | Awaitable[m.ChatClearResponse]:
-        if params.messages is False:
+        if params.messages is False or not params.chat_id:
             return m.ChatClearResponse()
-        live = connection.chats.get(params.chat_id)
-        cleared = None if live is None else live.clear()
-        return _clear(connection, params.chat_id, live, cleared)
+        return _answered(connection.chats.clear(params.chat_id))
 
     async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
         chat = connection.chats.open(params.chat_id)
@@ -129,15 +127,8 @@ async def _list(connection: Connection, params: m.ChatListParams) -> m.ChatListR
     return m.ChatListResponse(chats=tuple(rows[:limit]))
 
 
-async def _clear(
-    connection: Connection, chat_id: str, live: Chat | None, cleared: trio.Event | None
-) -> m.ChatClearResponse:
-    """Answer when a chat is cleared, in memory and on disk; one that is only stored is read."""
-    chat = live or await connection.chats.find(chat_id)
-    if chat is not None:
-        cleared = chat.clear() if cleared is None else cleared
-        await cleared.wait()
-        await chat.keep_cleared()
+async def _answered(cleared: trio.Event) -> m.ChatClearResponse:
+    await cleared.wait()
     return m.ChatClearResponse()
 
 

@@ -244,17 +244,29 @@ class Database:
         )
         return [ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found.fetchall()]
 
-    def clear(self, chat: str) -> None:
-        """Delete what was said in a chat; the chat itself stays."""
-        self._delete(chat, _CLEAR)
+    def clear(self, chat: str, *, title: str | None, settings: bytes) -> None:
+        """Delete what was said in a chat; it stays, with this title and these settings."""
+        self._delete(
+            chat,
+            _CLEAR,
+            ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
+            (
+                "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
+                (settings, chat),
+            ),
+        )
 
     def delete(self, chat: str) -> None:
         """Delete everything of a chat."""
         self._delete(chat, _DELETE)
 
-    def _delete(self, chat: str, statements: Sequence[str]) -> None:
+    def _delete(
+        self, chat: str, statements: Sequence[str], *more: tuple[str, Sequence[object]]
+    ) -> None:
         with self._writing() as execute:
             deleted = sum(execute(statement, (chat,)).rowcount for statement in statements)
+            for statement, values in more:
+                execute(statement, values)
             if deleted:
                 execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
         if deleted:

@@ -141,11 +141,11 @@ class Keeper:
             for row in found or ()
         )
 
-    def clear(self, chat_id: str) -> bool:
+    def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings) -> bool:
         """Delete what was said in a chat, also what was not written yet."""
 
         def run(database: Database) -> None:
-            database.clear(chat_id)
+            database.clear(chat_id, title=title, settings=encode_settings(settings))
             self._last.pop(chat_id, None)
 
         self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)

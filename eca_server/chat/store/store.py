@@ -122,9 +122,17 @@ class Store:
         """At most `limit` chats of a workspace that have messages, the latest first."""
         return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
 
-    async def clear(self, chat_id: str) -> bool:
-        """Forget what was said in a chat, as `delete` does; what it is called and took stays."""
-        return await self._write(lambda keeper: keeper.clear(chat_id))
+    async def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings) -> bool:
+        """Forget what was said in a chat, as `delete` does; what it took stays.
+
+        Args:
+            chat_id: one that is not kept is left alone.
+            title: the chat's name from now on; None: it has none.
+            settings: the chat's from now on.
+        """
+        return await self._write(
+            lambda keeper: keeper.clear(chat_id, title=title, settings=settings)
+        )
 
     async def delete(self, chat_id: str) -> bool:
         """Forget a chat; whether nothing of it can be loaded any more.

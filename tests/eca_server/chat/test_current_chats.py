@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
+from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
@@ -191,13 +192,53 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
         assert since(ours, begun) == [cleared, ("answer", {})]
         assert await ours.ask("chat/clear", {"chatId": "c", "messages": False}) == {}
         assert await ours.ask("chat/clear", {"chatId": "nobody's"}) == {}
-        assert len(ours.seen) == begun + 4
+        assert since(ours, begun)[2:] == [
+            ("answer", {}),
+            ("chat/cleared", {"chatId": "nobody's", "messages": True}),
+            ("answer", {}),
+        ]
         await ours.turn("two", model=ECHO)
         assert ours.connection.chats.get("c").usage.tokens > 0
         assert ours.connection.chats.get("c").title is None
     async with current(data=tmp_path) as ours:
         await ours.ask("chat/open", {"chatId": "c"})
         assert text(ours.contents()) == "twotwo"
+
+
+@pytest.mark.requirement
+async def test_a_stored_chat_is_cleared_in_its_place_even_if_nobody_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO, trust=True)
+        ours.connection.chats.get("c").title = "a model's"
+        await ours.turn("two", model=ECHO)
+    async with current(data=tmp_path) as ours:
+        cleared = ours.request("chat/clear", {"chatId": "c"})
+        await ours.send(
+            cleared,
+            notification("$/cancelRequest", {"id": cleared["id"]}),
+            ours.prompt_request("three", model=ECHO),
+        )
+        await ours.finished()
+        assert text(ours.contents()) == "threethree"
+        assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"][0]["title"] == "three"
+        opened = await ours.ask("chat/open", {"chatId": "c"})
+        assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
+
+
+@pytest.mark.requirement
+async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO)
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        await ours.send(ours.request("chat/clear", {"chatId": "c"}), ours.request("shutdown"))
+        await ours.until(lambda each: "id" in each and each.get("result", 0) is None)
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
 
 
 @pytest.mark.requirement

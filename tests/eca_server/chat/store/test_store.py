@@ -124,14 +124,17 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay(path: Path) -> N
         await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
         await ours.store.append("d", WORKSPACE, said("d"))
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
-        assert await ours.store.clear("c")
+        kept = ChatSettings(trust=True)
+        assert await ours.store.clear("c", title="mine", settings=kept)
+        assert await ours.store.clear("never there", title="x", settings=kept)
         assert await ours.store.before_images("c") == ()
         await ours.store.append("c", WORKSPACE, said("new"))
         chat = await ours.store.load("c")
         by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
         assert ours.problems == []
     assert chat is not None
-    assert (texts_of(chat), chat.title, chat.usages) == (["new"], "named", (taken,))
+    assert (texts_of(chat), chat.title, chat.usages) == (["new"], "mine", (taken,))
+    assert chat.settings == kept
     assert by_age == ["d", "c"]
 
 
