@@ -6,8 +6,9 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
-__all__ = ["exit_code_of", "mend_streams"]
+__all__ = ["exit_code_of", "mend_streams", "silence", "tell"]
 
 
 def mend_streams() -> None:
@@ -34,8 +35,24 @@ def exit_code_of(program: str, raised: BaseException, *, is_server: bool = False
         return None
     if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
         sys.stderr.write(f"{program}: {fault}\n")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    silence(sys.stdout)
     return 1
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream that failed lead nowhere: what still waits in it would fail once more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def tell(text: str, out: TextIO) -> None:
+    """Write to a person, who may have left: then in silence, for the work goes on."""
+    try:
+        out.write(text)
+        out.flush()
+    except OSError:
+        silence(out)
 
 
 def _each(raised: BaseException) -> Iterator[BaseException]:

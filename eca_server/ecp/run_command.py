@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import trio
 
+from eca_server.command_line import tell
 from eca_server.ecp.audit import RunFacts, audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import with_datasets
@@ -29,7 +30,7 @@ from eca_server.ecp.graders import SettingsInvalid, settings_from
 from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
 from eca_server.ecp.progress import Progress, printable
 from eca_server.ecp.reports.files import Outputs, OutputsInvalid, Render, ReportKind
-from eca_server.ecp.reports.masking import masked
+from eca_server.ecp.reports.masking import hiding, masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.running import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
@@ -153,7 +154,12 @@ class _Run:
     def run(self) -> int:
         """Run it, write its reports, and say what came of it."""
         started, began = datetime.now(UTC), time.monotonic()
-        progress = Progress(sys.stderr, len(self.batch.planned), verbose=self.options.verbose)
+        progress = Progress(
+            sys.stderr,
+            len(self.batch.planned),
+            hide=hiding(os.environ),
+            verbose=self.options.verbose,
+        )
         outcome, self.signalled = trio.run(until_a_signal, partial(self._run_all, progress))
         progress.end()
         if outcome is None:
@@ -301,5 +307,6 @@ def _relative(path: Path) -> str:
 
 
 def _say(text: str) -> None:
-    for line in text.splitlines():
-        sys.stderr.write(f"{printable(line, longest=2000)}\n")
+    hide = hiding(os.environ)
+    lines = [printable(hide(line), longest=2000) for line in text.splitlines()]
+    tell("".join(f"{line}\n" for line in lines), sys.stderr)

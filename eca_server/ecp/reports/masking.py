@@ -1,4 +1,4 @@
-"""Keys that an agent or a manifest let slip do not get into a report.
+"""Keys that an agent or a manifest let slip get into no report, and before nobody's eyes.
 
 Masked is whatever text came from somewhere; the report's own words (a status, an exit reason, the
 names of its fields) stay, whatever somebody's password is.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -16,7 +16,7 @@ import attrs
 from eca_server.ecp.results import RunReport
 from eca_server.secret import Secret, mask
 
-__all__ = ["masked"]
+__all__ = ["hiding", "masked"]
 
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST: Final = 6  # characters; a shorter word stands in too many texts
@@ -41,20 +41,26 @@ def masked(report: RunReport, environment: Mapping[str, str], *, redact: bool) -
         redact: whether what was said and answered, and every text that may quote it, is left out,
             too.
     """
-    secrets = {
-        value.strip()
-        for name, value in environment.items()
-        if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
-    }
-    masking = _Masking(tuple(map(Secret, secrets)), redact)
+    masking = _Masking(hiding(environment), redact)
     audit = masking.record(report.audit)
     return attrs.evolve(masking.model(attrs.evolve(report, audit={})), audit=audit)
 
 
+def hiding(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """Masks a text: values of variables that are named like keys, and key-shaped texts."""
+    values = {
+        value.strip()
+        for name, value in environment.items()
+        if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
+    }
+    secrets = tuple(map(Secret, values))
+    return functools.lru_cache(4096)(lambda text: mask(text, *secrets))
+
+
 class _Masking:
-    def __init__(self, secrets: tuple[Secret, ...], redact: bool) -> None:
+    def __init__(self, hide: Callable[[str], str], redact: bool) -> None:
         self._redact = redact
-        self._mask = functools.lru_cache(4096)(lambda text: mask(text, *secrets))
+        self._mask = hide
 
     def model(self, model: _T) -> _T:
         """One of the report's models, its fields masked."""

@@ -206,3 +206,24 @@ def test_an_agent_that_is_told_to_end_ends_in_order(tmp_path: Path) -> None:
         assert "/ecp" in running.stderr.readline()
         running.send_signal(signal.SIGINT)
         assert (running.wait(20), running.stderr.read()) == (130, "")
+
+
+def test_who_looks_on_may_leave_and_sees_no_key(tmp_path: Path) -> None:
+    file = manifest(tmp_path, "good", "wrong")
+    report = tmp_path / "r.json"
+    run = command("run", "-m", file, "--json-out", report, "--verbose")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(run, cwd=tmp_path, env=ENVIRONMENT, stderr=full, check=False)
+    assert done.returncode == 2
+    assert json.loads(report.read_text("utf-8"))["passed"] == 1
+    (tmp_path / "agent.py").write_text("import sys; sys.exit('my-own-password')", "utf-8")
+    secret = ENVIRONMENT | {"DESK_PASSWORD": "my-own-password"}
+    told = subprocess.run(
+        [*run, "--fail-fast"],
+        cwd=tmp_path,
+        env=secret,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    ).stderr
+    assert (told.count("exit code 1; its last words"), "my-own-password" in told) == (1, False)
