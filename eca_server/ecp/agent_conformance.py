@@ -6,15 +6,27 @@ beyond what a run needs: an agent that passes is understood by any evaluator.
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import trio
 
 from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
-from eca_server.ecp.target import Target
+from eca_server.ecp.leftovers import MARK, end_leftovers
+from eca_server.ecp.progress import printable
+from eca_server.ecp.reports.files import OutputsInvalid, check_file, write_file
+from eca_server.ecp.reports.masking import hiding
+from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.signals import until_a_signal
 
-__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent"]
+__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "conformance"]
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +38,10 @@ class ConformanceCheck:
     passed: bool
     message: str
     warning: bool = False
+
+    def __str__(self) -> str:
+        mark = "passed" if self.passed else "warning" if self.warning else "FAILED"
+        return f"{mark} {self.name}: {printable(self.message)}"
 
 
 @attrs.frozen(kw_only=True)
@@ -61,17 +77,72 @@ class _Case:
     must: bool = True
 
 
+def conformance(
+    target: str,
+    *,
+    shell: bool,
+    text: str,
+    deadline: float,
+    prints_json: bool,
+    file: Path | None,
+) -> int:
+    """The command: check an agent and tell what came of it; the exit code.
+
+    Args:
+        target: as in a manifest.
+        shell: whether it is a line for `sh`.
+        text: what the agent is told.
+        deadline: seconds for each of its answers.
+        prints_json: whether the findings are printed as JSON.
+        file: where they are written to, if anywhere.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    try:
+        if file is not None:
+            check_file(file)
+        agent = resolve_target(target, environment=os.environ, cwd=Path.cwd(), shell=shell)
+    except (TargetInvalid, OutputsInvalid) as fault:
+        sys.stderr.write(f"ecp conformance: {fault}\n")
+        return 1
+    report, signalled = trio.run(
+        until_a_signal,
+        partial(check_agent, agent, environment=os.environ, text=text, deadline=deadline),
+    )
+    if report is None:
+        return 128 + (signalled or 0)
+    told = f"{json.dumps(report.to_json(), indent=2, ensure_ascii=False)}\n"
+    if file is not None:
+        write_file(file, told)
+    if not prints_json:
+        told = "".join(f"{check}\n" for check in report.checks)
+    sys.stdout.write(told)
+    return 0 if report.conformant else 1
+
+
 async def check_agent(
     target: Target, *, environment: Mapping[str, str], text: str, deadline: float
 ) -> ConformanceReport:
-    """Check an agent.
+    """Check an agent; nothing that it started is left.
 
     Args:
         target: the agent.
-        environment: its whole environment.
+        environment: its whole environment; keys in it are not told.
         text: what it is told.
         deadline: seconds for each of its answers.
     """
+    mark = secrets.token_hex(8)
+    try:
+        return await _check_agent(target, {**environment, MARK: mark}, text, deadline)
+    finally:
+        end_leftovers(mark)
+
+
+async def _check_agent(
+    target: Target, environment: Mapping[str, str], text: str, deadline: float
+) -> ConformanceReport:
+    hide = hiding(environment)
     checks = []
     for case in _cases(text):
         try:
@@ -93,11 +164,11 @@ async def check_agent(
                 name=case.name,
                 method=case.method,
                 passed=passed,
-                message=message,
+                message=hide(message),
                 warning=not passed and not case.must,
             )
         )
-    return ConformanceReport(target=target.shown, checks=tuple(checks))
+    return ConformanceReport(target=hide(target.shown), checks=tuple(checks))
 
 
 class _Breach(Exception):

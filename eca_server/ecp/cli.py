@@ -280,37 +280,16 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _conformance(options: argparse.Namespace) -> int:
-    import trio  # noqa: PLC0415 - see above
+    from eca_server.ecp.agent_conformance import conformance  # noqa: PLC0415 - see above
 
-    from eca_server.ecp.agent_conformance import check_agent  # noqa: PLC0415 - likewise
-    from eca_server.ecp.target import TargetInvalid, resolve_target  # noqa: PLC0415 - likewise
-
-    try:
-        target = resolve_target(
-            options.target, environment=os.environ, cwd=Path.cwd(), shell=options.shell
-        )
-    except TargetInvalid as fault:
-        sys.stderr.write(f"ecp conformance: {fault}\n")
-        return 1
-
-    async def check() -> Any:
-        return await check_agent(
-            target, environment=os.environ, text=options.input, deadline=options.timeout
-        )
-
-    report = trio.run(check)
-    text = json.dumps(report.to_json(), indent=2, ensure_ascii=False)
-    if options.json_out is not None:
-        options.json_out.write_text(f"{text}\n", "utf-8")
-    if options.json:
-        sys.stdout.write(f"{text}\n")
-    else:
-        from eca_server.ecp.progress import printable  # noqa: PLC0415 - likewise
-
-        for each in report.checks:
-            mark = "passed" if each.passed else "warning" if each.warning else "FAILED"
-            sys.stdout.write(f"{mark} {each.name}: {printable(each.message)}\n")
-    return 0 if report.conformant else 1
+    return conformance(
+        options.target,
+        shell=options.shell,
+        text=options.input,
+        deadline=options.timeout,
+        prints_json=options.json,
+        file=options.json_out,
+    )
 
 
 def _add_reports(commands: Any) -> None:

@@ -17,7 +17,7 @@ import attrs
 
 from eca_server.ecp.results import RunReport
 
-__all__ = ["Outputs", "OutputsInvalid", "ReportKind"]
+__all__ = ["Outputs", "OutputsInvalid", "Render", "ReportKind", "check_file", "write_file"]
 
 ReportKind: TypeAlias = Literal["json", "audit", "junit", "html"]
 Render: TypeAlias = Callable[[RunReport], str]
@@ -42,7 +42,7 @@ class Outputs:
         seen: dict[Path, ReportKind] = {}
         for kind, file in self.files.items():
             try:
-                _check(file)
+                check_file(file)
                 place = file.parent.resolve() / file.name
             except OSError as fault:
                 raise OutputsInvalid(f"{file}: {fault.strerror or fault}") from fault
@@ -55,7 +55,7 @@ class Outputs:
         faults = []
         for kind, file in self.files.items():
             try:
-                _write(file, renderers[kind](report))
+                write_file(file, renderers[kind](report))
             except OSError as fault:
                 faults.append(f"{file}: {fault.strerror or fault}")
             except Exception as fault:  # noqa: BLE001 - told, and the others are still written
@@ -63,7 +63,13 @@ class Outputs:
         return faults
 
 
-def _check(file: Path) -> None:
+def check_file(file: Path) -> None:
+    """See that a report could be written there.
+
+    Raises:
+        OutputsInvalid: it could not.
+        OSError: likewise.
+    """
     if not file.parent.is_dir():
         raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
     if not os.access(file.parent, os.W_OK):
@@ -73,10 +79,13 @@ def _check(file: Path) -> None:
             raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
 
 
-def _write(file: Path, text: str) -> None:
+def write_file(file: Path, text: str) -> None:
     """Write through a file beside it, so that nobody ever sees half a report.
 
     A report that is replaced passes on who may read it.
+
+    Raises:
+        OSError: it cannot be written.
     """
     scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:

@@ -40,6 +40,21 @@ for line in sys.stdin.buffer:
     sys.stdout.flush()
 """
 
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+evaluator = os.getppid()
+if not os.fork():
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.pause()
+os.wait()
+os.kill(evaluator, signal.SIGTERM)
+signal.pause()
+"""
+"""It ends its evaluator, ignores its own end, and leaves a process that nobody knows of."""
+
 
 def ecp(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -163,8 +178,17 @@ def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     assert findings["reset"]["passed"]
     assert not findings["unknown method"]["passed"]
     assert done.returncode == 1
+    done = ecp("conformance", "-t", target, "--json-out", tmp_path / "none" / "f.json")
+    assert (done.returncode, "does not exist" in done.stderr) == (1, True)
     demo = "tests/examples/customer_support_demo/support_agent.py"
     assert ecp("conformance", "-t", f"{sys.executable} {demo}").returncode == 0
+
+
+def test_a_check_of_an_agent_that_is_told_to_end_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(DEAF, "utf-8")
+    done = ecp("conformance", "-t", f"{sys.executable} -S -E agent.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (143, "")
+    assert not agents_of(tmp_path)
 
 
 def test_the_small_commands_answer(tmp_path: Path) -> None:
