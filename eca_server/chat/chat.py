@@ -23,6 +23,7 @@ from eca_protocol.messages import (
     ChatStatusChangedParams,
 )
 from eca_server.chat.memory import Memory
+from eca_server.chat.showing import Showing
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.tool_call import ToolCall
@@ -73,6 +74,7 @@ class Chat:
         window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
         systems: the instructions by behaviour, written once (design decision 20).
+        showing: what of its past the client is being told again.
         title: what the chat is called, once the model or the user has found a name.
         settings: what is kept of it beside its history; changed by `set`.
         selection: what the client selected for this chat alone.
@@ -106,6 +108,7 @@ class Chat:
         self.last_turn_failed = False
         self.ledger = Ledger()
         self.systems: dict[str, str] = {}
+        self.showing = Showing(chat_id, session)
         self._nursery = nursery
         self._memory = memory
         self._bodies = set() if bodies is None else bodies
@@ -146,6 +149,7 @@ class Chat:
     def delete(self) -> None:
         """End everything inside and say nothing more (W-24)."""
         self._cancel_title()
+        self.showing.end()
         if self._move(Input.DELETE) is not Action.SILENCE:
             return
         if self._to_be_cleared is not None:
@@ -266,6 +270,7 @@ class Chat:
         return action
 
     def _begin(self, prompt: Prompt) -> None:
+        self.showing.finish()
         turn = self._turn = Turn(self, prompt)
         self.updated = time.time()
         self._bodies.add(turn)
@@ -339,6 +344,7 @@ class Chat:
     def _clear(self, cleared: trio.Event) -> None:
         """Forget now; what may be stored is no part of this chat any more, and goes in a moment."""
         self._was_cleared = True
+        self.showing.end()
         self._forget()
         told = ChatClearedParams(chat_id=self.id, messages=True)
         self.session.notify("chat/cleared", told, asked=True)

@@ -7,7 +7,7 @@ history keeps is not told again: progress, remarks of the server's, how long som
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -47,8 +47,8 @@ COMPACTED = "The chat was compacted here: of what stands above, the model knows 
 
 def replayed(
     messages: Sequence[Message], *, flags: Mapping[str, str], describe: Describe
-) -> list[Told]:
-    """The contents of these messages, in order.
+) -> Generator[Told]:
+    """The contents of these messages, in order, each made when its turn comes.
 
     Args:
         messages: of a history; a call's result is among them, if it has one.
@@ -61,7 +61,8 @@ def replayed(
             replay.user(message, flags)
         elif message.role == "assistant":
             replay.assistant(message)
-    return replay.told
+        yield from replay.told
+        replay.told.clear()
 
 
 def _words(message: Message) -> str:
@@ -83,7 +84,7 @@ def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
 
 @attrs.define
 class _Replay:
-    """The contents so far."""
+    """The contents of one message."""
 
     describe: Describe
     results: Mapping[str, ToolResultPart]

@@ -5,7 +5,7 @@ The rule it keeps: what a client is told because of a request stands before its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from functools import partial
 from typing import Literal
 
@@ -41,7 +41,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     async def open_chat(params: m.ChatOpenParams) -> m.ChatOpenResponse:
         chat = await connection.chats.find(params.chat_id)
-        return m.ChatOpenResponse(found=False) if chat is None else _open(connection, chat, params)
+        if chat is None:
+            return m.ChatOpenResponse(found=False)
+        return await _open(connection, chat, params)
 
     async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
         chat = await _found(connection, params.chat_id)
@@ -178,7 +180,7 @@ def _page(chat: Chat, params: m.ChatOpenParams | m.ChatHistoryParams) -> Page:
         raise RPCError(INVALID_PARAMS, str(fault), {"code": "cursor_expired"}) from fault
 
 
-def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
+async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
     """Show the client a chat again; one that runs it has before its eyes already."""
     page = _page(chat, params)
     session = connection.session
@@ -188,8 +190,9 @@ def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.Cha
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
     session.notify("chat/opened", opened, asked=True)
     if not chat.is_busy:
-        for role, content in _contents(connection, chat, page):
-            session.emit(chat.id, role, content)
+        await chat.showing.run(_contents(connection, chat, page))
+        if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
+            return m.ChatOpenResponse(found=False)
         chat.tell_title()
     return m.ChatOpenResponse(
         found=True,
@@ -231,7 +234,7 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
     )
 
 
-def _contents(connection: Connection, chat: Chat, page: Page) -> list[Told]:
+def _contents(connection: Connection, chat: Chat, page: Page) -> Generator[Told]:
     policy = policy_of(connection.config, choose(connection, chat).behavior)
     toolbox = connection.tools().toolbox(policy)
     return replayed(page.messages, flags=chat.settings.flags, describe=partial(_described, toolbox))

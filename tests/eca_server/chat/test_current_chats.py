@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.llm.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
@@ -141,6 +142,50 @@ async def test_a_chat_that_runs_is_opened_without_a_word_twice() -> None:
         ]  # fmt: skip
         await ours.stop()
         await ours.finished()
+
+
+LONG = 400
+"""Messages of a chat that no client takes at once."""
+
+
+async def opening(ours: Editor) -> dict[str, Any]:
+    """A request that opens a long chat; its first message is told."""
+    await ours.turn("hi", model=ECHO)
+    said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
+    ours.connection.chats.get("c").history[:] = said
+    asked = ours.request("chat/open", {"chatId": "c"})
+    await ours.send(asked)
+    await ours.until(lambda each: each["params"].get("content", {}).get("text", "").startswith("0"))
+    return asked
+
+
+@pytest.mark.requirement
+async def test_a_long_chat_is_shown_while_others_go_on_and_what_is_new_stands_behind_it() -> None:
+    async with current() as ours:
+        asked = await opening(ours)
+        assert ours.connection.peer._outbox.size < 1_000_000
+        begun = len(ours.seen)
+        await ours.ask("chat/list")
+        assert asked["id"] not in [each.get("id") for each in ours.seen]
+        await ours.turn("new", model=ECHO)
+        await ours.answer(asked)
+        told = [each for name, each in since(ours, begun) if name == "text"]
+        assert [each.partition(" ")[0] for each in told] == [
+            *map(str, range(1, LONG)), "new", "new",
+        ]  # fmt: skip
+
+
+@pytest.mark.requirement("W-24a")
+@pytest.mark.parametrize("ending", ["delete", "clear"])
+async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> None:
+    async with current() as ours:
+        asked = await opening(ours)
+        await ours.ask(f"chat/{ending}", {"chatId": "c"})
+        begun = len(ours.seen)
+        assert (await ours.answer(asked))["found"] is (ending == "clear")
+        await ours.ask("chat/list")
+        assert "text" not in [name for name, _ in since(ours, begun)]
+        assert len(ours.contents()) < LONG
 
 
 @pytest.mark.requirement

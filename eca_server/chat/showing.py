@@ -1,0 +1,51 @@
+"""A chat that is shown again: its past on the way to the client.
+
+The rules it keeps: however much it is, others go on meanwhile, and no more is appended than the
+client reads; what is said anew stands behind all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from itertools import islice
+
+import trio
+
+from eca_server.chat.replay import Told
+from eca_server.session import Session
+
+__all__ = ["Showing"]
+
+AT_ONCE = 50
+"""Contents between two looks at what else there is to do."""
+
+
+class Showing:
+    """What is still to be shown of one chat."""
+
+    def __init__(self, chat_id: str, session: Session) -> None:
+        self._chat_id = chat_id
+        self._session = session
+        self._left: Generator[Told] | None = None
+
+    async def run(self, contents: Generator[Told]) -> None:
+        """Show these contents; it ends early after `finish`, `end` and another `run`."""
+        self.end()
+        self._left = contents
+        with closing(contents):
+            while piece := tuple(islice(contents, AT_ONCE)):
+                for role, content in piece:
+                    self._session.emit(self._chat_id, role, content)
+                await self._session.drained()
+                await trio.lowlevel.checkpoint()
+
+    def finish(self) -> None:
+        """Show the rest at once: something follows that must stand behind it."""
+        for role, content in self._left or ():
+            self._session.emit(self._chat_id, role, content)
+
+    def end(self) -> None:
+        """Show no more of it."""
+        if self._left is not None:
+            self._left.close()
