@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 import weakref
 from collections import deque
@@ -171,7 +172,7 @@ class Chat:
     async def begin(self, turn: Turn) -> None:
         """Wait for the turn before, then claim the chat for this one."""
         seconds = self._client.idle_deadline
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(seconds), self._client.reading_on():
             while not self._idle.is_set():
                 await self._idle.wait()
         if not self._idle.is_set():
@@ -226,6 +227,7 @@ class Turn:
         self._call: PendingCall | None = None
         self._said_something = False
         self._ended = False
+        self._left = False
         self._fault: ConnectionClosed | None = None
 
     async def start(self) -> m.ChatPromptResponse:
@@ -240,11 +242,14 @@ class Turn:
         await self.chat.begin(self)
         try:
             client = self.chat.client
+            await client.await_edition("chat/prompt", self.params)
             self._call = client.start_request("chat/prompt", self.params)
             response: m.ChatPromptResponse = await self._call.result(deadline=client.deadline)
         except BaseException:
-            if not self._ended:
+            if not self._ended and (self._call is None or self._call.is_answered):
                 self.chat.lose("the prompt was not taken")
+            else:
+                self._leave()  # it may run all the same
             raise
         self.response = response
         return response
@@ -289,8 +294,17 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """Stop the turn; nobody will read what is left of it."""
+        self._left = True
+        self._inbox.clear()
+        self.unread = 0
+        self.chat.taken()
         if not self._ended and not self.chat.client.closed:
-            self.chat.stop()
+            with contextlib.suppress(LocalProtocolError):  # we are leaving the server
+                self.chat.stop()
 
     async def _next(self) -> m.ChatContentReceivedParams | None:
         if not self._started:
@@ -319,12 +333,15 @@ class Turn:
     @property
     def has_begun(self) -> bool:
         """Whether the server has said anything about this turn: an answer, or a content."""
-        return self._said_something or (self._call is not None and self._call.is_answered)
+        is_answered = self._call is not None and self._call.is_answered
+        return self._said_something or is_answered or self._left
 
     def put(self, received: m.ChatContentReceivedParams) -> None:
         """A content of this turn came; the chat's business."""
         if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
             self._said_something = True
+        if self._left:
+            return
         self._inbox.append(received)
         self.unread += _weight(received.content)
         self._arrived.set()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -47,6 +48,9 @@ ANNOUNCED: Final = Revision.CURRENT
 
 ASSUMED: Final = detect_server(None)
 """Which edition is spoken until the server's first `config/updated` tells which it is (W-16)."""
+
+CONFIGURED = 10.0
+"""Seconds that the server's first `config/updated` is waited for."""
 
 INBOX = 2**20
 """Bytes of contents that nobody has taken, above which reading waits."""
@@ -116,6 +120,7 @@ class Client(Calls):
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._event_came = anyio.Event()
         self._room_made = anyio.Event()
+        self._reading_on = 0
         self._configured = anyio.Event()
 
     def chat(
@@ -157,7 +162,7 @@ class Client(Calls):
         """The exit code of the server that `connect` started, once it has ended."""
         return None if self._child is None else self._child.returncode
 
-    async def configured(self, *, deadline: float | None = 10.0) -> m.ChatConfig:
+    async def configured(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
         """Wait until the server has told its models and behaviours; not where it never will.
 
         Raises:
@@ -196,9 +201,33 @@ class Client(Calls):
         self.wake()
         return call
 
+    @contextlib.contextmanager
+    def reading_on(self) -> Iterator[None]:
+        """Meanwhile reading goes on, however full the inboxes are."""
+        self._reading_on += 1
+        self.wake()
+        try:
+            yield
+        finally:
+            self._reading_on -= 1
+
+    async def await_edition(self, method: str, params: Any) -> None:
+        """Wait until the server's edition is known, if a message is of CURRENT's alone (W-16)."""
+        is_current_s = not ECA[method].window.written_in(self.revision) or (
+            isinstance(params, m.ChatPromptParams)
+            and (params.variant is not None or params.trust is not None)
+        )
+        if is_current_s and not self._revision_is_known:
+            with anyio.move_on_after(CONFIGURED), self.reading_on():
+                await self._configured.wait()
+
+    async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
+        await self.await_edition(method, params)
+        return await super()._request(method, params, deadline)
+
     async def _room(self) -> None:
         while sum(chat.unread for chat in self._chats.values()) > INBOX:
-            if self._peer.pending_calls:
+            if self._peer.pending_calls or self._reading_on:
                 return
             self._room_made = anyio.Event()
             await self._room_made.wait()

@@ -52,7 +52,9 @@ def connect(
         workspace_folders: the project's roots, as folders or paths.
         client_info: who we are.
         initialization_options: passed to the server.
-        revision: forces the protocol's edition, for the server too; None: it is found out.
+        revision: forces the protocol's edition, for the server too; None: the first
+            `config/updated` tells it. Requests of CURRENT's alone wait for that, notifications
+            do not: before one of those await `Client.configured()`.
         diagnostics: answers the server's `editor/getDiagnostics`; of this and the next three the
             server is told which there are.
         definition: answers its `editor/getDefinition`.

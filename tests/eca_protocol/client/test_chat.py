@@ -123,6 +123,58 @@ async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
 
 
 @pytest.mark.requirement
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_turn_that_nobody_reads_on_does_not_hold_up_the_next(leaves: bool) -> None:
+    async with connected(idle_deadline=5) as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
+        server.finish("c")
+        await anext(turn)
+        await anyio.wait_all_tasks_blocked()
+        if leaves:
+            await turn.__aexit__(None, None, None)
+            assert chat.unread == 0
+        server.answers_with("next")
+        assert await chat.prompt("again").text() == "next"
+
+
+@pytest.mark.requirement
+async def test_a_prompt_that_is_given_up_before_its_answer_is_stopped_and_kept_apart() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        answer = anyio.Event()
+
+        async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            with anyio.CancelScope(shield=True):
+                await answer.wait()
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        turn = chat.prompt("one")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn.start)
+            await server.until("chat/prompt")
+            tasks.cancel_scope.cancel()
+        await server.until("chat/promptStop")
+        answer.set()
+        server.answers_with("second")
+        async with anyio.create_task_group() as tasks:
+            said: list[str] = []
+
+            async def ask() -> None:
+                said.append(await chat.prompt("two").text())
+
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            server.text("c", "first")
+            server.finish("c")
+        assert said == ["second"]
+        assert len(server.params_of("chat/prompt")) == 2
+
+
+@pytest.mark.requirement
 async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")

@@ -6,12 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 from fake_server import connected
 
 from eca_protocol import messages as m
 from eca_protocol.client import Client
+from eca_protocol.client import client as client_module
 from eca_protocol.errors import LocalProtocolError, RequestFailed
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect
@@ -175,6 +177,7 @@ async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server(
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
     async with connected() as (client, server):
+        server.peer.notify("config/updated", OCTOBER)
         with pytest.raises(
             LocalProtocolError, match="chat/list: revision 2025-10 has no such method"
         ):
@@ -182,6 +185,33 @@ async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
         client.chat_prompt_steer("c", "m")
         await client.chat_query_commands()
         assert server.params_of("chat/promptSteer") == []
+
+
+async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
+    async with connected(speaks=Revision.CURRENT) as (client, server):
+        server.answers("chat/list", m.ChatListResponse(chats=()))
+        chats: list[Any] = []
+
+        async def list_chats() -> None:
+            chats.append(await client.chat_list())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(list_chats)
+            tasks.start_soon(client.chat("c").prompt("hi", trust=True).start)
+            await anyio.wait_all_tasks_blocked()
+            assert server.params_of("chat/prompt") == []
+            server.peer.notify("config/updated", CURRENT)
+        assert chats == [()]
+        assert [each.trust for each in server.params_of("chat/prompt")] == [True]
+
+
+async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "CONFIGURED", 0.01)
+    async with connected() as (client, _):
+        with pytest.raises(LocalProtocolError, match="revision 2025-10"):
+            await client.chat_list()
 
 
 async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
