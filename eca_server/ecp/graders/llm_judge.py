@@ -155,7 +155,10 @@ class Judge:
         details["reply"] = self._masked(answer.text)
         verdict_of(answer.text)
         if file is not None:
-            _keep(file, details["reply"])
+            try:
+                _keep(file, details["reply"])
+            except OSError as fault:  # it is a verdict all the same
+                details["not_kept"] = str(fault)
         return answer.text
 
     def _masked(self, text: str) -> str:
@@ -169,7 +172,9 @@ class Judge:
     def _file_of(self, criteria: str, text: str) -> Path | None:
         if self._settings.cache is None:
             return None
-        key = json.dumps([self._settings.model, self._settings.temperature, criteria, text])
+        settings = self._settings
+        judge = [settings.model, settings.temperature, settings.url, settings.config_file]
+        key = json.dumps([*judge, _SYSTEM, _USER, criteria, text])
         digest = hashlib.sha256(key.encode()).hexdigest()
         return Path(self._settings.cache) / f"{digest}.json"
 
@@ -230,8 +235,15 @@ def _kept(file: Path) -> str | None:
 
 
 def _keep(file: Path, reply: str) -> None:
-    """Keep a verdict; another process may do the same at the same moment."""
+    """Keep a verdict; another process may do the same at the same moment.
+
+    Raises:
+        OSError: it cannot be kept.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    scratch.write_text(json.dumps({"reply": reply}), "utf-8")
-    scratch.replace(file)
+    try:
+        scratch.write_text(json.dumps({"reply": reply}), "utf-8")
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)

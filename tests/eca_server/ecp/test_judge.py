@@ -173,6 +173,14 @@ async def test_a_verdict_is_kept_where_that_is_asked_for(tmp_path: Path) -> None
         assert (await judged(attrs.evolve(settings, model="gpt-5"))).passed
     assert len(provider.requests) == 5
     assert len([*cache.iterdir()]) == 3
+    async with Provider([reply(PASS), reply(PASS)]) as elsewhere:
+        settings = settings_of(elsewhere, cache=str(cache))
+        assert (await judged(settings)).passed, "another server's model of that name is another"
+        unusable = attrs.evolve(settings, cache=str(file / "folder"))
+        check = await judged(unusable)
+    assert (check.passed, check.error) == (True, False)
+    assert check.details is not None
+    assert "Not a directory" in check.details["not_kept"]
 
 
 async def test_a_long_text_is_cut_and_a_secret_hidden() -> None:
