@@ -162,8 +162,11 @@ class Chat:
             self._turn.stop()
 
     def steer(self, text: str) -> None:
-        """Put a text into the running turn's next request; ignored when nothing runs."""
-        if self._turn is not None and self.state is ChatState.RUNNING:
+        """Put a text into the running turn's next request; ignored when nothing runs.
+
+        One that comes to no request any more is repeated at the turn's end.
+        """
+        if self._turn is not None:
             self._turn.steers.append(Steer(text=text))
 
     def drop_steers(self) -> None:
@@ -201,8 +204,10 @@ class Chat:
 
     def has_message(self, content_id: str) -> bool:
         """Whether the user's message of that id is one of the chat's."""
-        running = () if self._turn is None else (self._turn.prompt.content_id,)
-        return content_id in (*running, *(message.content_id for message in self.history))
+        turn = self._turn
+        said = self.history if turn is None else [*self.history, *turn.messages]
+        running = () if turn is None else (turn.prompt.content_id,)
+        return content_id in (*running, *(message.content_id for message in said))
 
     def set(self, **changes: Any) -> None:
         """Change some of `settings`; they count more than what is stored, and are kept later."""

@@ -49,12 +49,17 @@ async def test_it_stands_behind_the_results_in_the_next_request(tmp_path: Path) 
 
 @pytest.mark.requirement
 async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
-    script = [reply("a", wait("now"), "b"), reply("c")]
+    script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
     async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
         await steer(ours, "also")
         provider.open("now")
+        await ours.content("text", text="c")
+        echo = next(each for each in ours.contents() if each.get("text") == "also")
+        flag = {"chatId": "c", "contentId": echo["contentId"], "text": "here"}
+        assert await ours.ask("chat/addFlag", flag) == {}
+        provider.open("marked")
         await ours.finished()
         assert roles_and_words(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
         assert text(ours.contents()) == "goabalsoc"
@@ -68,11 +73,16 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
         await steer(ours, "also")
+        late = []
         if ending == "stop":
-            await ours.stop()
+            late = ["late"]
+            await ours.send(
+                notification("chat/promptStop", {"chatId": "c"}),
+                notification("chat/promptSteer", {"chatId": "c", "message": "late"}),
+            )
         provider.open("now")
         await ours.finished()
-        assert text(ours.contents()).endswith(":\n\nalso")
+        assert text(ours.contents()).endswith("\n\n".join([":", "also", *late]))
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
