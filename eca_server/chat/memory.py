@@ -56,6 +56,8 @@ class Memory:
             chat.title = chat.title or stored.title
             chat.settings = stored.settings
             chat.created = stored.created
+            if not chat.is_busy:
+                chat.updated = stored.updated
             for usage in stored.usages:
                 chat.usage.add_turn(usage.tokens, usage.cost)
 

@@ -122,6 +122,8 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
         assert opened["selection"] == {
             "model": SCRIPT, "agent": "plan", "variant": None, "variants": [], "trust": False,
         }  # fmt: skip
+        [latest] = (await ours.ask("chat/list", {"limit": 1}))["chats"]
+        assert latest["id"] == "d"
         assert (await ours.prompt("say on"))["model"] == SCRIPT
         await ours.finished()
         assert await ours.ask("chat/open", {"chatId": "nobody's"}) == {"found": False}
