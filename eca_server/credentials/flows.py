@@ -26,6 +26,7 @@ from eca_server.credentials.oauth import (
     TokenSet,
     ask,
     post_form,
+    seconds_in,
     secret_in,
     tokens_for_code,
     tokens_in,
@@ -205,9 +206,9 @@ class DeviceLogin:
         if not isinstance(page, str) or not isinstance(user_code, str):
             raise OAuthFault("expected verification_uri and user_code in the answer")
         tell(Invitation(url=page, code=user_code))
-        lasts = min(_number(begun.get("expires_in"), 900.0), _LONGEST_DEVICE_LOGIN)
+        lasts = min(seconds_in(begun, "expires_in") or 900.0, _LONGEST_DEVICE_LOGIN)
         with trio.move_on_after(lasts):
-            answer = await self._answer(http, device, _number(begun.get("interval"), 5.0))
+            answer = await self._answer(http, device, seconds_in(begun, "interval") or 5.0)
             tokens = tokens_in(answer, self.client, now=time.time())
             return tokens.access if tokens.expires_at is None else tokens
         raise OAuthFault("the code was not entered in time")
@@ -292,8 +293,3 @@ def _github(auth: Auth) -> Auth:
 
 def _invitation(url: str, query: Mapping[str, str]) -> Invitation:
     return Invitation(url=f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}")
-
-
-def _number(value: object, default: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if is_number and isinstance(value, int | float) else default

@@ -110,7 +110,8 @@ class Logins:
         tokens: dict[str, TokenSet] = {}
         for name, entry in providers.items():
             login = self._unlocked.get(name, {}) if entry == _IN_KEYRING else entry
-            with suppress(ValueError, TypeError, KeyError):  # only an editor can have put it there
+            # Only an editor can have put there what is none.
+            with suppress(ValueError, TypeError, KeyError, OverflowError):
                 if "access" in login:
                     tokens[name] = _tokens(login)
                     keys[name] = tokens[name].access

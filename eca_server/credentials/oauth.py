@@ -33,6 +33,7 @@ __all__ = [
     "is_on_this_machine",
     "post_form",
     "renewed",
+    "seconds_in",
     "secret_in",
     "tokens_for_code",
     "tokens_in",
@@ -41,6 +42,7 @@ __all__ = [
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
 _SUCCESS: Final = frozenset({200, 201})
 _SECONDS: Final = 30.0
+_LONGEST: Final = 100 * 365 * 86_400.0
 _EARLY: Final = 60.0
 """Seconds before its end from which on a token is renewed: a request must not meet that end."""
 
@@ -208,15 +210,22 @@ def tokens_in(
     Raises:
         OAuthFault: there is none.
     """
-    lasts = answer.get("expires_in")
-    is_number = isinstance(lasts, int | float) and not isinstance(lasts, bool)
+    lasts = seconds_in(answer, "expires_in")
     return TokenSet(
         access=secret_in(answer, "access_token"),
         refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else before,
-        expires_at=now + float(lasts) if is_number and lasts is not None else None,
+        expires_at=None if lasts is None else now + lasts,
         obtained_at=now,
         client=client,
     )
+
+
+def seconds_in(answer: Mapping[str, Any], name: str) -> float | None:
+    """A number of seconds in an answer, from none to a century; None: there is no number."""
+    value = answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(max(0, min(value, _LONGEST)))
 
 
 def secret_in(answer: Mapping[str, Any], name: str) -> Secret:

@@ -274,6 +274,17 @@ async def test_an_odd_answer_to_a_device_login_is_told(user, server) -> None:
         await device_login(server).run(user.http, user.tell)
 
 
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), 0, True, "soon"], ids=["huge", "below", "none", "true", "text"]
+)
+async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_goes_on(
+    user, server, number
+) -> None:
+    server.says["/device"] = [(200, SOON | {"expires_in": number})]
+    server.says["/token"] = [(200, {"access_token": "a", "expires_in": number})]
+    assert await device_login(server).run(user.http, user.tell)
+
+
 async def test_flows_are_what_is_documented_for_others_and_what_is_configured() -> None:
     assert isinstance(flow_of("openrouter", Auth()), KeyFromBrowser)
     for name in ("anthropic", "openai", "github-copilot", "own"):

@@ -100,6 +100,7 @@ def test_a_token_set_is_read_back_as_it_was(logins: Logins) -> None:
     [
         *(7, [], {}, {"key": 7}, {"key": ""}, {"key": "a\nb"}, {"access": KEY}),
         {"access": KEY, "refresh": 7, "expiresAt": None, "obtainedAt": 1, "clientId": "x"},
+        {"access": KEY, "refresh": None, "expiresAt": 10**400},
     ],
 )
 def test_an_entry_that_is_no_login_is_passed_over(logins: Logins, entry: object) -> None:
