@@ -105,6 +105,7 @@ class Login:
         self._page = ""
         self._waiting = trio.CancelScope()
         self._asking = trio.Lock()
+        self._storing = trio.Lock()
 
     @property
     def is_known(self) -> bool:
@@ -117,9 +118,14 @@ class Login:
         Raises:
             LoginsFault: it cannot be removed.
         """
-        self._waiting.cancel()
+        self.give_up()
         self._tokens = None
-        return await trio.to_thread.run_sync(self._logins.remove, self.key)
+        async with self._storing:  # what a login has begun to store is there first
+            return await trio.to_thread.run_sync(self._logins.remove, self.key)
+
+    def give_up(self) -> None:
+        """Wait for nobody to log in any more; the page of ours, and its port, are free again."""
+        self._waiting.cancel()
 
     async def token(self) -> Secret | None:
         """What a request carries; None: nobody has logged in."""
@@ -213,6 +219,8 @@ class Login:
                 self._on_login()
         if self._waiting is waiting:
             self._page = ""
+        if not has_begun:
+            raise OAuthFault("it was given up")
 
     async def _log_in(self, demand: Demand, begin: Callable[[str], None]) -> None:
         try:
@@ -252,7 +260,9 @@ class Login:
                 now=time.time(),
             )
         self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
-        await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
+        async with self._storing:
+            await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
+        await trio.lowlevel.checkpoint_if_cancelled()  # the user has logged out meanwhile
         self._tokens = Tokens(
             self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
         )

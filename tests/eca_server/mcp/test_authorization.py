@@ -213,6 +213,39 @@ async def test_one_login_waits_however_often_the_server_is_started(guarded: Guar
     assert parse_qs(urlsplit(third.url).query)["scope"] == ["read write"]
 
 
+async def test_a_login_that_is_given_up_leaves_its_port_to_the_next(
+    guarded: Guarded, nursery: trio.Nursery
+):
+    first = await guarded.fault()
+    query = dict(parse_qsl(urlsplit(first.url or "").query))
+    port = urlsplit(query["redirect_uri"]).port
+    guarded.login.give_up()
+    guarded.login = guarded.new_login(nursery, port=port)
+    second = await guarded.fault()
+    assert (second.kind, str(port) in (second.url or "")) == ("login", True)
+    assert second.url != first.url
+
+
+async def test_who_logs_out_while_a_login_is_stored_is_logged_out(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+):
+    begun, store = trio.Event(), guarded.logins.store
+
+    def slowly(*given: Any) -> Any:
+        trio.from_thread.run_sync(begun.set)
+        return store(*given)
+
+    monkeypatch.setattr(guarded.logins, "store", slowly)
+    fault = await guarded.fault()
+    assert fault.url is not None
+    assert await guarded.come_back(fault.url) == 200
+    await begun.wait()
+    await guarded.login.forget()
+    assert guarded.logins.read().tokens == {}
+    assert await guarded.login.token() is None
+    assert not guarded.returned.is_set()
+
+
 async def test_more_is_asked_for_where_a_token_is_not_enough(guarded: Guarded):
     await guarded.log_in()
     async with guarded.session() as session:
