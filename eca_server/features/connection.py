@@ -118,6 +118,7 @@ class Connection:
         memos: the calls the user approved for the session.
         mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
         changing: lets changes of what is kept for the user through, one after the other.
+        logging_in: the scopes of logins to providers that wait for the user, by provider.
         accesses: the ways to providers that hold tokens, until settings or keys change.
         models_are_others: set when settings or keys changed.
         discovering: the scope in which endpoints are asked in the background.
@@ -140,6 +141,7 @@ class Connection:
         self.notices: list[str] = []
         self.memos: set[Memo] = set()
         self.changing = Turnstile()
+        self.logging_in: dict[str, trio.CancelScope] = {}
         self.mcp_logins: dict[str, tuple[MCPServer, Login]] = {}
         self.behavior: str | None = None
         self.model: str | None = None
@@ -290,6 +292,8 @@ class Connection:
     async def close(self) -> Sequence[str]:
         """Stop everything that runs and wait, within bounds, until it has ended; what has not."""
         self.discovering.cancel()
+        for login in self.logging_in.values():
+            login.cancel()
         left: list[str] = []
         async with trio.open_nursery() as closing:
             if "mcp" in vars(self):
@@ -326,6 +330,8 @@ class Connection:
         if "chats" in vars(self):
             for chat in self.chats:
                 chat.systems.clear()  # they tell of the folders, and of what lies in them
+        if "mcp" in vars(self):
+            self.mcp.roots_changed()
 
     def renew_models(self) -> None:
         """Have the models made anew when they are next asked for: settings or keys changed."""

@@ -35,7 +35,6 @@ _EXPIRING: Final = 300.0
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     """The providers' handlers."""
-    logging_in: dict[str, trio.CancelScope] = {}
 
     def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:
         connection.told.providers = {each.id: each for each in _statuses(connection)}
@@ -55,19 +54,19 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
                 fields=(_key_field(params.provider),),
                 message=KEY_HINTS.get(params.provider),
             )
-        scope = logging_in.pop(params.provider, None)
-        if scope is not None:
-            scope.cancel()
-        logging_in[params.provider] = trio.CancelScope()
-        return await _begin(connection, params.provider, flow, logging_in[params.provider])
+        _give_up(connection, params.provider)
+        return await _begin(connection, params.provider, flow)
 
     async def login_input(params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
         _way(connection, params.provider)
-        await _store(connection, params.provider, _given_key(params.data))
+        key = _given_key(params.data)
+        _give_up(connection, params.provider)
+        await _store(connection, params.provider, key)
         return m.ProvidersLoginResult(action="done")
 
     async def logout(params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
         _way(connection, params.provider)
+        _give_up(connection, params.provider)
         await _forget(connection, params.provider)
         return m.ProvidersLogoutResult()
 
@@ -123,10 +122,16 @@ def _given_key(data: Mapping[str, object]) -> Secret:
     return key
 
 
-async def _begin(
-    connection: Connection, provider: str, flow: Flow, scope: trio.CancelScope
-) -> m.ProvidersLoginResult:
+def _give_up(connection: Connection, provider: str) -> None:
+    """Wait for no login that was begun: what the user wants now is another one, or none."""
+    scope = connection.logging_in.pop(provider, None)
+    if scope is not None:
+        scope.cancel()
+
+
+async def _begin(connection: Connection, provider: str, flow: Flow) -> m.ProvidersLoginResult:
     """Begin a login, which goes on behind the answer: what the user is to do now."""
+    scope = connection.logging_in[provider] = trio.CancelScope()
     try:
         invitation: Invitation = await connection.nursery.start(
             _log_in, connection, provider, flow, scope
@@ -167,8 +172,11 @@ async def _log_in(
             if not has_begun:
                 raise
             connection.session.show("warning", f"The login with {provider} failed: {fault}")
+        finally:
+            if connection.logging_in.get(provider) is scope:
+                del connection.logging_in[provider]
     if not has_begun:
-        raise OAuthFault("it was begun once more")
+        raise OAuthFault("it was given up, or begun once more")
 
 
 async def _store(connection: Connection, provider: str, login: Secret | TokenSet) -> None:

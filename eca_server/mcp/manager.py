@@ -108,6 +108,11 @@ class Manager:
             self._on_removed(old)
             self._dismiss(old)
 
+    def roots_changed(self) -> None:
+        """The folders of the workspace are others now: tell those that run."""
+        for server in self.running:
+            server.session.roots_changed()
+
     def renew(self, name: str) -> None:
         """Let a server that runs, or failed, begin from nothing."""
         server = self._servers.get(name)

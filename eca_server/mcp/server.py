@@ -69,6 +69,7 @@ class ServerSession(Protocol):
     ) -> PromptResult: ...
     async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]: ...  # noqa: D102
     async def watch(self, uris: AbstractSet[str]) -> None: ...  # noqa: D102
+    def roots_changed(self) -> None: ...  # noqa: D102
     async def call_tool(  # noqa: D102
         self,
         name: str,

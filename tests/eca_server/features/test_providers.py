@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import trio.testing
 
 from eca_protocol.errors import HTTPFault
 from eca_protocol.http import HTTPClient
@@ -171,6 +172,31 @@ def way_back(begun: dict[str, Any]) -> str:
     """Where the browser is sent when the user has logged in."""
     query = parse_qs(urlsplit(begun["url"]).query)
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "left"),
+    [
+        ("providers/logout", {}, {}),
+        ("providers/loginInput", {"data": {"api-key": KEY}}, {"p": {"key": KEY}}),
+        ("shutdown", None, {}),
+    ],
+)
+async def test_a_login_that_nobody_wants_any_more_is_given_up(
+    tmp_path: Path, method: str, params: Any, left: dict[str, Any]
+) -> None:
+    async with login_server() as server, HTTPClient() as browser:
+        config = with_auth(server, authorizeUrl="https://login.example/authorize")
+        async with page(tmp_path, config) as ours:
+            begun = await ours.ask("providers/login", {"provider": "p", "method": "browser"})
+            await ours.ask(method, params if params is None else {"provider": "p", **params})
+            while ours.connection.logging_in:
+                await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(HTTPFault):
+                async with browser.stream("GET", way_back(begun)):
+                    pass
+    file = tmp_path / "eca-python" / "logins.json"
+    assert (stored(tmp_path) if file.exists() else {}) == left
 
 
 async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:

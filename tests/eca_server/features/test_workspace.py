@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.features import mcp
 from eca_server.features.configuration import Watcher
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor, provider_config
+from tests.eca_server.chat.mcp_session import GIT, status
+from tests.eca_server.mcp.fake import Place
 
 pytestmark = pytest.mark.trio
 
@@ -69,6 +72,20 @@ async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path: Path)
         shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
         assert "nowhere" in shown["params"]["message"]
         assert ours.connection.workspace is workspace
+
+
+async def test_servers_that_run_are_told_of_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place()
+    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(workspaceFolders=[folder(tmp_path)])
+        await status(ours, "git", "running")
+        assert place.session.roots_changes == 0
+        await change(ours, [], [tmp_path])
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        assert place.session.roots_changes == 1
 
 
 async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class FakeSession:
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
         contents: what resources hold, by URI; those it has not are refused.
         watched: the resources of which changes are to be told.
+        roots_changes: how often it was told that the roots are others.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
@@ -60,6 +61,7 @@ class FakeSession:
         self.contents: dict[str, tuple[ResourceContents, ...]] = {}
         self.on_update: Callable[[str], None] = lambda _: None
         self.watched: set[str] = set()
+        self.roots_changes = 0
 
     def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
         self.fault = MCPFault(text, kind=kind)
@@ -97,6 +99,9 @@ class FakeSession:
 
     async def watch(self, uris: AbstractSet[str]) -> None:
         self.watched |= uris
+
+    def roots_changed(self) -> None:
+        self.roots_changes += 1
 
     async def call_tool(
         self,
