@@ -73,6 +73,8 @@ def make_manager(connection: Connection) -> Manager:
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
         connection.options.hide(settings.secrets)
+        if name in connection.mcp_logins and connection.mcp_logins[name][0] != settings:
+            connection.mcp_logins[name][1].give_up()
 
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
             login = login_of(connection, name, settings)
@@ -98,7 +100,10 @@ def make_manager(connection: Connection) -> Manager:
 
     def on_removed(server: Server) -> None:
         connection.told.servers.pop(server.name, None)
-        connection.mcp_logins.pop(server.name, None)
+        _, login = connection.mcp_logins.pop(server.name, (None, None))
+        if login is not None:
+            login.give_up()
+        connection.memos -= {memo for memo in connection.memos if memo.server == server.name}
         gone = attrs.evolve(announcement(connection, server), status="stopped", tools=())
         connection.session.notify("tool/serverUpdated", gone)
         removed = m.ToolServerRemovedParams(name=server.name)
@@ -169,9 +174,13 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
 
 
 def announce_servers(connection: Connection) -> None:
-    """Tell the client what is news of the servers: another behaviour disables other tools."""
+    """Tell the client what is news of the servers: another behaviour disables other tools.
+
+    One that is just being stopped is told of when it has ended.
+    """
     for server in connection.mcp:
-        if announcement(connection, server) != connection.told.servers.get(server.name):
+        is_news = announcement(connection, server) != connection.told.servers.get(server.name)
+        if is_news and server.state is not State.STOPPING:
             _announce(connection, server)
 
 
@@ -196,7 +205,7 @@ def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedPa
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
         disabled=settings.disabled,
-        has_auth=_has_login(connection, server.name),
+        has_auth=bool(url) and _has_login(connection, server.name),
         tools=tuple(_announced_tools(connection, server, policy)),
         **(_others(server) if _shows_others(connection) else {}),
     )
@@ -260,15 +269,24 @@ def _tell_fault(connection: Connection, server: Server) -> None:
 
 
 def _forget_approvals(connection: Connection, server: Server) -> None:
-    """What was approved for the session was the tool as it was described then."""
+    """What was approved for the session was the tool as it was described then.
+
+    Of tools that are gone only the approved are remembered, however many a server has had.
+    """
+    approved_as, listed = connection.told.approved_as, set()
     for tool in server.tools:
         key = server.name, tool.name
-        known = connection.told.approved_as.setdefault(key, tool)
+        listed.add(key)
+        known = approved_as.setdefault(key, tool)
         if known != tool:
-            connection.told.approved_as[key] = tool
+            approved_as[key] = tool
             connection.memos -= {
                 memo for memo in connection.memos if (memo.server, memo.tool) == key
             }
+    needed = listed | {(memo.server, memo.tool) for memo in connection.memos}
+    for key in [each for each in approved_as if each[0] == server.name]:
+        if key not in needed:
+            del approved_as[key]
 
 
 async def wait_for_servers(connection: Connection, turn: Turn) -> None:

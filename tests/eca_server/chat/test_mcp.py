@@ -16,6 +16,7 @@ from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.mcp.names import tool_names
 from eca_server.mcp.settings import ServerSettings
+from eca_server.tools.approval import Memo
 from tests.eca_server.chat.agent_session import ALLOW, calls, decide, of_calls, order, results
 from tests.eca_server.chat.editor import ECHO as ECHO_MODEL
 from tests.eca_server.chat.editor import SCRIPT, finishes, text, types
@@ -424,6 +425,29 @@ async def test_another_behaviour_tells_what_it_disables(
         await status(ours, "git", "running")
         assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
         assert statuses(ours, "git") == ["starting", "running", "running"]
+        places["git"].closing = 1
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "agent"})
+        await status(ours, "git", "stopped")
+        assert statuses(ours, "git")[3:] == ["stopped"]
+
+
+@pytest.mark.requirement
+async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        live, connection = places["git"].session, ours.connection
+        for number in range(3):
+            live.tools = (attrs.evolve(ECHO, name=f"tool-{number}"),)
+            connection.memos.add(Memo(server="git", tool="tool-1"))
+            live.on_change("tools")
+            await status(ours, "git", "running")
+        assert set(connection.told.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
+        config = attrs.evolve(connection.config, mcp_servers={})
+        put_in_force(connection, attrs.evolve(connection.loaded, config=config))
+        assert connection.memos == set()
 
 
 @pytest.mark.requirement

@@ -16,6 +16,7 @@ import pytest
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
 from eca_server.features.configuration import Watcher
+from eca_server.mcp.authorization.login import Login
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
 from eca_server.workspace import uri_of
@@ -268,6 +269,31 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
             assert "Configured: web, s." in shown["params"]["message"]
         await ours.tell("mcp/logoutServer", {"name": "s"})
         await ours.until(lambda each: "no URL" in each.get("params", {}).get("message", ""))
+
+
+async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise MCPFault("it wants a login", kind="login", url="https://login.example/page")
+        yield
+
+    given_up: list[Login] = []
+
+    def give_up(login: Login) -> None:
+        given_up.append(login)
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(Login, "give_up", give_up)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+        await ours.tell("mcp/disableServer", {"name": "web"})
+        await status(ours, "web", "disabled")
+        assert len(given_up) == 1
+        await ours.ask("mcp/removeServer", {"name": "web"})
+        assert len(given_up) == 2
 
 
 async def test_under_a_pure_configuration_nothing_is_kept_and_that_is_said(home: Home) -> None:
