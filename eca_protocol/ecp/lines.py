@@ -57,7 +57,7 @@ class AgentLines:
     Attributes:
         pending: the ids of our calls that wait for an answer.
         on_violation: told, once, which rule was broken; nothing is passed on from then on.
-        on_warning: told of what is odd and allowed.
+        on_warning: told of what is odd and allowed, not without end.
         noise: how many lines were no messages.
         heard: the first of them, shortened.
     """
@@ -71,6 +71,7 @@ class AgentLines:
     _frames: LineDecoder = attrs.field(init=False)
     _last_answered: int = attrs.field(default=0, init=False)
     _noise_bytes: int = attrs.field(default=0, init=False)
+    _passed_over: int = attrs.field(default=0, init=False)
     _has_begun: bool = attrs.field(default=False, init=False)
     _broken: bool = attrs.field(default=False, init=False)
 
@@ -129,14 +130,14 @@ class AgentLines:
         if "method" in value:
             return "id" in value
         if _is_answer(value):
-            return self._is_awaited(value)
+            return self._is_awaited(value, line)
         self._hear(line)
         return False
 
-    def _is_awaited(self, value: dict[str, Any]) -> bool:
+    def _is_awaited(self, value: dict[str, Any], line: bytes) -> bool:
         answered = value.get("id")
         if type(answered) is int and 0 < answered <= self._last_answered:
-            self.on_warning(f"a second answer to the request {answered} was passed over")
+            self._pass_over(answered, line)
             return False
         if type(answered) is not int or answered not in self.pending():
             expected = " or ".join(map(str, self.pending())) or "none: nothing was asked"
@@ -150,11 +151,21 @@ class AgentLines:
         self._noise_bytes = 0
         return True
 
+    def _pass_over(self, answered: int, line: bytes) -> None:
+        """A second answer, of which the first few are told."""
+        self._passed_over += 1
+        if self._passed_over <= _KEPT_NOISE:
+            self.on_warning(f"a second answer to the request {answered} was passed over")
+        self._spend(line)
+
     def _hear(self, line: bytes) -> None:
         self.noise += 1
-        self._noise_bytes += len(line)
         if len(self.heard) < _KEPT_NOISE:
             self.heard.append(line[:_EXCERPT].decode("utf-8", "replace"))
+        self._spend(line)
+
+    def _spend(self, line: bytes) -> None:
+        self._noise_bytes += len(line)
         if self._noise_bytes > NOISE_BUDGET:
             self._violated(f"more than {NOISE_BUDGET} bytes of noise before an answer")
 
