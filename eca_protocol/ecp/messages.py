@@ -177,6 +177,8 @@ class Result:
             them, an empty list that there were none.
         logs: what happened, for whoever reads the report.
         usage: the tokens taken; a mapping becomes a `Usage`.
+        private_thought: the deprecated name of `evaluation_context`: where that says nothing this
+            counts, and both hold the same afterwards.
 
     Raises:
         TypeError, ValueError: a field is of the wrong type; the text names it.
@@ -188,6 +190,17 @@ class Result:
     tool_calls: tuple[ToolCall, ...] | None = attrs.field(default=None, converter=_tool_calls)
     logs: str | None = attrs.field(default=None, validator=_text_or_none)
     usage: Usage | None = attrs.field(default=None, converter=_usage)
+    private_thought: str | None = attrs.field(
+        default=None, validator=_text_or_none, eq=False, repr=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Let either name of the context say the same."""
+        context = self.evaluation_context
+        if context is None:
+            context = self.private_thought
+        object.__setattr__(self, "evaluation_context", context)
+        object.__setattr__(self, "private_thought", context)
 
 
 @attrs.frozen(kw_only=True)
@@ -289,12 +302,6 @@ def read_step_result(raw: Any) -> Result:
     """
     given = _mapping("result", raw)
     status = _required("result", given, "status", '"done" or "paused"')
-    alias = given.get("private_thought")
-    if alias is not None and not isinstance(alias, str):
-        raise DecodeError(
-            path="result.private_thought", expected="a string or null", got=_shown(alias)
-        )
-    context = given.get("evaluation_context")
     calls = given.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise DecodeError(path="result.tool_calls", expected="an array or null", got=_shown(calls))
@@ -303,7 +310,8 @@ def read_step_result(raw: Any) -> Result:
         lambda: Result(
             status=status,
             public_output=given.get("public_output"),
-            evaluation_context=alias if context is None else context,
+            evaluation_context=given.get("evaluation_context"),
+            private_thought=given.get("private_thought"),
             tool_calls=calls,
             logs=given.get("logs"),
             usage=given.get("usage"),
@@ -348,7 +356,7 @@ def write_step_result(result: Result) -> dict[str, Any]:
         "status": result.status,
         "public_output": result.public_output,
         "evaluation_context": result.evaluation_context,
-        "private_thought": result.evaluation_context,
+        "private_thought": result.private_thought,
         "tool_calls": None if calls is None else [write_tool_call(call) for call in calls],
     }
     if result.logs is not None:

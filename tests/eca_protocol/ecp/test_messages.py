@@ -99,6 +99,9 @@ def test_the_old_name_counts_where_the_new_one_says_nothing(
     assert result.evaluation_context == read
     written = e.write_step_result(result)
     assert written["private_thought"] == written["evaluation_context"] == read
+    made = e.Result(**context, **thought)
+    assert made.private_thought == made.evaluation_context == read
+    assert made == result
 
 
 @pytest.mark.parametrize(
