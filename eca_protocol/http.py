@@ -67,7 +67,7 @@ class HTTPResponse:
         status: the status code.
         headers: names in lower case, repeated ones joined by `, `.
         url: the URL that was asked.
-        idle: seconds the next piece of the body may take; may be set while reading.
+        idle: seconds the next piece of the body may take; may be made less while reading.
     """
 
     def __init__(
@@ -294,10 +294,12 @@ class HTTPClient:
         key = secure, proxy, ca_file
         if key not in self._transports:
             transport = await anyio.to_thread.run_sync(_make_transport, secure, proxy, ca_file)
-            if key in self._transports:
-                await transport.aclose()  # another request was quicker
+            if key in self._transports or self._closed:
+                await transport.aclose()  # another request was quicker, or we are leaving
             else:
                 self._transports[key] = transport
+        if self._closed:
+            raise HTTPFault("config", "the HTTP client is closed")
         return self._transports[key], proxy
 
     def _proxy_for(self, url: str) -> str | None:

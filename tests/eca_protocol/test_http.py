@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import eca_protocol
 import eca_server
+from eca_protocol import http
 from eca_protocol.errors import HTTPFault, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
@@ -321,6 +323,36 @@ async def test_a_kept_connection_that_the_server_drops_is_replaced_without_a_wor
             async with client.stream("POST", server.url) as response:
                 assert await response.read() == b"answer"
     assert len(served) == 3
+
+
+async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open(monkeypatch):
+    class Transport(httpx.AsyncBaseTransport):
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    made, closed = Transport(), threading.Event()
+
+    def make(*_: object) -> Transport:
+        closed.wait(5)
+        return made
+
+    monkeypatch.setattr(http, "_make_transport", make)
+    client = HTTPClient()
+
+    async def ask() -> None:
+        with pytest.raises(HTTPFault, match="the HTTP client is closed"):
+            async with client.stream("GET", "http://127.0.0.1:9/"):
+                raise AssertionError("it is closed")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        async with client:
+            pass
+        closed.set()
+    assert made.is_closed
 
 
 async def test_a_closed_client_sends_nothing():
