@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from eca_protocol import json
 from eca_protocol.draft import codec_for
 from eca_protocol.fold.fold import Fold
 from eca_protocol.fold.rules import Violation
@@ -34,7 +35,7 @@ class Conversation:
         self.fold = Fold()
         self._revision = revision
         self._codec = codec_for(revision or Revision.CURRENT)
-        self._deletes: dict[Any, str] = {}
+        self._deletes: dict[bytes, str] = {}
         self._prompted_since: set[str] = set()
 
     def passed(
@@ -46,12 +47,14 @@ class Conversation:
             DecodeError: a notification of the server's does not fit its type.
         """
         method, params = message.get("method"), message.get("params")
+        if method is not None and not isinstance(method, str):
+            return ()
         if side == "client":
             self._client_said(method, params, message.get("id"))
             return ()
         if method is None:
-            chat_id = self._deletes.pop(message.get("id"), None)
-            if chat_id is not None:
+            chat_id = self._deletes.pop(_key(message.get("id")), None)
+            if chat_id is not None and message.get("error") is None:
                 self.fold.deleted(chat_id)
                 if chat_id in self._prompted_since:
                     self.fold.prompted(chat_id)
@@ -62,20 +65,26 @@ class Conversation:
         return tuple(violation for each in told for violation in self.fold.take(*each))
 
     def _client_said(self, method: Any, params: Any, request_id: Any) -> None:
-        chat_id = (params.get("chatId") or None) if isinstance(params, Mapping) else None
+        given = params.get("chatId") if isinstance(params, Mapping) else None
+        chat_id = given if isinstance(given, str) and given else None
         if method == "initialize" and self._revision is None:
             self._codec = codec_for(_revision_of(params))
         elif method == "chat/prompt":
             self.fold.prompted(chat_id)
             self._prompted_since |= {chat_id} if chat_id else set()
         elif method == "chat/delete" and chat_id is not None:
-            self._deletes[request_id] = chat_id
+            self._deletes[_key(request_id)] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
         elif method in _SELECTED and isinstance(params, Mapping) and chat_id is None:
             name, part = _SELECTED[method]
             if isinstance(params.get(name), str):
                 self.fold.selected(**{part: params[name]})
+
+
+def _key(request_id: Any) -> bytes:
+    """A request's id with its JSON type: `1` and `"1"` are two."""
+    return json.dumps(request_id)
 
 
 def _revision_of(initialize_params: Any) -> Revision:

@@ -226,6 +226,8 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
     prompt = {"id": 2, "method": "chat/prompt", "params": {"chatId": "c", "message": "hi"}}
     delete = {"id": 1, "method": "chat/delete", "params": {"chatId": "c"}}
     strange = {"method": "my/own", "params": []}
+    refusal = {"id": 1, "error": {"code": -32603, "message": "no"}}
+    odd: list[dict[str, object]] = [{"method": ["x"]}, {"id": [1], "result": None}]
 
     def told(*passed: dict[str, object]) -> list[Rule]:
         conversation = Conversation()
@@ -236,6 +238,16 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
     assert told(prompt, said, strange, delete, answer) == []
     assert told(prompt, delete, said, answer, said) == [Rule.AFTER_DELETE]
     assert told(prompt, delete, prompt, said, answer, said) == []
+    assert told(prompt, delete, refusal, said) == []
+    assert told(*odd, prompt, said) == []
+
+
+@pytest.mark.parametrize("chat_id", [["c"], {}, 7, None])
+@pytest.mark.parametrize("method", ["chat/prompt", "chat/delete"])
+def test_a_client_s_odd_words_are_passed_over(method: str, chat_id: object) -> None:
+    conversation = Conversation()
+    said = {"id": {}, "method": method, "params": {"chatId": chat_id}}
+    assert conversation.passed("client", said) == ()
 
 
 @pytest.mark.parametrize(
