@@ -56,5 +56,5 @@ async def _is_alive(session: Watched) -> bool:
     try:
         await session.ping(PING_SECONDS)
     except MCPFault as fault:
-        return fault.kind != "timeout"
+        return fault.kind != "timeout" or session.is_busy  # a call may have come between
     return True

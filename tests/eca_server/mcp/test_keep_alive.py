@@ -72,6 +72,20 @@ async def test_who_is_busy_is_not_asked(autojump_clock: Any):
     assert watched.given_up is None
 
 
+async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock: Any):
+    class Calling(Watched):
+        async def ping(self, seconds: float) -> None:
+            try:
+                await super().ping(seconds)
+            finally:
+                self.is_busy = len(self.pinged) == 2
+
+    watched = Calling("timeout", "timeout")
+    with trio.move_on_after(1000):
+        await keep_alive(watched, 30)
+    assert watched.given_up is None
+
+
 async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock: Any):
     watched = Watched()
     async with trio.open_nursery() as nursery:
