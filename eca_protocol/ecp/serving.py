@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Literal
 
@@ -63,14 +63,11 @@ async def run_stdio(agent: Any) -> None:
 
 
 def serve_stdio(agent: Any, *, backend: Backend = "asyncio") -> None:
-    """`run_stdio`, as the last line of a script; returns when standard input ends.
+    """`run_stdio`, as the last line of a script; returns when standard input ends, or on Ctrl-C.
 
     A hook that is not async and still computes then cannot be ended: the process is left at once.
     """
-    anyio.run(functools.partial(run_stdio, agent), backend=backend)
-    if computing:
-        sys.stderr.flush()
-        os._exit(0)
+    _run(functools.partial(run_stdio, agent), backend)
 
 
 @asynccontextmanager
@@ -126,7 +123,10 @@ def serve_http(
     allowed_origins: Collection[str] | None = None,
     backend: Backend = "asyncio",
 ) -> None:
-    """`serving_http`, as the last line of a script; tells the URL on stderr, ends by Ctrl-C."""
+    """`serving_http`, as the last line of a script; tells the URL on stderr, returns on Ctrl-C.
+
+    A hook that is not async and still computes then cannot be ended: the process is left at once.
+    """
 
     async def run() -> None:
         async with serving_http(
@@ -136,5 +136,16 @@ def serve_http(
             sys.stderr.flush()
             await anyio.sleep_forever()
 
-    with suppress(KeyboardInterrupt):
-        anyio.run(run, backend=backend)
+    _run(run, backend)
+
+
+def _run(serve: Callable[[], Awaitable[None]], backend: Backend) -> None:
+    try:
+        anyio.run(serve, backend=backend)
+    except* KeyboardInterrupt:
+        pass
+    if computing:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from eca_protocol import json
 from eca_protocol.ecp import AgentFault, AgentLimits, connect_agent
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, script, stepping
 
@@ -155,3 +157,26 @@ async def test_a_command_that_is_not_there_is_named() -> None:
         async with connect_agent(["no-such-agent"]):
             pass
     assert caught.value.kind == "transport_error"
+
+
+def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend: str) -> None:
+    body = (
+        "import os, signal, sys, time\n"
+        "from eca_protocol.ecp import serve_stdio\n"
+        "def answer(text):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(600)\n"
+        f"serve_stdio(answer, backend={anyio_backend!r})\n"
+    )
+    step = {"jsonrpc": "2.0", "id": 1, "method": "agent/step", "params": {"input": "x"}}
+    with subprocess.Popen(
+        [sys.executable, "-c", body],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        running.stdin.write(json.dumps(step) + b"\n")
+        running.stdin.flush()
+        assert (running.wait(20), running.stderr.read()) == (0, b"")
