@@ -360,7 +360,7 @@ def _request(
         request: httpx.Request = library.Request(
             method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
         )
-    except library.InvalidURL as error:
+    except (library.InvalidURL, UnicodeError) as error:  # a host that is no name is the latter
         raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
     if request.url.userinfo:
         login = library.BasicAuth(request.url.username, request.url.password)
@@ -468,6 +468,8 @@ def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
     library = _httpx()
     if isinstance(error, library.TimeoutException):
         return _timeout_fault(error, deadlines)
+    if isinstance(error, UnicodeError):
+        return HTTPFault("config", f"not the name of a host: {error}")
     for name, kind, words in _TROUBLES:
         if isinstance(error, getattr(library, name)):
             text = str(error) or type(error).__name__

@@ -274,7 +274,17 @@ async def test_a_header_that_cannot_be_sent_is_a_fault_that_does_not_show_its_va
         assert provider.requests == []
 
 
-@pytest.mark.parametrize("url", ["", "no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/"])
+@pytest.mark.parametrize("url", ["http://.a../", f"http://{64 * 'a'}/"])
+async def test_a_host_that_is_no_name_cannot_be_asked(url):
+    async with HTTPClient() as client:
+        with pytest.raises(HTTPFault):
+            async with client.stream("GET", url):
+                raise AssertionError("it cannot have been asked")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://xn--a/"]
+)
 async def test_a_url_that_cannot_be_asked_is_a_fault_of_the_configuration(url):
     async with HTTPClient() as client:
         with pytest.raises(HTTPFault) as caught:
