@@ -30,7 +30,7 @@ def pasted(context: ImageContext, limits: Limits) -> Attachment:
         raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
     try:
         data = binascii.a2b_base64(text)
-    except binascii.Error as fault:
+    except ValueError as fault:  # also for characters that are not of ASCII
         raise NotText(f"expected base64: {fault}") from fault
     media_type = media_type_of(data[:_HEAD])
     if media_type is None:

@@ -97,9 +97,9 @@ async def test_a_pasted_picture_is_what_its_bytes_say(workspace) -> None:
     assert (await built(workspace, prefixed)).parts[1:] == given.parts[1:2]
     small = Limits(picture=10, document=10)
     refused = await built(
-        workspace, image("AAAAA"), image(b"text"), png, image("A" * 99), limits=small
+        workspace, image("AAAAA"), image("é"), image(b"text"), png, image("A" * 99), limits=small
     )
-    reasons = ("expected base64", "expected PNG", "expected at most 10", "got about 74")
+    reasons = ("base64", "base64", "expected PNG", "expected at most 10", "got about 74")
     for note, reason in zip(refused.notes, reasons, strict=True):
         assert note.startswith("A picture was left out: ")
         assert reason in note
