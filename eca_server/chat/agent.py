@@ -99,6 +99,7 @@ class Agent:
         room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):
+            turn.take_steers()
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
             if answer is None or not (answer.calls or turn.steers):
@@ -106,7 +107,6 @@ class Agent:
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
                 turn.messages.append(Message(role="tool", parts=results))
-            turn.take_steers()
             if _fails_again(turn, answer.calls, failures):
                 turn.fail(
                     f"The same call failed {MOST_FAILURES} times, so this turn ends here. "

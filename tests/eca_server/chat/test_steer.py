@@ -48,6 +48,30 @@ async def test_it_stands_behind_the_results_in_the_next_request(tmp_path: Path) 
 
 
 @pytest.mark.requirement
+async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
+    async with Provider([reply("a")]) as provider, editor(provider_config(provider.url)) as ours:
+        also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
+        await ours.send(ours.prompt_request("go"), also)
+        await ours.finished()
+        [request] = provider.requests
+        assert [word in str(request.body["messages"]) for word in ("go", "also")] == [True, True]
+        assert text(ours.contents()) == "goalsoa"
+
+
+@pytest.mark.requirement
+async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
+    failing = [calls(("eca_read_file", {"path": "none"}))] * 2
+    last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))
+    async with session(tmp_path, *failing, last) as (ours, _):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun", manualApproval=True)
+        await steer(ours, "also")
+        await decide(ours, "Approve", call)
+        await ours.finished()
+        assert text(ours.contents()).endswith("This came too late:\n\nalso")
+
+
+@pytest.mark.requirement
 async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
     script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
     async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
