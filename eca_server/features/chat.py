@@ -68,9 +68,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
     """Register the turn and answer at once, whatever will become of it (W-21)."""
-    is_new = bool(params.chat_id) and connection.chats.get(params.chat_id) is None
     chat = connection.chats.open(params.chat_id)
-    if is_new:
+    if params.chat_id and chat.is_blank:
         connection.session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id))
     chosen = choose(connection, chat, params)
     connection.client_model = chosen.model

@@ -244,6 +244,9 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
             ("chat/cleared", {"chatId": "nobody's", "messages": True}),
             ("answer", {}),
         ]
+        begun = len(ours.seen)
+        await ours.turn("hi", "nobody's", model=ECHO)
+        assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
         assert ours.connection.chats.get("c").usage.tokens > 0
         assert ours.connection.chats.get("c").title is None
