@@ -125,10 +125,17 @@ class LoadedRows:
 
 @attrs.frozen
 class ListedRow:
-    """A chat in a list: with the bodies of its first message and its settings, and its length."""
+    """A chat in a list.
+
+    Attributes:
+        chat: itself.
+        first: the body of its first message, if the chat has no title.
+        settings: their body, if there are any.
+        messages: how many it has.
+    """
 
     chat: ChatRow
-    first: bytes
+    first: bytes | None
     settings: bytes | None
     messages: int
 
@@ -231,18 +238,23 @@ class Database:
 
     def latest(
         self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
-    ) -> Sequence[ListedRow]:
-        """The chats of a workspace that have messages, the latest first."""
+    ) -> Iterator[ListedRow]:
+        """The latest chats of a workspace that have messages, in any order.
+
+        One after the other, and only those messages that are needed: one may be of megabytes.
+        """
         found = self._connection.execute(
-            "SELECT chat.*, message.body, settings.body,"
-            " (SELECT count(*) FROM message WHERE message.chat = chat.id) FROM chat"
+            "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
+            " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
+            " FROM (SELECT chat.* FROM chat"
+            "  JOIN message ON message.chat = chat.id AND message.sequence = 1"
+            "  WHERE workspace = ?"
+            "  ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?) AS chat"
             " JOIN message ON message.chat = chat.id AND message.sequence = 1"
-            " LEFT JOIN settings ON settings.chat = chat.id"
-            " WHERE workspace = ?"
-            " ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?",
+            " LEFT JOIN settings ON settings.chat = chat.id",
             (workspace, by, limit),
         )
-        return [ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found.fetchall()]
+        return (ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found)
 
     def clear(self, chat: str, *, title: str | None, settings: bytes) -> None:
         """Delete what was said in a chat; it stays, with this title and these settings."""

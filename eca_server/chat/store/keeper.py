@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import attrs
 
-from eca_server.chat.store.database import Database, is_damage, set_damaged_aside
+from eca_server.chat.store.database import Database, ListedRow, is_damage, set_damaged_aside
 from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
     BeforeImage,
@@ -127,19 +128,10 @@ class Keeper:
     ) -> tuple[ChatSummary, ...]:
         """The chats of a workspace, the latest first."""
         self._flush()
-        found = self._read(lambda database: database.latest(workspace, limit, by=by))
-        return tuple(
-            ChatSummary(
-                id=row.chat.id,
-                title=row.chat.title,
-                beginning=_beginning(row.first),
-                created=row.chat.created,
-                updated=row.chat.updated,
-                messages=row.messages,
-                model=decode_settings(row.settings).model,
-            )
-            for row in found or ()
+        found = self._read(
+            lambda database: [_summary(row) for row in database.latest(workspace, limit, by=by)]
         )
+        return tuple(sorted(found or (), key=attrgetter(by), reverse=True))
 
     def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings) -> bool:
         """Delete what was said in a chat, also what was not written yet."""
@@ -288,8 +280,22 @@ def _text(cost: Decimal | None) -> str | None:
     return None if cost is None else str(cost)
 
 
-def _beginning(body: bytes) -> str:
+def _summary(row: ListedRow) -> ChatSummary:
+    return ChatSummary(
+        id=row.chat.id,
+        title=row.chat.title,
+        beginning=_beginning(row.first),
+        created=row.chat.created,
+        updated=row.chat.updated,
+        messages=row.messages,
+        model=decode_settings(row.settings).model,
+    )
+
+
+def _beginning(body: bytes | None) -> str:
     """The user's own words stand last in a message, after what was put before them."""
+    if body is None:
+        return ""
     try:
         parts = decode_message(body).parts
     except UnreadableRow:

@@ -115,7 +115,7 @@ class StoredChat:
 
 @attrs.frozen(kw_only=True)
 class ChatSummary:
-    """A line of the list of chats; `beginning` is how the user's first message begins."""
+    """A line of the list of chats; `beginning`: the first words of one that has no title."""
 
     id: str
     title: str | None

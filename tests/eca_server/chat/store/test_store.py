@@ -83,7 +83,7 @@ async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) 
         summaries = await ours.store.list(WORKSPACE, 2)
         assert [chat.id for chat in await ours.store.list(WORKSPACE, 9)] == ["a", "c", "b"]
     assert [(chat.id, chat.title, chat.beginning) for chat in summaries] == [
-        ("a", "A", "a begins"),
+        ("a", "A", ""),
         ("c", None, "c begins"),
     ]
     assert summaries[0].created < summaries[0].updated
