@@ -6,6 +6,7 @@ user types in, and people send records to each other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -207,5 +208,7 @@ class _Masker:
 
 
 def _say(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
-    sys.stderr.flush()
+    """Tell the user; that nobody reads it is no reason to end a conversation."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{words}\n")
+        sys.stderr.flush()

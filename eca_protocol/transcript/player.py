@@ -191,11 +191,11 @@ async def play(
             with anyio.move_on_after(deadline) as scope:
                 data = await _exchange(player, transport)
             if scope.cancelled_caught:
-                raise DeadlineExceeded(", ".join(player.missing), deadline)
+                raise DeadlineExceeded(_awaited(player), deadline)
             if data is None:
                 return said
             if not data:
-                raise ConnectionClosed(f"still to come: {', '.join(player.missing)}")
+                raise ConnectionClosed(f"still to come: {_awaited(player)}")
             for body in decoder.feed(data):
                 message = message_in(body) if isinstance(body, bytes) else None
                 if message is not None:
@@ -203,6 +203,10 @@ async def play(
                     player.heard(message)
     finally:
         await transport.aclose()
+
+
+def _awaited(player: Player) -> str:
+    return ", ".join(player.missing) or "a reader of what is written"
 
 
 async def _exchange(player: Player, transport: Transport) -> bytes | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eca_server.tap import masker
+from eca_server.tap import masker, play_again
 
 KEY = "sk-ant-0123456789abcdef"
 
@@ -48,6 +52,15 @@ def test_what_is_no_message_is_masked_as_text() -> None:
     mask = masker({})
     assert mask(f"junk \xff {KEY} {{".encode("latin-1")) == b"junk \xff *** {"
     assert mask(b"\x00\xff") == b"\x00\xff"
+
+
+def test_a_tap_that_nobody_listens_to_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unheard(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Unheard())
+    assert play_again(Path(os.devnull), [], deadline=1) == 2
 
 
 def test_a_secret_is_found_however_it_is_spelled_in_json() -> None:

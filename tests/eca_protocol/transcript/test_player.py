@@ -137,6 +137,20 @@ async def test_who_waits_in_vain_says_what_for(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("leaves", "expected"), [(False, DeadlineExceeded), (True, ConnectionClosed)]
+)
+async def test_whom_nobody_reads_says_so(leaves: bool, expected: type[Exception]) -> None:
+    near, far = memory_pair(limit=1)
+    if leaves:
+        await far.aclose()
+    with pytest.raises(expected, match="a reader of what is written"):
+        await play(
+            transcript(("client", PROMPT), ("client", PROMPT)), near, "client", deadline=0.01
+        )
+
+
+@pytest.mark.anyio
 async def test_two_players_play_the_whole_conversation() -> None:
     near, far = memory_pair()
     heard: dict[str, list[Any]] = {}
