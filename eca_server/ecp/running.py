@@ -32,6 +32,9 @@ MakeExecutor = Callable[[], Executor]
 
 _MAX_BATCH: Final = 25
 _ATTEMPTS: Final = 3
+_GRACE: Final = (
+    10.0  # seconds for workers to end their agents and tell, when the run's time is over
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +106,7 @@ class _Gathered:
         self._places = [(each.index, each.repeat) for each in planned]
         self._reports: dict[tuple[int, int], ScenarioReport] = {}
         self._on_report = on_report
-        self._fail_fast = fail_fast
+        self.fail_fast = fail_fast
         self.stopped = False
 
     def take(self, report: ScenarioReport) -> bool:
@@ -112,7 +115,7 @@ class _Gathered:
         if place not in self._reports:
             self._reports[place] = report
             self._on_report(report)
-            self.stopped = self.stopped or (self._fail_fast and not report.passed)
+            self.stopped = self.stopped or (self.fail_fast and not report.passed)
         return not self.stopped
 
     def outcome(self) -> Outcome:
@@ -170,6 +173,8 @@ class _Spread:
         self, batch: Batch, gathered: _Gathered, make_executor: MakeExecutor, workers: int
     ) -> None:
         size = max(1, min(_MAX_BATCH, math.ceil(len(batch.planned) / (workers * 4))))
+        if gathered.fail_fast:
+            size = 1  # a worker does not learn what others find, and would begin the next
         whole = batch.planned
         self._waiting = [
             _Portion(whole[start : start + size]) for start in range(0, len(whole), size)
@@ -203,7 +208,11 @@ class _Spread:
             executor = self._executor = self._executor or self._make_executor()
             try:
                 future = executor.submit(work, self._batch_of(portion))
-                await _ended(future)
+                with trio.move_on_at(self._ends + _GRACE) as in_time:
+                    await _ended(future)
+                if in_time.cancelled_caught:
+                    self._give_up(portion)
+                    continue
                 reports = future.result()
             except Exception as fault:  # noqa: BLE001 - whatever a worker dies of
                 if isinstance(fault, BrokenExecutor):
@@ -229,6 +238,12 @@ class _Spread:
         if self._ends != math.inf:
             limits = attrs.evolve(limits, run=max(0.0, self._ends - trio.current_time()))
         return attrs.evolve(self._batch, planned=portion.planned, limits=limits)
+
+    def _give_up(self, portion: _Portion) -> None:
+        """The run's time is over, and whoever has these does not say so."""
+        for planned in portion.planned:
+            why = "the run's time was over, and no worker told of it"
+            self._gathered.take(skipped(planned, "max_duration_exceeded", why))
 
     def _run_again(self, portion: _Portion, fault: Exception) -> None:
         portion.lost += 1

@@ -20,6 +20,7 @@ import attrs
 import pytest
 import trio
 
+from eca_server.ecp import running
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest import Manifest, Scenario
 from eca_server.ecp.results import ScenarioReport
@@ -180,6 +181,26 @@ async def test_workers_have_what_is_left_of_the_run_s_time_and_stop_when_told_to
         batch(obedient(), *bad, *many), fail_fast=True, make_executor=Inline, workers=1
     )
     assert ([report.name for report in done.reports], done.left_out) == (["good", "bad"], 6)
+    many *= 4  # of which a worker would be given several at once
+    done = await run_all(
+        batch(obedient(), bad[1], *many), fail_fast=True, make_executor=Inline, workers=1
+    )
+    assert ([report.name for report in done.reports], done.left_out) == (["bad"], 24)
+
+
+async def test_workers_that_never_answer_are_given_up_with_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "_GRACE", 0.01)
+
+    class Deaf(Inline):
+        def submit(self, run: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+            return Future()
+
+    whole = batch(obedient(), *[scenario(f"s{number}", "count") for number in range(8)], run=0.01)
+    with trio.fail_after(20):
+        done = await run_all(whole, make_executor=Deaf, workers=2)
+    assert (len(done.reports), done.exit_reason) == (8, "max_duration_exceeded")
 
 
 def manifest(*scenarios: Scenario) -> Manifest:
