@@ -7,6 +7,7 @@ for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ from eca_server.features.mcp import announcement, login_of
 from eca_server.workspace import path_of
 
 __all__ = ["handlers_of"]
+
+_log = logging.getLogger("eca_server")
 
 _Result = TypeVar("_Result")
 
@@ -119,6 +122,9 @@ def _soon(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
             await doing
         except RPCError as fault:
             connection.session.show("warning", fault.message)
+        except Exception as fault:  # noqa: BLE001 - a fault of ours must not end the connection
+            _log.error("a change of MCP servers failed", exc_info=fault)
+            connection.session.show("error", "The change failed; the log says more.")
 
     connection.nursery.start_soon(run)
 

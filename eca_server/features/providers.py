@@ -6,6 +6,7 @@ token is never stands in an answer; who has asked for the providers is told of e
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -27,6 +28,8 @@ from eca_server.llm.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
 
 __all__ = ["handlers_of", "tell_providers"]
+
+_log = logging.getLogger("eca_server")
 
 _WITH_A_KEY: Final = "api-key"
 _EXPIRING: Final = 300.0
@@ -172,6 +175,11 @@ async def _log_in(
             if not has_begun:
                 raise
             connection.session.show("warning", f"The login with {provider} failed: {fault}")
+        except Exception as fault:  # one of ours must not end the connection
+            if not has_begun:
+                raise
+            _log.error("the login with %s failed", provider, exc_info=fault)
+            connection.session.show("error", f"The login with {provider} failed; see the log.")
         finally:
             if connection.logging_in.get(provider) is scope:
                 del connection.logging_in[provider]

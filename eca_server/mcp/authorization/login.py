@@ -215,6 +215,10 @@ class Login:
                 if not has_begun:
                     raise
                 _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, fault)
+            except Exception as fault:  # one of ours must not end the connection
+                if not has_begun:
+                    raise
+                _log.error("the login at %s failed", urlsplit(self._url).hostname, exc_info=fault)
             else:
                 self._on_login()
         if self._waiting is waiting:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from eca_server.config.own_layer import OwnLayer
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
 from eca_server.features.configuration import Watcher
@@ -344,6 +345,22 @@ async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
         assert "nothing was changed" in error["message"]
     assert home.kept == layer
     assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
+
+
+async def test_a_fault_of_ours_costs_the_change_and_nothing_else(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: Any, **__: Any) -> None:
+        raise RuntimeError("planted")
+
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    monkeypatch.setattr(OwnLayer, "change", break_down)
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(lambda each: "the log" in each.get("params", {}).get("message", ""))
+        error = await refused(ours, "mcp/removeServer", {"name": "s"})
+        assert (error["code"], "planted" in error["message"]) == (-32603, False)
 
 
 async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(

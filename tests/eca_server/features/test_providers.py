@@ -14,6 +14,7 @@ import trio.testing
 
 from eca_protocol.errors import HTTPFault
 from eca_protocol.http import HTTPClient
+from eca_server.credentials import flows
 from tests.eca_server.chat.editor import Editor, editor
 from tests.eca_server.credentials.login_server import LoginServer, login_server
 
@@ -172,6 +173,26 @@ def way_back(begun: dict[str, Any]) -> str:
     """Where the browser is sent when the user has logged in."""
     query = parse_qs(urlsplit(begun["url"]).query)
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+
+
+async def test_a_fault_of_ours_in_a_login_ends_that_login_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: Any) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
+    async with login_server() as server:
+        server.says["/device"] = [(200, BEGUN)]
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert "p" in await providers(ours)
+            shown = [
+                each["params"]["message"]
+                for each in ours.seen
+                if "message" in each.get("params", {})
+            ]
+            assert shown == ["The login with p failed; see the log."]
 
 
 @pytest.mark.parametrize(
