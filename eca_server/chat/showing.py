@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from itertools import islice
 
 import trio
 
@@ -34,11 +33,11 @@ class Showing:
         self.end()
         self._left = contents
         with closing(contents):
-            while piece := tuple(islice(contents, AT_ONCE)):
-                for role, content in piece:
-                    self._session.emit(self._chat_id, role, content)
-                await self._session.drained()
-                await trio.lowlevel.checkpoint()
+            for number, (role, content) in enumerate(contents, 1):
+                self._session.emit(self._chat_id, role, content)
+                await self._session.drained()  # a content may be long
+                if not number % AT_ONCE:
+                    await trio.lowlevel.checkpoint()
 
     def finish(self) -> None:
         """Show the rest at once: something follows that must stand behind it."""
