@@ -180,6 +180,10 @@ class Chat:
         self._idle = anyio.Event()
         self._turn = weakref.ref(turn, lambda _: self._client.wake())
 
+    def give_back(self) -> None:
+        """The turn that has claimed the chat needs it no more."""
+        self._finish()
+
     def taken(self) -> None:
         """A content was taken out of the inbox: reading may go on."""
         self._client.wake()
@@ -234,29 +238,42 @@ class Turn:
         """Send the prompt; iterating does it too.
 
         Raises:
-            LocalProtocolError: it was sent before.
+            LocalProtocolError: it was sent before, or stopped before it was sent.
         """
         if self._started:
             raise LocalProtocolError("a turn is sent once: make another with chat.prompt()")
+        await self._send()
+        if self.response is None:
+            raise LocalProtocolError("the turn was stopped before it was sent")
+        return self.response
+
+    async def _send(self) -> None:
+        """Send the prompt when the turn before has ended, unless it was stopped until then."""
         self._started = True
+        client = self.chat.client
+        await client.await_edition("chat/prompt", self.params)
         await self.chat.begin(self)
+        if self.stopped:
+            self.chat.give_back()
+            return
         try:
-            client = self.chat.client
-            await client.await_edition("chat/prompt", self.params)
             self._call = client.start_request("chat/prompt", self.params)
-            response: m.ChatPromptResponse = await self._call.result(deadline=client.deadline)
+            self.response = await self._call.result(deadline=client.deadline)
         except BaseException:
             if not self._ended and (self._call is None or self._call.is_answered):
                 self.chat.lose("the prompt was not taken")
             else:
                 self._leave()  # it may run all the same
             raise
-        self.response = response
-        return response
 
     def stop(self) -> None:
-        """End the turn; iterating goes on to the server's last word about it."""
-        if self._started and not self._ended:
+        """End the turn; iterating goes on to the server's last word about it.
+
+        One that waits for the turn before it is not sent any more.
+        """
+        if self._call is None:
+            self.stopped = True
+        elif not self._ended:
             self.chat.stop()
 
     async def text(self) -> str:
@@ -308,7 +325,7 @@ class Turn:
 
     async def _next(self) -> m.ChatContentReceivedParams | None:
         if not self._started:
-            await self.start()
+            await self._send()
         seconds = self.chat.client.idle_deadline
         while not self._inbox:
             if self._fault is not None:

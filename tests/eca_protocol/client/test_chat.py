@@ -7,7 +7,7 @@ import pytest
 from fake_server import connected
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Client
+from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.client import INBOX
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -194,6 +194,35 @@ async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
         server.text("c", "second")
         server.finish("c")
     assert texts == ["first", "second"]
+
+
+@pytest.mark.requirement
+async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
+    async with connected() as (client, server), anyio.create_task_group() as group:
+        chat = client.chat("c")
+        texts: dict[str, str] = {}
+
+        async def read(turn: Turn) -> None:
+            texts[turn.params.message] = await turn.text()
+
+        group.start_soon(read, chat.prompt("one"))
+        await server.until("chat/prompt")
+        waiting = chat.prompt("two")
+        group.start_soon(read, waiting)
+        await anyio.wait_all_tasks_blocked()
+        waiting.stop()
+        server.text("c", "first")
+        server.finish("c")
+        await anyio.wait_all_tasks_blocked()
+        assert texts == {"one": "first", "two": ""}
+        stopped = chat.prompt("three")
+        stopped.stop()
+        with pytest.raises(LocalProtocolError, match="stopped before"):
+            await stopped.start()
+        server.answers_with("next")
+        assert await chat.prompt("four").text() == "next"
+        assert server.params_of("chat/promptStop") == []
+        assert [each.message for each in server.params_of("chat/prompt")] == ["one", "four"]
 
 
 @pytest.mark.requirement("W-60f", "W-60g", "CHAT-21")
