@@ -285,8 +285,8 @@ class Connection:
         return bool(self.config.mcp_servers) or "mcp" in vars(self)
 
     def follow_mcp_servers(self) -> None:
-        """Let the configured MCP servers be those that run."""
-        if self.uses_mcp:
+        """Let the configured MCP servers be those that run; after a shutdown none is started."""
+        if self.uses_mcp and not self.was_shut_down:
             self.mcp.configure(self.config.mcp_servers)
 
     async def close(self) -> Sequence[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import trio
+
 from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
 from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
@@ -13,6 +15,9 @@ from eca_server.features.discovery import discover
 __all__ = ["handlers_of"]
 
 START_TASK = "eca-start"
+
+KEYRING_SECONDS = 2.0
+"""How long servers and complaints wait for the system's keyring, which may ask the user first."""
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -24,6 +29,25 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     return {"initialized": initialized}
 
 
+def _begin(connection: Connection) -> None:
+    tell_problems(connection)
+    connection.follow_mcp_servers()
+
+
+async def _begin_with_keyring(connection: Connection) -> None:
+    """Give the system's keyring a moment: settings may refer to secrets that are in it."""
+    is_open = trio.Event()
+
+    async def unlock() -> None:
+        await unlock_logins(connection)
+        is_open.set()
+
+    connection.nursery.start_soon(unlock)
+    with trio.move_on_after(KEYRING_SECONDS):
+        await is_open.wait()
+    _begin(connection)
+
+
 def _introduce(connection: Connection) -> None:
     session = connection.session
     title = "Starting ECA"
@@ -33,10 +57,10 @@ def _introduce(connection: Connection) -> None:
     session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
     for notice in connection.notices:
         session.show("warning", notice)
-    tell_problems(connection)
-    connection.follow_mcp_servers()
     if connection.config.keyring:
-        connection.nursery.start_soon(unlock_logins, connection)
+        connection.nursery.start_soon(_begin_with_keyring, connection)
+    else:
+        _begin(connection)
     if connection.options.discovers:
         connection.nursery.start_soon(discover, connection)
     if connection.options.watch_seconds is not None:

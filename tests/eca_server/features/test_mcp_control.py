@@ -16,7 +16,7 @@ import pytest
 from eca_server.config.own_layer import OwnLayer
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
-from eca_server.features.configuration import Watcher
+from eca_server.features.configuration import Watcher, put_in_force
 from eca_server.mcp.authorization.login import Login
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
@@ -455,5 +455,14 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
     async with home.editor() as ours:
         await status(ours, "new", "running")
         assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
+        assert "$/showMessage" not in [each.get("method") for each in ours.seen]
         await ours.ask("mcp/removeServer", {"name": "new"})
     assert keyring.kept == {}
+
+
+async def test_no_server_is_started_after_a_shutdown(home: Home) -> None:
+    async with home.editor() as ours:
+        await ours.ask("shutdown", None)
+        home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+        put_in_force(ours.connection, ours.connection.load())
+        assert list(ours.connection.mcp) == []
