@@ -7,9 +7,11 @@ is stepped before it was initialized.
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 import anyio
 
@@ -30,6 +32,8 @@ __all__ = ["Conversation"]
 
 _log = logging.getLogger("eca_protocol.ecp")
 
+_T = TypeVar("_T")
+
 _LONGEST_REASON = 500  # characters of what an agent's exception says
 
 
@@ -39,7 +43,7 @@ class Conversation:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._hooks: Hooks | None = None
-        self._turn = anyio.Lock()
+        self._turns = _Turns()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -50,49 +54,55 @@ class Conversation:
             "agent/reset": self.reset,
         }
 
-    async def initialize(self, params: InitializeParams) -> InitializeResult:
+    def initialize(self, params: InitializeParams) -> Coroutine[Any, Any, InitializeResult]:
         """Begin afresh.
 
         Raises:
             RPCError: -32001 for another major version; -32000 if the agent's code failed.
         """
         version = agree(params.protocol_version)
-        async with self._turn:
-            await self._begin()
-            if self._hooks is not None and self._hooks.initialize is not None:
-                await self._run(self._hooks.initialize, params.config)
+        return self._turns.take(functools.partial(self._initialize, params, version))
+
+    def step(self, params: StepParams) -> Coroutine[Any, Any, Result]:
+        """One input, one result.
+
+        Raises:
+            RPCError: -32000 if the agent's code failed, or gave what is no result.
+        """
+        return self._turns.take(functools.partial(self._step, params))
+
+    def reset(self, _: None) -> Coroutine[Any, Any, bool]:
+        """Forget what was said.
+
+        Raises:
+            RPCError: -32000 if the agent's code failed.
+        """
+        return self._turns.take(self._reset)
+
+    async def _initialize(self, params: InitializeParams, version: str) -> InitializeResult:
+        await self._begin()
+        if self._hooks is not None and self._hooks.initialize is not None:
+            await self._run(self._hooks.initialize, params.config)
         return InitializeResult(
             name=self._agent.name,
             capabilities=self._agent.capabilities,
             protocol_version=version,
         )
 
-    async def step(self, params: StepParams) -> Result:
-        """One input, one result.
-
-        Raises:
-            RPCError: -32000 if the agent's code failed, or gave what is no result.
-        """
-        async with self._turn:
-            if self._hooks is None:
-                await self._begin()
-            assert self._hooks is not None
-            outcome = await self._run(self._hooks.step, params.input)
-            try:
-                result = as_result(outcome)
-                json.dumps(write_step_result(result))
-            except Exception as error:
-                raise _failed(error) from error
-            return result
-
-    async def reset(self, _: None) -> bool:
-        """Forget what was said.
-
-        Raises:
-            RPCError: -32000 if the agent's code failed.
-        """
-        async with self._turn:
+    async def _step(self, params: StepParams) -> Result:
+        if self._hooks is None:
             await self._begin()
+        assert self._hooks is not None
+        outcome = await self._run(self._hooks.step, params.input)
+        try:
+            result = as_result(outcome)
+            json.dumps(write_step_result(result))
+        except Exception as error:
+            raise _failed(error) from error
+        return result
+
+    async def _reset(self) -> bool:
+        await self._begin()
         return True
 
     async def _begin(self) -> None:
@@ -111,6 +121,32 @@ class Conversation:
             raise
         except Exception as error:
             raise _failed(error) from error
+
+
+class _Turns:
+    """One after the other, in the order in which turns were taken: tasks begin in any order."""
+
+    def __init__(self) -> None:
+        self._taken: deque[anyio.Event] = deque()
+
+    def take(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any, _T]:
+        """Take the next turn now; the work is done in it, by whoever awaits."""
+        turn = anyio.Event()
+        self._taken.append(turn)
+        self._call()
+        return self._work_in(turn, work)
+
+    async def _work_in(self, turn: anyio.Event, work: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            await turn.wait()
+            return await work()
+        finally:
+            self._taken.remove(turn)
+            self._call()
+
+    def _call(self) -> None:
+        if self._taken:
+            self._taken[0].set()
 
 
 def _failed(error: Exception) -> RPCError:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from eca_protocol import json
 from eca_protocol.ecp import (
     Result,
     agent,
@@ -16,9 +17,12 @@ from eca_protocol.ecp import (
     connect_agent,
     on_reset,
     on_step,
+    run_conversation,
     serving_http,
 )
 from eca_protocol.ecp.evaluating import AgentConnection
+from eca_protocol.framing import LineDecoder, encode_line
+from eca_protocol.streams import memory_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +132,25 @@ async def test_steps_of_one_conversation_take_place_one_after_the_other() -> Non
             for text in "ab":
                 tasks.start_soon(lambda c=connection, t=text: c.step(t, deadline=20))
     assert most == 1
+
+
+async def test_what_is_asked_at_once_is_answered_in_the_order_it_came() -> None:
+    ours, theirs = memory_pair()
+    texts = [str(number) for number in range(20)]
+    asked = b"".join(
+        encode_line(json.dumps({"jsonrpc": "2.0", "id": n, "method": "agent/step", "params": p}))
+        for n, p in enumerate({"input": text} for text in texts)
+    )
+    decoder = LineDecoder()
+    said: list[bytes] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_conversation, Clearing(), theirs)
+        await ours.send(asked)
+        while len(said) < len(texts):
+            said += [line for line in decoder.feed(await ours.receive()) if isinstance(line, bytes)]
+        await ours.aclose()
+    assert [json.loads(line)["id"] for line in said] == [*range(20)]
+    assert json.loads(said[-1])["result"]["public_output"] == " ".join(texts)
 
 
 def test_what_cannot_answer_a_step_is_refused() -> None:

@@ -47,6 +47,18 @@ async def test_two_evaluators_have_a_conversation_each_and_a_reset_forgets_it() 
             assert (await one.step("d", deadline=20)).public_output == "1 d"
 
 
+async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() -> None:
+    async def answer(text: str) -> str:
+        if text == "hang":
+            await anyio.sleep_forever()
+        return text
+
+    async with serving_http(answer) as server, connect_agent(f"{server.url}/ecp") as agent:
+        with pytest.raises(AgentFault, match="no whole answer in 0.1 s"):
+            await agent.step("hang", deadline=0.1)
+        assert (await agent.step("fine", deadline=20)).public_output == "fine"
+
+
 async def test_a_long_step_is_answered_by_events_and_kept_alive() -> None:
     async with (
         serving_http(Counter, keep_alive=0.02) as server,
