@@ -332,7 +332,8 @@ class Turn:
                 raise self._fault
             if self._ended:
                 return None
-            self._arrived = anyio.Event()
+            if self._arrived.is_set():  # else somebody waits for this one already
+                self._arrived = anyio.Event()
             with anyio.move_on_after(seconds) as scope:
                 await self._arrived.wait()
             if scope.cancelled_caught and seconds is not None:

@@ -178,13 +178,17 @@ class Client(Calls):
         return self.config
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the server says outside of our turns, in order; ends with the connection."""
+        """What the server says outside of our turns, in order; ends with the connection.
+
+        Each event is given once: of two iterations, each gets some of them.
+        """
         while True:
             while self._events:
                 yield self._events.popleft()
             if self.closed:
                 return
-            self._event_came = anyio.Event()
+            if self._event_came.is_set():  # else somebody waits for this one already
+                self._event_came = anyio.Event()
             await self._event_came.wait()
 
     def forget(self, chat: Chat) -> None:

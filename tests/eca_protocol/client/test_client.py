@@ -123,6 +123,31 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.requirement
+async def test_each_of_two_who_wait_learns_the_end() -> None:
+    message = m.ShowMessageParams(type="info", message="hi")
+    events: list[object] = []
+
+    async def read() -> None:
+        events.extend([event async for event in client.events()])
+
+    async def read_turn() -> None:
+        with pytest.raises(ConnectionClosed):
+            await turn.text()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks, connected() as (client, server):
+            turn = client.chat("c").prompt("hi")
+            await turn.start()
+            for task in (read, read, read_turn, read_turn):
+                tasks.start_soon(task)
+            await anyio.wait_all_tasks_blocked()
+            server.peer.notify("$/showMessage", message)
+            await client.chat_query_commands()
+    assert events == [message]
+
+
+@pytest.mark.anyio
 @pytest.mark.requirement("CONF-14", "CONF-17", "CHAT-38")
 async def test_selections_and_mcp_servers_are_told() -> None:
     async with connected() as (client, server):
