@@ -142,7 +142,8 @@ class Login:
             raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
 
     async def _read(self) -> None:
-        tokens = await trio.to_thread.run_sync(self._stored)
+        # The system's keyring may ask the user, and whoever waits for it may be stopped meanwhile.
+        tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
         self._has_read = True
         if tokens is not None:
             self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])

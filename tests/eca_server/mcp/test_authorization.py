@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -170,6 +171,26 @@ async def test_a_login_is_kept_for_the_next_start(guarded: Guarded, nursery: tri
     async with guarded.session() as session:
         await session.list_tools()
     assert len(guarded.forms()) == 1
+
+
+async def test_a_start_that_waits_for_the_keyring_can_be_stopped(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+):
+    is_open, asked = threading.Event(), trio.Event()
+
+    def ask(_: Logins) -> bool:
+        trio.from_thread.run_sync(asked.set)
+        return is_open.wait(5)
+
+    monkeypatch.setattr(Logins, "is_locked", property(ask))
+    try:
+        async with trio.open_nursery() as starting:
+            starting.start_soon(guarded.login.token)
+            await asked.wait()
+            starting.cancel_scope.cancel()
+        assert not is_open.is_set()
+    finally:
+        is_open.set()
 
 
 async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(guarded: Guarded):
