@@ -71,6 +71,7 @@ class _Giving:
     limits: Limits = attrs.field(factory=Limits)
     size: int = attrs.field(init=False, default=0)
     attached: int = attrs.field(init=False, default=0)
+    is_full: bool = attrs.field(init=False, default=False)
 
     def parts(self, role: Literal["user", "assistant"], content: Content) -> Iterator[_Part]:
         """A block; an answer holds no pictures, for no API takes them there."""
@@ -86,6 +87,9 @@ class _Giving:
     def _parts(self, content: Content) -> Iterator[_Part]:
         room = self.limits.total - self.size
         if room <= 0:
+            if not self.is_full:
+                self.is_full = True
+                yield TextPart("(the rest of the prompt is left out: there is no room for it)")
             return
         if isinstance(content, EmbeddedResource):
             yield from self._embedded(content.contents, room)

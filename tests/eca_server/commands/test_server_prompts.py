@@ -96,3 +96,12 @@ def test_whatever_a_server_says_is_a_bounded_history_that_every_api_takes(messag
 def test_a_prompt_that_says_nothing_is_none():
     blank = PromptMessage(role="user", content=TextContent(text=" \n"))
     assert messages_of(PromptResult(messages=(blank,)), server="s", typed="/s:p", more="x") == ()
+
+
+def test_what_has_no_room_is_said_to_be_left_out_once():
+    block = PromptMessage(role="user", content=TextContent(text="x" * Limits().total))
+    (made,) = messages_of(PromptResult(messages=(block,) * 3), server="s", typed="/s:p")
+    first, last = made.parts
+    assert isinstance(first, TextPart)
+    assert isinstance(last, TextPart)
+    assert (len(first.text), "left out" in last.text) == (Limits().total, True)
