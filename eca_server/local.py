@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.client import Client, connect
-from eca_protocol.messages import ClientInfo, InitializationOptions
+from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
 from eca_server.features import Connection, Options
 from eca_server.server import serve
@@ -28,6 +29,13 @@ class Local:
     def __init__(self, client: Client, connection: Connection) -> None:
         self.client = client
         self.connection = connection
+
+    async def show_messages(self) -> None:
+        """Write what the server has to tell a person to stderr, until the connection ends."""
+        async for event in self.client.events():
+            if isinstance(event, ShowMessageParams):
+                sys.stderr.write(f"{event.type}: {event.message}\n")
+                sys.stderr.flush()
 
 
 @asynccontextmanager

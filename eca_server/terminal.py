@@ -100,7 +100,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
     ) as local:
         await local.client.configured()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_show_messages, local)
+            nursery.start_soon(local.show_messages)
             conversation = local.client.chat(model=model)
             lines = _Lines(nursery)
             if message is not None:
@@ -131,12 +131,6 @@ def _here() -> list[Path]:
         return [Path.cwd()]
     except FileNotFoundError:
         return []
-
-
-async def _show_messages(local: Local) -> None:
-    async for event in local.client.events():
-        if isinstance(event, m.ShowMessageParams):
-            sys.stderr.write(f"{event.type}: {event.message}\n")
 
 
 async def _converse(local: Local, conversation: Chat, lines: _Lines) -> int:

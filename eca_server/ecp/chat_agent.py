@@ -14,13 +14,16 @@ from pathlib import Path
 import trio
 
 from eca_protocol.ecp import Agent, chat_agent, run_stdio, serving_http
-from eca_protocol.messages import ChatBehavior
+from eca_protocol.messages import ChatBehavior, InitializationOptions
 from eca_server.features import Options
 from eca_server.local import local_client
 from eca_server.secret import MaskingFilter
 from eca_server.signals import until_a_signal
 
 __all__ = ["serve_chat"]
+
+_UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
+"""Nobody sees a title, and a model would be asked for it."""
 
 
 def serve_chat(
@@ -47,10 +50,15 @@ def serve_chat(
     folder = workspace.resolve()
 
     async def serve() -> None:
-        async with local_client(options, workspace_folders=[folder]) as local:
+        async with local_client(
+            options, workspace_folders=[folder], initialization_options=_UNTITLED
+        ) as local:
             await local.client.configured()
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
-            await _serve(agent, port)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(local.show_messages)
+                await _serve(agent, port)
+                nursery.cancel_scope.cancel()
 
     _, number = trio.run(until_a_signal, serve)
     return 0 if number is None else 128 + number

@@ -54,7 +54,7 @@ async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() 
         return text
 
     async with serving_http(answer) as server, connect_agent(f"{server.url}/ecp") as agent:
-        with pytest.raises(AgentFault, match="no whole answer in 0.1 s"):
+        with pytest.raises(AgentFault, match="no whole answer"):
             await agent.step("hang", deadline=0.1)
         assert (await agent.step("fine", deadline=20)).public_output == "fine"
 

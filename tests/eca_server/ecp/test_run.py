@@ -221,13 +221,16 @@ def test_a_stream_or_port_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
-def test_an_agent_that_is_told_to_end_ends_in_order(tmp_path: Path) -> None:
-    agent = command("agent", "--http", "0")
+def test_an_agent_says_what_is_wrong_and_ends_in_order_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{", "utf-8")
+    agent = command("agent", "--http", "0", "--config-file", "config.json")
     with subprocess.Popen(
         agent, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
-        assert "/ecp" in running.stderr.readline()
+        told = running.stderr.readline() + running.stderr.readline()
+        assert "/ecp\n" in told
+        assert "error: config.json:1:2: expected" in told
         running.send_signal(signal.SIGINT)
         assert (running.wait(20), running.stderr.read()) == (130, "")
 
