@@ -194,11 +194,16 @@ def encode_settings(settings: ChatSettings) -> bytes:
 
 
 def decode_settings(body: bytes | None) -> ChatSettings:
-    """The settings that `encode_settings` was given; what cannot be read is as nobody set it."""
+    """The settings that `encode_settings` was given; what cannot be read is as nobody set it.
+
+    Those that only a newer server knows are passed over.
+    """
+    known = attrs.fields_dict(ChatSettings)
     try:
-        return ChatSettings(**json.loads(body or b"{}"))
-    except (TypeError, ValueError):
+        written = json.loads(body or b"{}").items()
+    except (AttributeError, ValueError):
         return ChatSettings()
+    return ChatSettings(**{name: value for name, value in written if name in known})
 
 
 def _write(value: Any) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.chat.store.rows import UnreadableRow, decode_message, encode_message
+from eca_server.chat.store.rows import (
+    ChatSettings,
+    UnreadableRow,
+    decode_message,
+    decode_settings,
+    encode_message,
+)
 from eca_server.llm.history import (
     BlockPart,
     CitationPart,
@@ -138,3 +144,14 @@ def test_a_damaged_row_is_a_message_or_unreadable(body: bytes, data: st.DataObje
 def test_what_is_no_message_is_unreadable(body: bytes) -> None:
     with pytest.raises(UnreadableRow):
         decode_message(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (b'{"trust":true,"of_tomorrow":[1]}', ChatSettings(trust=True)),
+        *((body, ChatSettings()) for body in (None, b"", b"{", b"[]", b"5", b"null", b"{}")),
+    ],
+)
+def test_of_settings_what_is_known_counts(body: bytes | None, read: ChatSettings) -> None:
+    assert decode_settings(body) == read
