@@ -64,6 +64,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return _answered(connection.chats.clear(params.chat_id))
 
     async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
+        if not params.chat_id:
+            raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
         chat = connection.chats.open(params.chat_id)
         if params.trust is not None:
             chat.set(trust=params.trust)

@@ -331,6 +331,8 @@ async def test_the_users_own_title_sticks() -> None:
         await ours.turn("hi", model=ECHO)
         titles = [each["title"] for each in ours.contents() if each["type"] == "metadata"]
         assert titles == ["Mine"]
+        error = await refused(ours, "chat/update", {"chatId": "", "title": "Nobody's"})
+        assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
 @pytest.mark.requirement
