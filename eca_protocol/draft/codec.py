@@ -179,7 +179,7 @@ class DraftCodec:
             case m.ConfigUpdatedParams(chat=m.ChatConfig(models=models)):
                 self._models = models or self._models
             case m.ChatToolCallApproveParams(chat_id=chat_id) if chat_id in self._heard:
-                self._heard[chat_id].approved.add(params.tool_call_id)
+                self._heard[chat_id].approve(params.tool_call_id)
         if method in DRAFT:
             return ((method, self.encode_params(method, params)),)
         written = self._october.outgoing(method, params)

@@ -19,17 +19,23 @@ class Hearing:
     """What was heard of one chat so far.
 
     Attributes:
-        approved: the ids of the calls that we approved in this turn.
         runs: whether a turn has begun and not ended.
     """
 
     def __init__(self) -> None:
-        self.approved: set[str] = set()
+        self._approved: set[str] = set()
         self._session_tokens = 0
         self._turn_tokens: int | None = None
         self.runs = False
         self._calls = 0
         self._asked: dict[str, dict[str, Any]] = {}
+
+    def approve(self, call_id: str) -> None:
+        """A change may be made; the draft tells no ids, so an unknown one means the only change."""
+        waiting = self._asked.keys() - self._approved
+        if call_id not in self._asked and len(waiting) == 1:
+            (call_id,) = waiting
+        self._approved.add(call_id)
 
     def hear(
         self, received: d.ChatContentReceivedParams, raw: Any
@@ -80,7 +86,7 @@ class Hearing:
 
     def _finish(self) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
         for call_id, call in self._asked.items():
-            if call_id in self.approved:
+            if call_id in self._approved:
                 for content in _made(call):
                     yield "assistant", content
             else:
@@ -95,7 +101,7 @@ class Hearing:
             )
         yield "system", m.ChatProgressContent(state="finished")
         self._asked.clear()
-        self.approved.clear()
+        self._approved.clear()
         self._turn_tokens = None
         self.runs = False
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from eca_protocol import json
+from eca_protocol import messages as m
 from eca_protocol.draft import codec_for
 from eca_protocol.fold.fold import Fold
 from eca_protocol.fold.rules import Violation
@@ -76,6 +77,12 @@ class Conversation:
             self._deletes[_key(request_id)] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
+        elif method == "chat/toolCallApprove" and chat_id is not None:
+            call_id = params.get("toolCallId")
+            approved = m.ChatToolCallApproveParams(
+                chat_id=chat_id, tool_call_id=call_id if isinstance(call_id, str) else ""
+            )
+            self._codec.outgoing(method, approved)  # the draft's has to know of it
         elif method in _SELECTED and isinstance(params, Mapping) and chat_id is None:
             name, part = _SELECTED[method]
             if isinstance(params.get(name), str):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eca_protocol import messages as m
 from eca_protocol.errors import DecodeError
 from eca_protocol.fold import CallView, Conversation, Fold, LinkView, Rule, TextView, ThoughtView
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.strategies import messages
 
 Said = tuple[m.ChatRole, m.ChatContent]
@@ -266,6 +267,37 @@ def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None
     conversation.passed("client", {"id": 1, "method": "initialize", "params": initialize})
     assert conversation.passed("server", said) == ()
     assert conversation.fold.chats["c"].text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("method", "ids", "states"),
+    [
+        ("chat/toolCallApprove", ["whichever"], ["called"]),
+        ("chat/toolCallApprove", [None], ["called"]),
+        ("chat/toolCallReject", ["change-1"], ["rejected"]),
+        ("chat/toolCallApprove", ["change-2", "whichever"], ["called", "called"]),
+        ("chat/toolCallApprove", ["whichever", "change-2"], ["rejected", "called"]),
+    ],
+)
+def test_what_the_user_said_to_a_draft_s_changes_is_seen(
+    method: str, ids: list[str | None], states: list[str]
+) -> None:
+    change = {"type": "fileChange", "description": "d", "manualApproval": True}
+    closing = {"type": "text", "text": ""}
+    conversation = Conversation(Revision.DRAFT)
+
+    def told(content: dict[str, object], *, is_complete: bool) -> None:
+        params = {"chatId": "c", "content": content, "isComplete": is_complete}
+        message = {"method": "chat/contentReceived", "params": params}
+        assert conversation.passed("server", message) == ()
+
+    for _ in states:
+        told(change, is_complete=False)
+    for call_id in ids:
+        params = {"chatId": "c", "toolCallId": call_id}
+        conversation.passed("client", {"method": method, "params": params})
+    told(closing, is_complete=True)
+    assert [call.state for call in conversation.fold.chats["c"].calls()] == states
 
 
 def test_what_is_told_outside_of_chats_is_merged() -> None:
