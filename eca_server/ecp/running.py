@@ -8,12 +8,12 @@ report is the same whoever ran what: it is ordered as the manifest is.
 from __future__ import annotations
 
 import math
-import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -24,6 +24,7 @@ from eca_server.ecp.leftovers import end_leftovers
 from eca_server.ecp.manifest import Manifest
 from eca_server.ecp.results import ExitReason, ScenarioReport
 from eca_server.ecp.scenario import run_batch, skipped
+from eca_server.signals import until_a_signal
 
 __all__ = ["OnReport", "Outcome", "plan", "run_all", "work"]
 
@@ -132,26 +133,12 @@ def work(batch: Batch) -> list[dict[str, Any]]:
         reports.append(report.to_json())
         return True
 
-    trio.run(_until_told_to_end, batch, take)
+    run = partial(run_batch, batch, take)
+    if threading.current_thread() is threading.main_thread():
+        trio.run(until_a_signal, run)  # a process that is ended takes its agents with it
+    else:
+        trio.run(run)
     return reports
-
-
-async def _until_told_to_end(batch: Batch, take: Callable[[ScenarioReport], bool]) -> None:
-    """Run a batch; a worker process that is ended takes its agents with it."""
-    async with trio.open_nursery() as nursery:
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(_watch_for_end, nursery.cancel_scope)
-        await run_batch(batch, take)
-        nursery.cancel_scope.cancel()
-
-
-async def _watch_for_end(
-    scope: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM) as received:
-        task_status.started()
-        async for _ in received:
-            scope.cancel()
 
 
 @attrs.define

@@ -238,6 +238,7 @@ async def test_a_worker_that_is_ended_ends_its_agents(tmp_path: Path) -> None:
             await trio.sleep(0.02)
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGTERM)
+        os.kill(worker.pid, signal.SIGHUP)  # others may tell it, too, while it ends its agents
         with trio.fail_after(10):
             await trio.to_thread.run_sync(worker.join, abandon_on_cancel=True)
     assert worker.exitcode == 0, "it was cut off before it had tidied up"
