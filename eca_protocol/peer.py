@@ -126,8 +126,8 @@ class Peer:
         self._reading = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup
         self._scopes: dict[Id | None, anyio.CancelScope] = {}
-        self._handling: set[anyio.CancelScope] = set()
-        self._handlers_done = anyio.Event()
+        self._handling: dict[anyio.CancelScope, str] = {}
+        self._handler_done = anyio.Event()
         self._calls: dict[Id, PendingCall] = {}
         self._outbox = Outbox(transport)
         self._writing = anyio.CancelScope(shield=True)
@@ -158,16 +158,26 @@ class Peer:
 
     async def _wind_up(self) -> None:
         """Cancel what runs, see that every request has its answer, and write out what is left."""
-        with anyio.move_on_after(FLUSH_SECONDS / 2):
-            for scope in tuple(self._handling):
-                scope.cancel()
-            while self._handling:
-                self._handlers_done = anyio.Event()
-                await self._handlers_done.wait()
+        await self.cancel_requests(seconds=FLUSH_SECONDS / 2)
         for request_id in tuple(self._endpoint.running_requests):
             self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the connection was closed")
         with anyio.move_on_after(FLUSH_SECONDS / 2):
             await self._outbox.below(0)
+
+    async def cancel_requests(self, *, seconds: float, but: str | None = None) -> None:
+        """Cancel the other side's requests that run, and wait until they are answered.
+
+        Args:
+            seconds: how long at most.
+            but: the method whose requests go on: that of the handler which asks for it.
+        """
+        with anyio.move_on_after(seconds):
+            for scope, name in tuple(self._handling.items()):
+                if name != but:
+                    scope.cancel()
+            while any(name != but for name in self._handling.values()):
+                self._handler_done = anyio.Event()
+                await self._handler_done.wait()
 
     async def _write(self) -> None:
         """Write until the peer is left: an outer cancellation must not cost an answer."""
@@ -308,7 +318,7 @@ class Peer:
             self._respond(request_id, name, outcome)
             return
         scope = anyio.CancelScope()
-        self._handling.add(scope)
+        self._handling[scope] = name
         if request_id is not None:
             self._scopes[request_id] = scope
         self._tasks.start_soon(self._finish_request, request_id, name, outcome, scope)
@@ -334,9 +344,8 @@ class Peer:
         except Exception as error:  # noqa: BLE001 - every request is answered
             failure = error
         finally:
-            self._handling.discard(scope)
-            if not self._handling:
-                self._handlers_done.set()
+            del self._handling[scope]
+            self._handler_done.set()
         if self._scopes.get(request_id) is scope:
             del self._scopes[request_id]
         else:  # it was cancelled and has its answer; its id may be in use again

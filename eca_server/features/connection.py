@@ -296,6 +296,7 @@ class Connection:
             login.cancel()
         left: list[str] = []
         async with trio.open_nursery() as closing:
+            closing.start_soon(partial(self.peer.cancel_requests, seconds=1.0, but="shutdown"))
             if "mcp" in vars(self):
                 closing.start_soon(self._close_mcp, left)
             if "chats" in vars(self):

@@ -220,6 +220,27 @@ async def test_a_login_that_nobody_wants_any_more_is_given_up(
     assert (stored(tmp_path) if file.exists() else {}) == left
 
 
+@pytest.mark.requirement("W-13a")
+async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path: Path) -> None:
+    async with login_server() as server:
+        asked, answers = trio.Event(), trio.Event()
+
+        async def hang() -> None:
+            asked.set()
+            await answers.wait()
+
+        server.before_answer = hang
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            begin = {"provider": "p", "method": "device-code"}
+            waiting = ours.request("providers/login", begin)
+            await ours.send(waiting)
+            await asked.wait()
+            await ours.ask("shutdown", None)
+            refusal, _ = [each for each in ours.seen if "id" in each][-2:]
+            assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
+        answers.set()
+
+
 async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:
     async with login_server() as server:
         config = with_auth(server, deviceUrl=f"{server.url}/device")
