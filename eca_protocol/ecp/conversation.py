@@ -46,6 +46,11 @@ class Conversation:
         self._turns = _Turns()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has been initialized, or stepped without that."""
+        return self._hooks is not None
+
+    @property
     def handlers(self) -> Mapping[str, Handler]:
         """By method, for a peer."""
         return {

@@ -92,13 +92,16 @@ class AgentEndpoint:
         if session is None and _begins(messages):
             session = self._open()
             headers[SESSION_HEADER] = session
-        exchange = _Exchange(self._conversation(session))
+        conversation = self._conversation(session)
+        exchange = _Exchange(conversation)
         accepted = _media_types(request.headers.get("accept", "*/*"))
         patience = None if accepted.isdisjoint(_EVENTS) else self.keep_alive
         done = anyio.Event()
 
         async def work() -> None:
             await exchange.run(messages)
+            if headers and conversation.has_begun:
+                self._default = conversation
             done.set()
 
         async with anyio.create_task_group() as tasks:
@@ -114,9 +117,8 @@ class AgentEndpoint:
     def _open(self) -> str:
         """A new session; the oldest is forgotten above a bound."""
         session = secrets.token_urlsafe(18)
-        if self._default is None or self.agent.renews:
-            self._default = Conversation(self.agent)
-        self._sessions[session] = self._default
+        renewed = Conversation(self.agent) if self.agent.renews else self._conversation(None)
+        self._sessions[session] = renewed
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return session

@@ -47,6 +47,24 @@ async def test_two_evaluators_have_a_conversation_each_and_a_reset_forgets_it() 
             assert (await one.step("d", deadline=20)).public_output == "1 d"
 
 
+async def test_who_keeps_no_session_is_in_the_conversation_that_was_begun_last() -> None:
+    async with serving_http(Counter) as server, HTTPClient() as client:
+
+        async def said(method: str, **params: Any) -> Any:
+            content = json.dumps(ask(method, **params))
+            async with client.stream("POST", f"{server.url}/ecp", content=content) as response:
+                answer = json.loads(await response.read())
+            return answer.get("result", {}).get("public_output", answer)
+
+        await said("agent/initialize")
+        assert await said("agent/step", input="a") == "1 a"
+        refused = await said("agent/initialize", protocol_version="99.0")
+        assert refused["error"]["code"] == -32001
+        assert await said("agent/step", input="b") == "2 b"
+        await said("agent/initialize")
+        assert await said("agent/step", input="c") == "1 c"
+
+
 async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() -> None:
     async def answer(text: str) -> str:
         if text == "hang":
