@@ -21,6 +21,7 @@ from eca_server.config import Provider
 from eca_server.credentials import LOGIN as STORED
 from eca_server.credentials import LoginsFault, OAuthFault, TokenSet
 from eca_server.credentials.flows import KEY_HINTS, Flow, Invitation, flow_of
+from eca_server.credentials.server_secrets import is_of_server
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, key_from
@@ -219,7 +220,8 @@ async def _store(turn: Turn, situation: Situation, provider: str, login: Secret 
 
 async def _log_out(turn: Turn, situation: Situation) -> None:
     logins, wanted = situation.logins, arguments_of(turn.prompt.text)
-    stored = (await trio.to_thread.run_sync(logins.read)).keys
+    found = (await trio.to_thread.run_sync(logins.read)).keys
+    stored = [name for name in found if not is_of_server(name)]
     provider = _match(wanted, stored)
     if provider is None:
         names = ", ".join(sorted(stored)) or "none"

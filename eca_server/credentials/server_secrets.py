@@ -15,7 +15,7 @@ from collections.abc import Container, Mapping
 from eca_server.credentials.logins import Logins
 from eca_server.secret import Secret
 
-__all__ = ["drop_secrets", "find_secret", "keep_secrets"]
+__all__ = ["drop_secrets", "find_secret", "is_of_server", "keep_secrets"]
 
 
 def keep_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
@@ -57,6 +57,11 @@ def find_secret(logins: Logins, reference: str) -> str | None:
     """What stands for `SERVER:ID`; None: nothing is kept for it, or it is in a locked keyring."""
     server, _, found = reference.rpartition(":")
     return _kept(logins, server).get(found)
+
+
+def is_of_server(entry: str) -> bool:
+    """Whether an entry of the logins holds secrets of a server, and is no login."""
+    return entry.startswith(_entry(""))
 
 
 def _entry(server: str) -> str:

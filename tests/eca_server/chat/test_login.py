@@ -11,6 +11,7 @@ import pytest
 
 from eca_protocol.testing import provider as scripted
 from eca_server.commands.login import MASKED
+from eca_server.credentials.server_secrets import keep_secrets
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
 from tests.eca_server.credentials.fake_keyring import FakeKeyring
 
@@ -135,7 +136,10 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         lines = text(await ours.turn("/login nobody")).splitlines()
         assert lines[0].startswith(f"/login {MASKED}There is no provider of that name.")
         assert "- p" in lines
-        assert "openai" in text(await ours.turn("/logout nobody"))
+        keep_secrets(ours.connection.logins, "s", {"1": KEY})
+        said = text(await ours.turn("/logout mcp-server:s"))
+        assert said.endswith("with one whose key is stored: openai.")
+    assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
 
 
 @pytest.mark.requirement
