@@ -120,6 +120,21 @@ def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_no_locale_changes_a_report(tmp_path: Path) -> None:
+    file = manifest(tmp_path, "straße 日本 good")
+    plain = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        command("run", "-m", file, "--json"),
+        cwd=tmp_path,
+        env=plain,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (scenario,) = json.loads(done.stdout.decode())["scenarios"]
+    assert scenario["steps"][0]["output"] == "straße 日本 good"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
     tmp_path: Path, number: signal.Signals, code: int
