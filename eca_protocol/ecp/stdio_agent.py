@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -37,6 +38,7 @@ from eca_protocol.streams import FdTransport
 __all__ = ["connect_stdio"]
 
 _LADDER: Final = Ladder(after_stdin=1.0, after_term=1.0, after_kill=1.0)
+_WORDS: Final = 2000  # characters of its error output that a fault tells
 _DRAIN: Final = 0.3  # seconds for what is still in the pipes of an agent that has ended
 
 
@@ -163,7 +165,7 @@ class StdioAgent:
         with anyio.move_on_after(_DRAIN * 2):
             await self._child.wait()
             await self._errors_read.wait()
-        words = self.log().strip()[-2000:]
+        words = _last_words(self.log().strip())
         said = f"; its last words:\n{words}" if words else ""
         return AgentFault("transport_error", f"{method}: {_ended(self._child.returncode)}{said}")
 
@@ -188,6 +190,13 @@ class StdioAgent:
     async def aclose(self) -> None:
         """Let go of its error output."""
         await self._errors.aclose()
+
+
+def _last_words(text: str) -> str:
+    """The end of a text from a whole word on: of half a key nobody would know that it is one."""
+    if len(text) <= _WORDS:
+        return text
+    return re.sub(r"\A\S+\s+(?=\S)", "", text[-_WORDS:])
 
 
 def _ended(returncode: int | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from eca_server.ecp.batch import Batch, Planned
 from eca_server.ecp.conversations import Conversation, Conversations, VersionUnsupported
 from eca_server.ecp.graders import Graders
 from eca_server.ecp.manifest import Scenario, Step
+from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
 
 __all__ = ["needed_capabilities", "run_batch", "run_scenario", "skipped"]
@@ -218,9 +220,14 @@ class _Running:
             steps=steps,
             duration_ms=round(1000 * seconds, 3),
             agent=agent,
-            log=None if ran else self.log[-_KEPT_LOG:] or None,
+            log=None if ran else _end_of(self.log) or None,
             warnings=tuple(self.warnings),
         )
+
+
+def _end_of(log: str) -> str:
+    """The end of a log; keys are masked before it is cut, for half a key looks like none."""
+    return log if len(log) <= _KEPT_LOG else hiding(os.environ)(log)[-_KEPT_LOG:]
 
 
 def _with_result(step: Step, result: Result, checks: tuple[Check, ...], took: float) -> StepReport:

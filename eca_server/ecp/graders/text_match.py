@@ -7,7 +7,10 @@ something is no evidence where it said nothing.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -15,11 +18,13 @@ import trio
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings
 from eca_server.ecp.manifest import Grader
+from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.results import Check
 
 __all__ = ["match_text", "shortened", "text_of"]
 
 _SHOWN: Final = 400
+_LOOKED_AT: Final = 8192
 _LITERAL_BRACE: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", re.DOTALL)
 
 
@@ -29,10 +34,19 @@ def text_of(grader: Grader, result: Result) -> str | None:
 
 
 def shortened(text: str) -> str:
-    """A text as a report shows it beside a verdict."""
+    """A text as a report shows it beside a verdict.
+
+    Keys are masked before it is cut: of half a key nobody would know that it is one.
+    """
     if len(text) <= _SHOWN:
         return text
-    return f"{text[:_SHOWN]}... (cut, {len(text) - _SHOWN} characters left out)"
+    shown = _hide()(text[:_LOOKED_AT])[:_SHOWN]
+    return f"{shown}... (cut, {len(text) - _SHOWN} characters left out)"
+
+
+@functools.cache
+def _hide() -> Callable[[str], str]:
+    return hiding(os.environ)
 
 
 async def match_text(grader: Grader, result: Result, settings: GraderSettings) -> Check:
