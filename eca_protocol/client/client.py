@@ -121,6 +121,7 @@ class Client(Calls):
         self._event_came = anyio.Event()
         self._room_made = anyio.Event()
         self._reading_on = 0
+        self._held: list[tuple[str, Any]] = []  # notifications until the edition is known
         self._configured = anyio.Event()
 
     def chat(
@@ -216,18 +217,31 @@ class Client(Calls):
             self._reading_on -= 1
 
     async def await_edition(self, method: str, params: Any) -> None:
-        """Wait until the server's edition is known, if a message is of CURRENT's alone (W-16)."""
-        is_current_s = not ECA[method].window.written_in(self.revision) or (
+        """Wait until the server's edition is known, if a request depends on it (W-16).
+
+        It does if it is of CURRENT's alone, or a prompt behind a notification that is.
+        """
+        depends = not ECA[method].window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
-            and (params.variant is not None or params.trust is not None)
+            and bool(params.variant is not None or params.trust is not None or self._held)
         )
-        if is_current_s and not self._revision_is_known:
-            with anyio.move_on_after(CONFIGURED), self.reading_on():
+        if depends and not self._revision_is_known:
+            with anyio.move_on_after(CONFIGURED) as scope, self.reading_on():
                 await self._configured.wait()
+            if scope.cancelled_caught:
+                self._held.clear()  # an older server has nothing like it
 
     async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
         await self.await_edition(method, params)
         return await super()._request(method, params, deadline)
+
+    def _notify(self, method: str, params: Any = None) -> None:
+        is_known = self._revision_is_known or ECA[method].window.written_in(self.revision)
+        if is_known or self.closed:
+            super()._notify(method, params)
+        else:
+            self._gate.check_sending(method, "notification")
+            self._held.append((method, params))
 
     async def _room(self) -> None:
         while sum(chat.unread for chat in self._chats.values()) > INBOX:
@@ -255,6 +269,10 @@ class Client(Calls):
             self._revision_is_known = True
             self.revision = detect_server(None if params.chat is None else params.chat.variants)
             self._peer.codec = codec_for(self.revision)
+            held, self._held = self._held, []
+            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # we are leaving
+                for method, value in held:
+                    self._notify(method, value)
         if params.chat is not None and params.chat_id is None:
             said = {
                 field.name: value

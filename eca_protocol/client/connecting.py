@@ -53,8 +53,7 @@ def connect(
         client_info: who we are.
         initialization_options: passed to the server.
         revision: forces the protocol's edition, for the server too; None: the first
-            `config/updated` tells it. Requests of CURRENT's alone wait for that, notifications
-            do not: before one of those await `Client.configured()`.
+            `config/updated` tells it, and what is of CURRENT's alone waits for that.
         diagnostics: answers the server's `editor/getDiagnostics`; of this and the next three the
             server is told which there are.
         definition: answers its `editor/getDefinition`.

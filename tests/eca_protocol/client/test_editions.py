@@ -177,6 +177,7 @@ async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server(
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
     async with connected() as (client, server):
+        client.chat_prompt_steer("c", "m")
         server.peer.notify("config/updated", OCTOBER)
         with pytest.raises(
             LocalProtocolError, match="chat/list: revision 2025-10 has no such method"
@@ -199,19 +200,28 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
             tasks.start_soon(list_chats)
             tasks.start_soon(client.chat("c").prompt("hi", trust=True).start)
             await anyio.wait_all_tasks_blocked()
-            assert server.params_of("chat/prompt") == []
+            client.chat_selected_model_changed("c/d")
+            tasks.start_soon(client.chat("d").prompt("hi").start)
+            await anyio.wait_all_tasks_blocked()
+            assert [method for method, _ in server.received] == ["initialize", "initialized"]
             server.peer.notify("config/updated", CURRENT)
         assert chats == [()]
-        assert [each.trust for each in server.params_of("chat/prompt")] == [True]
+        assert {each.trust for each in server.params_of("chat/prompt")} == {True, None}
+        assert server.received[2][0] == "chat/selectedModelChanged"
 
 
 async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_module, "CONFIGURED", 0.01)
-    async with connected() as (client, _):
+    async with connected() as (client, server):
+        client.chat_prompt_steer("c", "m")
         with pytest.raises(LocalProtocolError, match="revision 2025-10"):
             await client.chat_list()
+        server.peer.notify("config/updated", CURRENT)
+        await client.configured()
+        assert await client.chat_query_commands()
+        assert server.params_of("chat/promptSteer") == []
 
 
 async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
