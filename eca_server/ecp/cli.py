@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Whatever the locale: a report is JSON, and names are what they are.
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         code = command(options)

@@ -33,9 +33,7 @@ MakeExecutor = Callable[[], Executor]
 
 _MAX_BATCH: Final = 25
 _ATTEMPTS: Final = 3
-_GRACE: Final = (
-    10.0  # seconds for workers to end their agents and tell, when the run's time is over
-)
+_GRACE: Final = 10.0  # seconds that workers have to end their agents, the run's time being over
 
 
 @attrs.frozen(kw_only=True)

@@ -187,7 +187,8 @@ def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
 def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     manifest(tmp_path, "good")
     target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"
-    done = ecp("conformance", "-t", target, "--json", "--timeout", "5")
+    no_text = "\udcff"  # an argument that is no UTF-8
+    done = ecp("conformance", "-t", f"{target} {no_text}", "--json", "--timeout", "5")
     assert done.stdout, done.stderr
     findings = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert findings["reset"]["passed"]
