@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -124,6 +125,11 @@ class Conversation:
             return await run_hook(hook, *arguments)
         except RPCError:
             raise
+        except anyio.get_cancelled_exc_class() as error:
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # Nobody has cancelled it: it awaited a task of its own that was.
+            raise _failed(error) from error
         except Exception as error:
             raise _failed(error) from error
 
@@ -154,7 +160,7 @@ class _Turns:
             self._taken[0].set()
 
 
-def _failed(error: Exception) -> RPCError:
+def _failed(error: BaseException) -> RPCError:
     """The answer to a request whose agent failed; the whole story stays in our own log."""
     _log.error("the agent failed", exc_info=error)
     text = f"{type(error).__name__}: {error}"

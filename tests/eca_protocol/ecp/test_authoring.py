@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.ecp import (
+    AgentFault,
     Result,
     agent,
     as_agent,
@@ -151,6 +153,19 @@ async def test_what_is_asked_at_once_is_answered_in_the_order_it_came() -> None:
         await ours.aclose()
     assert [json.loads(line)["id"] for line in said] == [*range(20)]
     assert json.loads(said[-1])["result"]["public_output"] == " ".join(texts)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_agent_whose_own_task_was_cancelled_has_failed_and_says_so() -> None:
+    async def answer(text: str) -> str:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+        return text
+
+    async with evaluated(answer) as connection:
+        with pytest.raises(AgentFault, match="CancelledError"):
+            await connection.step("Hello", deadline=5)
 
 
 def test_what_cannot_answer_a_step_is_refused() -> None:
