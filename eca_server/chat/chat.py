@@ -353,10 +353,12 @@ class Chat:
         self._forget()
         told = ChatClearedParams(chat_id=self.id, messages=True)
         self.session.notify("chat/cleared", told, asked=True)
-        self._to_be_cleared, self._cleared = None, cleared
-        self._nursery.start_soon(self._keep_cleared, cleared)
+        before, self._cleared = self._cleared, cleared
+        self._to_be_cleared = None
+        self._nursery.start_soon(self._keep_cleared, before, cleared)
 
-    async def _keep_cleared(self, cleared: trio.Event) -> None:
+    async def _keep_cleared(self, before: trio.Event, cleared: trio.Event) -> None:
+        await before.wait()
         await self.restore()  # what stays: the user's name for it, its settings, its costs
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.clear(self)

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eca_protocol.messages import (
@@ -148,6 +148,7 @@ TITLE = ChatMetadataContent(title="A title")
     actions=ACTIONS | st.builds(lambda a, b: [*a, DELETE, *b], ACTIONS, ACTIONS),
     finishes_deleted=st.booleans(),
 )
+@example(actions=[(("clear",), None), (("clear",), None)], finishes_deleted=False)
 def test_any_sequence_ends_with_one_finished_per_turn_and_silence(
     actions: list[tuple[Any, ...]], finishes_deleted: bool
 ) -> None:
