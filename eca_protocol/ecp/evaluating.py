@@ -7,15 +7,17 @@ what the agent said of it on its error output is at hand.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from eca_protocol.ecp.lines import MAX_MESSAGE
-from eca_protocol.ecp.messages import InitializeResult, Result
+from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
+from eca_protocol.ecp.methods import PROTOCOL_VERSION
 
 __all__ = ["AgentConnection", "AgentLimits", "connect_agent"]
 
@@ -31,11 +33,15 @@ class AgentLimits:
     """For a process to be started, or a connection to be made."""
 
 
-class AgentConnection(Protocol):
-    """A conversation with one agent; every method raises `AgentFault`."""
+class AgentConnection(ABC):
+    """A conversation with one agent; every method raises `AgentFault`.
 
-    warnings: list[str]
-    """What was odd and allowed, in the order it was seen."""
+    Attributes:
+        warnings: what was odd and allowed, in the order it was seen.
+    """
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
 
     async def initialize(
         self, config: Mapping[str, Any] | None = None, *, deadline: float
@@ -46,23 +52,32 @@ class AgentConnection(Protocol):
             config: what the agent is told of its task.
             deadline: seconds until the answer is whole.
         """
-        ...
+        params = InitializeParams(protocol_version=PROTOCOL_VERSION, config=config or {})
+        answer = await self._call("agent/initialize", params, deadline)
+        assert isinstance(answer, InitializeResult)
+        return answer
 
     async def step(self, text: str, *, deadline: float) -> Result:
         """Say something; what the agent made of it."""
-        ...
+        answer = await self._call("agent/step", StepParams(input=text), deadline)
+        assert isinstance(answer, Result)
+        return answer
 
     async def reset(self, *, deadline: float) -> None:
         """Let the agent forget the conversation."""
-        ...
+        await self._call("agent/reset", None, deadline)
 
+    @abstractmethod
     async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
         """Ask anything, unchecked both ways; for checks of agents."""
-        ...
 
+    @abstractmethod
     def log(self) -> str:
         """The end of what it wrote to its error output, as far as it is known."""
-        ...
+
+    @abstractmethod
+    async def _call(self, method: str, params: Any, deadline: float) -> Any:
+        """The typed result of one request."""
 
 
 def connect_agent(

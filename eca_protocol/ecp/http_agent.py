@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import anyio
 
 from eca_protocol import json
-from eca_protocol.ecp.evaluating import AgentLimits
+from eca_protocol.ecp.evaluating import AgentConnection, AgentLimits
 from eca_protocol.ecp.faults import AgentFault
 from eca_protocol.ecp.lines import envelope_fault
-from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, RAW_CODEC
+from eca_protocol.ecp.messages import InitializeResult
+from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
 from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
@@ -49,11 +49,11 @@ async def connect_http(url: str, *, limits: AgentLimits) -> AsyncIterator[HTTPAg
         yield HTTPAgent(client, url, limits)
 
 
-class HTTPAgent:
+class HTTPAgent(AgentConnection):
     """An agent behind a URL; `connect_http` makes it."""
 
     def __init__(self, client: HTTPClient, url: str, limits: AgentLimits) -> None:
-        self.warnings: list[str] = []
+        super().__init__()
         self._client = client
         self._url = url
         self._limits = limits
@@ -65,20 +65,7 @@ class HTTPAgent:
     ) -> InitializeResult:
         """See `AgentConnection.initialize`."""
         self._session = None
-        params = InitializeParams(protocol_version=PROTOCOL_VERSION, config=config or {})
-        answer = await self._call("agent/initialize", params, deadline)
-        assert isinstance(answer, InitializeResult)
-        return answer
-
-    async def step(self, text: str, *, deadline: float) -> Result:
-        """See `AgentConnection.step`."""
-        answer = await self._call("agent/step", StepParams(input=text), deadline)
-        assert isinstance(answer, Result)
-        return answer
-
-    async def reset(self, *, deadline: float) -> None:
-        """See `AgentConnection.reset`."""
-        await self._call("agent/reset", None, deadline)
+        return await super().initialize(config, deadline=deadline)
 
     async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
         """See `AgentConnection.ask`."""

@@ -91,6 +91,10 @@ class AgentLines:
         """Take the end of the stream, which may complete a message."""
         return self._messages(self._frames.feed_eof())
 
+    def has_answered(self, ids: Collection[int | str]) -> bool:
+        """Whether the newest answer is to one of these calls."""
+        return self._last_answered in ids
+
     def _messages(self, frames: Frames) -> Frames:
         passed: Frames = []
         for frame in frames:

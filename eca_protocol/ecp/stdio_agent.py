@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import anyio
 
-from eca_protocol.ecp.evaluating import AgentLimits
+from eca_protocol.ecp.evaluating import AgentConnection, AgentLimits
 from eca_protocol.ecp.faults import AgentFault
 from eca_protocol.ecp.lines import AgentLines
-from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, PROTOCOL_VERSION, RAW_CODEC
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -67,12 +66,12 @@ async def connect_stdio(
             await agent.aclose()
 
 
-class StdioAgent:
+class StdioAgent(AgentConnection):
     """A running agent; `connect_stdio` makes it."""
 
     def __init__(self, child: Child, limits: AgentLimits) -> None:
         assert child.stderr is not None
-        self.warnings: list[str] = []
+        super().__init__()
         self._child = child
         self._tail = bytearray()
         self._tail_size = limits.log_tail
@@ -95,25 +94,6 @@ class StdioAgent:
             dialect=ECP_DIALECT,
             framing=Framing(decoder=lambda: self.lines, encode=encode_line),
         )
-
-    async def initialize(
-        self, config: Mapping[str, Any] | None = None, *, deadline: float
-    ) -> InitializeResult:
-        """See `AgentConnection.initialize`."""
-        params = InitializeParams(protocol_version=PROTOCOL_VERSION, config=config or {})
-        answer = await self._call("agent/initialize", params, deadline)
-        assert isinstance(answer, InitializeResult)
-        return answer
-
-    async def step(self, text: str, *, deadline: float) -> Result:
-        """See `AgentConnection.step`."""
-        answer = await self._call("agent/step", StepParams(input=text), deadline)
-        assert isinstance(answer, Result)
-        return answer
-
-    async def reset(self, *, deadline: float) -> None:
-        """See `AgentConnection.reset`."""
-        await self._call("agent/reset", None, deadline)
 
     async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
         """See `AgentConnection.ask`."""
@@ -155,8 +135,10 @@ class StdioAgent:
             self._pending = frozenset()
 
     def _on_violation(self, what: str) -> None:
+        """Fail what is asked, now or next; an answer that came before counts all the same."""
         self._violation = what
-        self.peer.close(what)
+        if not self.lines.has_answered(self._pending):
+            self.peer.close(what)
 
     async def _ending(self, method: str) -> AgentFault:
         """Why nobody answers any more: a broken rule, or the end of the process."""

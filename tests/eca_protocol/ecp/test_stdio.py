@@ -180,3 +180,19 @@ def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend: 
         running.stdin.write(json.dumps(step) + b"\n")
         running.stdin.flush()
         assert (running.wait(20), running.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["one write", "two writes"])
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_an_answer_counts_whatever_breaks_a_rule_behind_it(cut: bool) -> None:
+    text = (
+        """json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": {"status": "done"}}).encode()"""
+    )
+    bad = """b'\\n{"jsonrpc": "2.0", "id": 99, "result": 1}\\n'"""
+    body = f"raw({text}); raw({bad})" if cut else f"raw({text} + {bad})"
+    async with connect_agent(stepping(body)) as agent:
+        await agent.initialize(deadline=20)
+        assert (await agent.step("x", deadline=20)).status == "done"
+        with pytest.raises(AgentFault, match="an answer with the id 99") as caught:
+            await agent.step("x", deadline=20)
+    assert caught.value.kind == "protocol_error"
