@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -140,8 +141,9 @@ def serve_http(
 
 
 def _run(serve: Callable[[], Awaitable[None]], backend: Backend) -> None:
+    hears = os.name != "nt" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
-        anyio.run(serve, backend=backend)
+        anyio.run(functools.partial(_until_interrupted, serve) if hears else serve, backend=backend)
     except* KeyboardInterrupt:
         pass
     if computing:
@@ -149,3 +151,26 @@ def _run(serve: Callable[[], Awaitable[None]], backend: Backend) -> None:
             with suppress(OSError):
                 stream.flush()
         os._exit(0)
+
+
+async def _until_interrupted(serve: Callable[[], Awaitable[None]]) -> None:
+    """Serve until its end or a Ctrl-C.
+
+    asyncio alone may sleep through one that comes just before it waits.
+    """
+    fault: Exception | None = None
+    with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
+        async with anyio.create_task_group() as tasks:
+
+            async def end() -> None:
+                async for _ in interrupts:
+                    tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end)
+            try:
+                await serve()
+            except Exception as raised:  # noqa: BLE001 - it goes on below, as what it is
+                fault = raised
+            tasks.cancel_scope.cancel()
+    if fault is not None:
+        raise fault
