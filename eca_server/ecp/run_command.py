@@ -174,7 +174,7 @@ class _Run:
         for fault in faults:
             _say(fault)
         self._say_sum(report)
-        return self._code(report, outcome, faults)
+        return self._code(report, faults)
 
     async def _run_all(self, progress: Progress) -> Outcome:
         def on_report(report: ScenarioReport) -> None:
@@ -236,7 +236,7 @@ class _Run:
         why = "" if report.exit_reason == "ok" else f" ({report.exit_reason})"
         _say(f"{counts} and {report.passed} of {report.total} checks passed{why}")
 
-    def _code(self, report: RunReport, outcome: Outcome, faults: list[str]) -> int:
+    def _code(self, report: RunReport, faults: list[str]) -> int:
         if self.signalled is not None:
             return 128 + self.signalled
         if faults:
