@@ -25,13 +25,12 @@ _BASE: Final = {
 }
 
 _LIFECYCLE: Final = {
-    "LIFE-3": "W-10a",
     "LIFE-6": "W-14a",
     "LIFE-13": "W-10e",
     "LIFE-15": "W-11c",
     "LIFE-19": "W-13a",
     "LIFE-25": "W-13l",
-    "ARROW:initialization-2": "W-10a",
+    "ARROW:initialization-2": "LIFE-3",
     "ARROW:initialization-4": "LIFE-14",
     "ARROW:initialization-5": "W-11c",
     "ARROW:shutdown-2": "LIFE-18",
