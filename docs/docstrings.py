@@ -1,0 +1,38 @@
+"""Our docstrings, which mark code as Markdown does, as Sphinx reads them."""
+
+from __future__ import annotations
+
+import re
+
+_CODE = re.compile(r"`+([^`]+)`+(\w?)")
+_NAME = re.compile(r"[A-Za-z_][\w.]*(?:\(\))?")
+
+
+def as_restructured_text(lines: list[str]) -> list[str]:
+    """The lines of a docstring with its indented blocks and its code spans marked as such."""
+    written: list[str] = []
+    in_block = False
+    for index, line in enumerate(lines):
+        if in_block and line and not line.startswith(" "):
+            in_block = False
+        if not in_block and _begins_a_block(lines, index):
+            in_block = True
+            written += ["::", ""]
+        written.append(line if in_block else _CODE.sub(_span, line))
+    return written
+
+
+def _begins_a_block(lines: list[str], index: int) -> bool:
+    """An indented line behind an empty one, unless it goes on with a section like `Args:`."""
+    if not lines[index].startswith(" ") or index < 2 or lines[index - 1]:
+        return False
+    before = next((line for line in reversed(lines[:index]) if line), "")
+    return not before.startswith(" ")
+
+
+def _span(found: re.Match[str]) -> str:
+    """A name is a link where Sphinx knows it; a letter right behind it needs a mark between."""
+    mark = f"\\ {found[2]}" if found[2] else ""
+    if _NAME.fullmatch(found[1]):
+        return f"`{found[1]}`{mark}"
+    return f"``{found[1].strip()}``{mark}"

@@ -1,0 +1,216 @@
+"""The pages of the site that are made from the code: the protocol, the duties, the API.
+
+Nothing of them is kept in the repository; `conf.py` has them written before each build.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import eca_protocol
+from eca_protocol.endpoint import Method
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.schema import json_schema
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+_RECEIVERS = {
+    "client_to_server": "server",
+    "server_to_client": "client",
+    "both": "either",
+}
+
+_ABOUT_MESSAGES = """\
+Every method of every edition, and every type of the current one, from the tables that the code runs
+by. `eca-server schema` prints them as data, for each edition."""
+
+_ABOUT_DUTIES = """\
+What binds whom, in which editions. Tests and the findings of the conformance suite name these ids.
+*observed*: no text asks for it, the peers in the field do."""
+
+_API = """\
+# The API of `eca_protocol`
+
+What most programs need is to be had from the package itself:
+
+{top}
+
+All its rooms:
+
+```{{toctree}}
+:maxdepth: 1
+
+{rooms}
+```
+"""
+
+
+def write(folder: Path) -> None:
+    """Write all of them into a folder; a page that has not changed is not touched."""
+    folder.mkdir(exist_ok=True)
+    pages = dict([_protocol(), _requirements(), *_api()])
+    for stale in {path.name for path in folder.iterdir()} - set(pages):
+        (folder / stale).unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+
+
+def _protocol() -> tuple[str, str]:
+    schema = json_schema(Revision.CURRENT)
+    definitions: Mapping[str, Mapping[str, Any]] = schema["$defs"]
+    parts = [
+        "# The protocol, message by message",
+        _ABOUT_MESSAGES,
+        "## Methods",
+    ]
+    for chapter, methods in groupby(ECA, key=_chapter):
+        head = ["method", "kind", "to", "params", "result", "editions"]
+        parts += [f"### {chapter}", _table(head, map(_method, methods))]
+    parts.append("## Types")
+    parts += [
+        _type(name, definition)
+        for name, definition in sorted(definitions.items())
+        if not _is_message(definition)
+    ]
+    return "protocol.md", "\n\n".join(parts) + "\n"
+
+
+def _is_message(definition: Mapping[str, Any]) -> bool:
+    return "jsonrpc" in definition.get("properties", {})
+
+
+def _chapter(method: Method) -> str:
+    chapter, slash, _ = method.name.partition("/")
+    return chapter if slash else "lifecycle"
+
+
+def _method(method: Method) -> list[str]:
+    result = _hint(method.result) if method.kind == "request" else ""
+    to = _RECEIVERS[method.direction]
+    editions = _window(method.window)
+    return [f"`{method.name}`", method.kind, to, _hint(method.params), result, editions]
+
+
+def _hint(hint: Any) -> str:
+    if hint is None:
+        return "null"
+    names = [each.__name__ for each in getattr(hint, "__args__", (hint,))]
+    return " or ".join(f"`{name}`" if name.startswith("Unknown") else _link(name) for name in names)
+
+
+def _link(name: str) -> str:
+    return f"[`{name}`](#type-{name.lower()})"
+
+
+def _type(name: str, definition: Mapping[str, Any]) -> str:
+    parts = [f"(type-{name.lower()})=\n### `{name}`", _escaped(definition.get("description", ""))]
+    required = set(definition.get("required", ()))
+    rows = [
+        [f"`{field}`", _shape(shape), "" if field in required else "optional", _note(shape)]
+        for field, shape in definition.get("properties", {}).items()
+    ]
+    if rows:
+        parts.append(_table(["member", "type", "", ""], rows))
+    else:
+        parts.append(f"Is {_shape(definition)}.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _shape(shape: Any) -> str:  # noqa: PLR0911 - one for each form
+    match shape:
+        case {"$ref": str(target)}:
+            return _link(target.rpartition("/")[2])
+        case {"const": value}:
+            return f"`{value!r}`".replace("'", '"')
+        case {"enum": values}:
+            return " \\| ".join(f'`"{value}"`' for value in values)
+        case {"anyOf": members} | {"oneOf": members}:
+            return " \\| ".join(map(_shape, members))
+        case {"type": "array", "items": item}:
+            return f"{_shape(item)}[]"
+        case {"type": list(names)}:
+            return " \\| ".join(names)
+        case {"type": str(name)}:
+            return name
+    return "any JSON value"
+
+
+def _note(shape: Any) -> str:
+    return _escaped(
+        " ".join(str(shape.get(key, "")) for key in ("description", "$comment")).strip()
+    )
+
+
+def _requirements() -> tuple[str, str]:
+    parts = [
+        "# The duties, one by one",
+        _ABOUT_DUTIES,
+    ]
+    for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):
+        table = [
+            [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.duty)]
+            for row in rows
+        ]
+        parts.append(f"## {section}")
+        parts.append(_table(["id", "binds", "level", "editions", "duty"], table))
+    return "requirements.md", "\n\n".join(parts) + "\n"
+
+
+def _window(window: Window) -> str:
+    since, until = window.since, window.until
+    if window == EVER:
+        return "all"
+    if until is Revision.CURRENT:
+        return f"since {since.value}"
+    return since.value if since is until else f"{since.value} to {until.value}"
+
+
+def _api() -> Iterator[tuple[str, str]]:
+    names = [module.__name__ for module in _public(eca_protocol)]
+    for name in names:
+        slug = name.replace(".", "-")
+        yield f"api-{slug}.rst", f"{name}\n{'=' * len(name)}\n\n.. automodule:: {name}\n"
+    rooms = "\n".join(f"api-{name.replace('.', '-')}" for name in names)
+    top = _table(["name", "what it is"], map(_at_home, sorted(eca_protocol.__all__)))
+    yield "api.md", _API.format(top=top, rooms=rooms)
+
+
+def _at_home(name: str) -> list[str]:
+    """A public name of the package, with a link to the room in which it is documented."""
+    value = getattr(eca_protocol, name)
+    for module in _public(eca_protocol):
+        if name in module.__all__ and getattr(module, name) is value:
+            says = (getattr(value, "__doc__", "") or "").partition("\n")[0]
+            is_data = not callable(value)
+            link = f"{{py:obj}}`{name} <{module.__name__}.{name}>`"
+            return [link, _escaped(f"The table of {name}'s methods." if is_data else says)]
+    raise LookupError(f"no public module has {name}")
+
+
+def _public(package: ModuleType) -> Iterator[ModuleType]:
+    """The modules that say what is public of them; a package that does speaks for its modules."""
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if found.name.rpartition(".")[2].startswith("_"):
+            continue
+        module = importlib.import_module(found.name)
+        if getattr(module, "__all__", None) and module.__doc__:
+            yield module
+        elif found.ispkg:
+            yield from _public(module)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n\n", "<br>").replace("\n", " ")
