@@ -8,16 +8,18 @@ from eca_protocol.transcript.entries import (
     Ended,
     Entry,
     Exited,
+    Mask,
     Passed,
     Side,
     Transcript,
     first_line,
     line_of,
-    read_transcript,
+    without_secrets,
 )
 from eca_protocol.transcript.player import Player, play
 from eca_protocol.transcript.proxy import tap
-from eca_protocol.transcript.recorder import Mask, RecordedTransport, Recorder, new_file
+from eca_protocol.transcript.reader import TranscriptReader, read_transcript
+from eca_protocol.transcript.recorder import RecordedTransport, Recorder, new_file
 
 __all__ = [
     "Ended",
@@ -30,10 +32,12 @@ __all__ = [
     "Recorder",
     "Side",
     "Transcript",
+    "TranscriptReader",
     "first_line",
     "line_of",
     "new_file",
     "play",
     "read_transcript",
     "tap",
+    "without_secrets",
 ]

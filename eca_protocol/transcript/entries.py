@@ -18,37 +18,36 @@ without its end was cut by a crash and does not count.
 from __future__ import annotations
 
 import base64
-import binascii
-import json as stdlib_json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol import json
-from eca_protocol.errors import LocalProtocolError
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript.cutter import header_of, message_in
+from eca_protocol.transcript.cutter import message_in
 
 __all__ = [
     "VERSION",
     "Ended",
     "Entry",
     "Exited",
+    "Mask",
     "Passed",
     "Side",
     "Transcript",
     "first_line",
     "line_of",
-    "read_transcript",
+    "without_secrets",
 ]
 
 VERSION: Final = 1
 
 Side: TypeAlias = Literal["client", "server"]
+
+Mask: TypeAlias = Callable[[bytes], bytes]
+"""What may be kept of a message's body, or of bytes that are no message."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,89 +144,11 @@ def _exactly(data: bytes) -> bytes:
         return b'"base64":"%b"' % base64.b64encode(data)
 
 
-_UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
-"""What reading raises for JSON that is none of ours; a message that cannot be written is local."""
-
-_AS_WRITTEN = re.compile(
-    rb'\{"at":(?P<at>[0-9]+\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
-    rb',"message":'
-)
-
-
-def read_transcript(path: Path) -> Transcript:
-    """Read a transcript; what other programs have reformatted is read too.
-
-    Raises:
-        ValueError: it is none, or not of this version; the text says where.
-        OSError: the file cannot be read.
-    """
-    head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
-    try:
-        started, command = _beginning(_object(head))
-    except _UNFIT as fault:
-        raise ValueError(f"{path}:1: expected a transcript, got {fault}") from fault
-    entries = []
-    for number, line in enumerate(lines, 2):
-        try:
-            entries.append(_entry(line))
-        except _UNFIT as fault:
-            raise ValueError(f"{path}:{number}: expected an entry, got {fault}") from fault
-    return Transcript(started=started, command=command, entries=tuple(entries))
-
-
-def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
-    version = head["transcript"]
-    if version != VERSION:
-        raise ValueError(f"version {version}, and not {VERSION}")
-    return datetime.fromisoformat(head["started"]), tuple(head.get("command") or ())
-
-
-def _entry(line: bytes) -> Entry:
-    found = _AS_WRITTEN.match(line)
-    body = line[found.end() : -1] if found else b""
-    if found is None or message_in(body) is None:
-        return _reformatted(_object(line))
-    side: Side = "client" if found["side"] == b"client" else "server"
-    return Passed(
-        at=float(found["at"]),
-        side=side,
-        data=encode_frame(body),
-        body=body,
-        masked=found["masked"] is not None,
-    )
-
-
-def _reformatted(value: Mapping[str, Any]) -> Entry:
-    at = float(value["at"])
-    if "exit" in value:
-        return Exited(at=at, code=int(value["exit"]))
-    side = value["from"]
-    if side not in {"client", "server"}:
-        raise ValueError(f"{side!r} as the side")
-    if value.get("ended"):
-        return Ended(at=at, side=side)
-    body = json.dumps(value["message"]) if "message" in value else None
-    data = encode_frame(body) if body is not None else b""
-    if "raw" in value or "base64" in value:
-        data = _data(value)
-        header = header_of(data)
-        body = data[header[0] :] if header and body is not None else None
-    elif body is None:
-        raise ValueError("neither a message nor bytes")
-    return Passed(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
-
-
-def _data(value: Mapping[str, Any]) -> bytes:
-    if "raw" in value:
-        return str(value["raw"]).encode()
-    try:
-        return base64.b64decode(value["base64"], validate=True)
-    except binascii.Error as fault:
-        raise ValueError(f"base64: {fault}") from fault
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    value = stdlib_json.loads(line)  # a line nests one level deeper than our own reader takes
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, got {type(value).__name__}")
-    return value
+def without_secrets(entry: Passed, mask: Mask) -> Passed:
+    """What may be kept of an entry; where that is all of it, the entry itself."""
+    found = entry.data if entry.body is None else entry.body
+    kept = mask(found)
+    if kept == found:
+        return entry
+    data, body = (kept, None) if entry.body is None else (encode_frame(kept), kept)
+    return Passed(at=entry.at, side=entry.side, data=data, body=body, masked=True)

@@ -19,20 +19,21 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from eca_protocol.framing import encode_frame
 from eca_protocol.streams import Transport
 from eca_protocol.transcript.cutter import Cutter, Piece
 from eca_protocol.transcript.entries import (
     Ended,
     Entry,
     Exited,
+    Mask,
     Passed,
     Side,
     first_line,
     line_of,
+    without_secrets,
 )
 
-__all__ = ["Mask", "RecordedTransport", "Recorder", "new_file"]
+__all__ = ["RecordedTransport", "Recorder", "new_file"]
 
 MAX_UNWRITTEN: Final = 64 * 2**20
 """Bytes that may wait to be written; with more, the disk is too slow for a record."""
@@ -44,9 +45,6 @@ WRITE: Final = 2**18
 """Bytes of lines that are written at once, about."""
 
 _TOO_SLOW: Final = "it is written too slowly"
-
-Mask: TypeAlias = Callable[[bytes], bytes]
-"""What may be kept of a message's body, or of bytes that are no message."""
 
 GATHERING: Final = 0.02
 """Seconds between two writes: a thread that woke up for each message would be in its way."""
@@ -217,15 +215,8 @@ class Recorder:
 
     def _passed(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[Passed]:
         for data, body in pieces:
-            kept = data if body is None else body
-            masked = kept if self._mask is None else self._mask(kept)
-            if masked == kept:
-                yield Passed(at=at, side=side, data=data, body=body)
-            elif body is None:
-                yield Passed(at=at, side=side, data=masked, masked=True)
-            else:
-                frame = encode_frame(masked)
-                yield Passed(at=at, side=side, data=frame, body=masked, masked=True)
+            entry = Passed(at=at, side=side, data=data, body=body)
+            yield entry if self._mask is None else without_secrets(entry, self._mask)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

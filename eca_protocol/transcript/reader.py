@@ -1,0 +1,141 @@
+"""Reads transcripts, whole ones and those that are still being written."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json as stdlib_json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.framing import encode_frame
+from eca_protocol.transcript.cutter import header_of, message_in
+from eca_protocol.transcript.entries import VERSION, Ended, Entry, Exited, Passed, Side, Transcript
+
+__all__ = ["TranscriptReader", "read_transcript"]
+
+_UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
+"""What reading raises for JSON that is none of ours; a message that cannot be written is local."""
+
+_AS_WRITTEN = re.compile(
+    rb'\{"at":(?P<at>[0-9]+\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
+    rb',"message":'
+)
+
+
+def read_transcript(path: Path) -> Transcript:
+    """Read a transcript; what other programs have reformatted is read too.
+
+    Raises:
+        ValueError: it is none, or not of this version; the text says where.
+        OSError: the file cannot be read.
+    """
+    reader = TranscriptReader(str(path))
+    entries = reader.feed(path.read_bytes() or b"\n")
+    started = reader.started
+    if started is None:
+        raise ValueError(f"{path}:1: expected a transcript, got a line without its end")
+    return Transcript(started=started, command=reader.command, entries=tuple(entries))
+
+
+class TranscriptReader:
+    """Takes the bytes of a transcript as they come.
+
+    Attributes:
+        started: when the conversation began, once the first line is there.
+        command: what started the server.
+
+    Args:
+        name: what errors call the transcript.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.started: datetime | None = None
+        self.command: tuple[str, ...] = ()
+        self._name = name
+        self._line = 0
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Entry]:
+        """Take the next bytes; the entries whose lines they complete.
+
+        Raises:
+            ValueError: it is no transcript, or not of this version; the text says where.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        entries: list[Entry] = []
+        for line in lines:
+            self._line += 1
+            wanted = "a transcript" if self.started is None else "an entry"
+            try:
+                if self.started is None:
+                    self.started, self.command = _beginning(_object(line))
+                else:
+                    entries.append(_entry(line))
+            except _UNFIT as fault:
+                place = f"{self._name}:{self._line}"
+                raise ValueError(f"{place}: expected {wanted}, got {fault}") from fault
+        return entries
+
+
+def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
+    version = head["transcript"]
+    if version != VERSION:
+        raise ValueError(f"version {version}, and not {VERSION}")
+    return datetime.fromisoformat(head["started"]), tuple(head.get("command") or ())
+
+
+def _entry(line: bytes) -> Entry:
+    found = _AS_WRITTEN.match(line)
+    body = line[found.end() : -1] if found else b""
+    if found is None or message_in(body) is None:
+        return _reformatted(_object(line))
+    side: Side = "client" if found["side"] == b"client" else "server"
+    return Passed(
+        at=float(found["at"]),
+        side=side,
+        data=encode_frame(body),
+        body=body,
+        masked=found["masked"] is not None,
+    )
+
+
+def _reformatted(value: Mapping[str, Any]) -> Entry:
+    at = float(value["at"])
+    if "exit" in value:
+        return Exited(at=at, code=int(value["exit"]))
+    side = value["from"]
+    if side not in {"client", "server"}:
+        raise ValueError(f"{side!r} as the side")
+    if value.get("ended"):
+        return Ended(at=at, side=side)
+    body = json.dumps(value["message"]) if "message" in value else None
+    data = encode_frame(body) if body is not None else b""
+    if "raw" in value or "base64" in value:
+        data = _data(value)
+        header = header_of(data)
+        body = data[header[0] :] if header and body is not None else None
+    elif body is None:
+        raise ValueError("neither a message nor bytes")
+    return Passed(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
+
+
+def _data(value: Mapping[str, Any]) -> bytes:
+    if "raw" in value:
+        return str(value["raw"]).encode()
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except binascii.Error as fault:
+        raise ValueError(f"base64: {fault}") from fault
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    value = stdlib_json.loads(line)  # a line nests one level deeper than our own reader takes
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, got {type(value).__name__}")
+    return value
