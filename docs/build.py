@@ -2,7 +2,7 @@
 
     python docs/build.py [--out FOLDER]
 
-It ends with 1 if there is any warning: a link that leads nowhere, a docstring that cannot be read, a
+It ends with 1 at any warning: a link that leads nowhere, a docstring that cannot be read, a
 page that would load something from elsewhere.
 """
 
