@@ -120,6 +120,8 @@ def _reformatted(value: Mapping[str, Any]) -> Entry:
         data = _data(value)
         header = header_of(data)
         body = data[header[0] :] if header and body is not None else None
+        if body is not None and message_in(body) is None:
+            body = None
     elif body is None:
         raise ValueError("neither a message nor bytes")
     return Passed(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
