@@ -1,0 +1,285 @@
+"""Chats and their turns: the order of contents, the queue, stop and delete."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import attrs
+
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
+from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+
+if TYPE_CHECKING:
+    from tests.eca_protocol.testing.conformance.reference.server import Server
+
+PIECE = 1024  # characters, which are 4 KiB at most
+
+Content = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """What the user asked for, once."""
+
+    text: str
+    model: str
+    behavior: str
+    contexts: list[dict[str, Any]]
+
+
+class Chat:
+    """One conversation: its history, what it cost, the turn that runs and the prompts behind it."""
+
+    def __init__(self, chat_id: str, server: Server) -> None:
+        self.id = chat_id
+        self.server = server
+        self.history: list[dict[str, Any]] = []
+        self.tokens = 0
+        self.cost = 0.0
+        self.queue: deque[Prompt] = deque()
+        self.turn: Turn | None = None
+        self.deleted = False
+        self.title_scope: anyio.CancelScope | None = None
+
+    def say(self, role: str, content: Content) -> None:
+        if not self.deleted:
+            params = {"chatId": self.id, "role": role, "content": content}
+            self.server.notify("chat/contentReceived", params)
+
+    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        self.queue.append(prompt)
+        if self.turn is None:
+            self.start_turn()
+        return self.answer(prompt)
+
+    def answer(self, prompt: Prompt) -> dict[str, Any]:
+        return {"chatId": self.id, "model": prompt.model, "status": "prompting"}
+
+    def start_turn(self) -> None:
+        self.turn = self.server.parts.turn(self, self.queue.popleft())
+        self.turn.begin()
+        self.server.tasks.start_soon(self.turn.run)
+
+    def stop(self) -> None:
+        """End the turn that runs, with all that waits behind it."""
+        if self.title_scope is not None:
+            self.title_scope.cancel()
+        if self.turn is not None and not self.turn.stopped:
+            self.turn.dropped = [prompt.text for prompt in self.queue]
+            self.queue.clear()
+            self.turn.stop()
+
+    async def delete(self) -> None:
+        """Forget everything; nothing is said for this chat any more."""
+        self.deleted = True
+        self.stop()
+        if self.turn is not None:
+            await self.turn.ended.wait()
+
+    async def make_title(self, model: Model, text: str) -> None:
+        pieces: list[str] = []
+
+        def take(event: dict[str, Any]) -> None:
+            choices = event.get("choices", ())
+            pieces.extend(choice["delta"].get("content") or "" for choice in choices)
+
+        instruction = "Answer with a title of a few words for what the user writes."
+        messages = [
+            {"role": "system", "content": instruction},
+            {"role": "user", "content": text},
+        ]
+        with anyio.CancelScope() as self.title_scope:
+            try:
+                await model.ask(messages, [], take)
+            except ModelFault:
+                return
+            self.say("system", {"type": "metadata", "title": "".join(pieces)})
+
+
+class Turn:
+    """The life of one prompt."""
+
+    def __init__(self, chat: Chat, prompt: Prompt) -> None:
+        self.chat = chat
+        self.server = chat.server
+        self.prompt = prompt
+        self.calls: list[ToolCall] = []  # of the answer that comes or is worked on
+        self.dropped: list[str] = []
+        self.stopped = False
+        self.ended = anyio.Event()
+        self.last_cost: float | None = None
+        self._scope = anyio.CancelScope()
+        self._text = ""
+        self._reasoning: str | None = None
+        self._reasoning_began = 0.0
+
+    def begin(self) -> None:
+        self.progress("Waiting for the model")
+        self.echo()
+
+    def progress(self, text: str) -> None:
+        self.chat.say("system", {"type": "progress", "state": "running", "text": text})
+
+    def echo(self) -> None:
+        content = {"type": "text", "text": self.prompt.text, "contentId": str(uuid.uuid4())}
+        self.chat.say("user", content)
+
+    def tell(self, text: str) -> None:
+        """Words of our own."""
+        for piece in in_pieces(text):
+            self.chat.say("system", {"type": "text", "text": piece})
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        with self._scope:
+            try:
+                await self.converse()
+            except ModelFault as fault:
+                self.tell(str(fault))
+        self.close()
+        self.chat.turn = None
+        self.finish()
+        self.ended.set()
+        if self.chat.queue and self.chat.turn is None:
+            self.chat.start_turn()
+
+    def close(self) -> None:
+        """Close what is open, and say what there is to say before the end."""
+        self.end_reasoning()
+        self.keep_what_was_said()
+        for call in self.calls:
+            call.cut_short()
+        if self.stopped:
+            self.tell_dropped()
+        else:
+            self.tell_usage()
+
+    def finish(self) -> None:
+        self.chat.say("system", {"type": "progress", "state": "finished", "text": ""})
+
+    def tell_dropped(self) -> None:
+        if self.dropped:
+            self.tell("Dropped by the stop:\n" + "\n".join(self.dropped))
+
+    async def converse(self) -> None:
+        if self.prompt.text.startswith("/"):
+            self.tell(await self.server.commands.run(self.prompt.text[1:], self.chat))
+            return
+        model = self.server.models.get(self.prompt.model)
+        if model is None:
+            self.tell(f"There is no model {self.prompt.model!r}.")
+            return
+        if not self.chat.history and self.server.wants_titles:
+            self.server.tasks.start_soon(self.chat.make_title, model, self.prompt.text)
+        self.chat.history.append(await self.user_message())
+        while True:
+            await self.ask(model)
+            if not self.calls:
+                return
+            for call in self.calls:
+                await call.run()
+            self.progress("Waiting for the model")
+
+    async def user_message(self) -> dict[str, Any]:
+        shown = [await self.server.show_context(context) for context in self.prompt.contexts]
+        return {"role": "user", "content": "\n\n".join([*shown, self.prompt.text])}
+
+    def instructions(self) -> str:
+        return f"You help the user of an editor. Behaviour: {self.prompt.behavior}."
+
+    async def ask(self, model: Model) -> None:
+        """One request, its stream passed on, and its answer kept."""
+        self.calls, self._text = [], ""
+        messages = [{"role": "system", "content": self.instructions()}, *self.chat.history]
+        tools = self.server.toolbox.offered(self.prompt.behavior)
+        await model.ask(messages, tools, lambda event: self.take(event, model))
+        self.end_reasoning()
+        for call in self.calls:
+            call.end_preparing()
+        if self.calls:
+            asked = [call.as_asked() for call in self.calls]
+            said = {"role": "assistant", "content": self._text, "tool_calls": asked}
+            self.chat.history.append(said)
+            self._text = ""
+
+    def keep_what_was_said(self) -> None:
+        if self._text:
+            self.chat.history.append({"role": "assistant", "content": self._text})
+
+    def take(self, event: dict[str, Any], model: Model) -> None:
+        """One event of the model's stream."""
+        if not isinstance(event, dict) or "error" in event:
+            raise ModelFault(f"{model.name} reports: {event}")
+        for choice in event.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if reasoning := delta.get("reasoning_content"):
+                self.take_reasoning(reasoning)
+            if text := delta.get("content"):
+                self.end_reasoning()
+                self.take_text(text)
+            for piece in delta.get("tool_calls") or ():
+                self.end_reasoning()
+                self.take_call(piece)
+        if usage := event.get("usage"):
+            self.count(usage, model)
+
+    def take_text(self, text: str) -> None:
+        self._text += text
+        for piece in in_pieces(text):
+            self.chat.say("assistant", {"type": "text", "text": piece})
+
+    def take_reasoning(self, text: str) -> None:
+        if self._reasoning is None:
+            self._reasoning, self._reasoning_began = str(uuid.uuid4()), anyio.current_time()
+            self.chat.say("assistant", {"type": "reasonStarted", "id": self._reasoning})
+        for piece in in_pieces(text):
+            content = {"type": "reasonText", "id": self._reasoning, "text": piece}
+            self.chat.say("assistant", content)
+
+    def end_reasoning(self) -> None:
+        if self._reasoning is not None:
+            took = int((anyio.current_time() - self._reasoning_began) * 1000)
+            content = {"type": "reasonFinished", "id": self._reasoning, "totalTimeMs": took}
+            self.chat.say("assistant", content)
+            self._reasoning = None
+
+    def take_call(self, piece: dict[str, Any]) -> None:
+        """A piece of a call. Only the first call's are shown as they come: W-30, none are mixed."""
+        index, function = piece["index"], piece.get("function") or {}
+        while len(self.calls) <= index:
+            self.calls.append(self.server.parts.tool_call(self, function.get("name") or "?"))
+        call = self.calls[index]
+        call.arguments_text += function.get("arguments") or ""
+        if index == 0:
+            call.prepare_rest()
+
+    def count(self, usage: dict[str, Any], model: Model) -> None:
+        into, out = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+        self.chat.tokens += into + out
+        if model.cost:
+            cost = (into * model.cost["input"] + out * model.cost["output"]) / 1e6
+            self.last_cost = (self.last_cost or 0.0) + cost
+            self.chat.cost += cost
+
+    def tell_usage(self) -> None:
+        self.chat.say("system", self.usage())
+
+    def usage(self) -> Content:
+        content: Content = {"type": "usage", "sessionTokens": self.chat.tokens}
+        if self.last_cost is not None:
+            content["lastMessageCost"] = content["messageCost"] = f"{self.last_cost:.6f}"
+            content["sessionCost"] = f"{self.chat.cost:.6f}"
+        model = self.server.models.get(self.prompt.model)
+        if model is not None and model.limit.keys() >= {"context", "output"}:
+            content["limit"] = {name: model.limit[name] for name in ("context", "output")}
+        return content
+
+
+def in_pieces(text: str) -> list[str]:
+    return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]

@@ -1,0 +1,63 @@
+"""Slash commands: two of our own, and the prompts of MCP servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.eca_protocol.testing.conformance.reference.chat import Chat
+    from tests.eca_protocol.testing.conformance.reference.server import Server
+
+
+class Commands:
+    """What `/name` runs."""
+
+    def __init__(self, owner: Server) -> None:
+        self._owner = owner
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        """Those whose name or description contains the query."""
+        wanted = query.strip().lower()
+        listed = [
+            _command("costs", "What this chat has cost.", "native"),
+            _command("help", "Which commands there are.", "native"),
+        ]
+        for server, prompt in self._owner.mcp.prompts():
+            listed.append(
+                _command(
+                    f"{server.name}:{prompt['name']}",
+                    prompt.get("description") or prompt["name"],
+                    "mcp-prompt",
+                    prompt.get("arguments", ()),
+                )
+            )
+        return [
+            each
+            for each in listed
+            if wanted in each["name"].lower() or wanted in each["description"].lower()
+        ]
+
+    async def run(self, line: str, chat: Chat) -> str:
+        """The text that a command answers with."""
+        name, *words = line.split()
+        if name == "costs":
+            return f"Tokens: {chat.tokens}, costs: {chat.cost:.6f}"
+        for server, prompt in self._owner.mcp.prompts():
+            if name == f"{server.name}:{prompt['name']}":
+                names = [each["name"] for each in prompt.get("arguments", ())]
+                arguments = dict(zip(names, words, strict=False))
+                asked = {"name": prompt["name"], "arguments": arguments}
+                result = await server.call("prompts/get", asked)
+                return "\n".join(str(each["content"].get("text")) for each in result["messages"])
+        return "Commands: " + ", ".join(each["name"] for each in self.find(""))
+
+
+def _command(name: str, description: str, kind: str, arguments: Any = ()) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": description,
+        "type": kind,
+        "arguments": [
+            {"name": each["name"], "required": bool(each.get("required"))} for each in arguments
+        ],
+    }

@@ -1,0 +1,258 @@
+"""The tools: four native ones, one that asks the editor, and what MCP servers have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from eca_protocol.process import Ladder, spawn
+
+if TYPE_CHECKING:
+    from tests.eca_protocol.testing.conformance.reference.server import Server
+
+CAP = 30_000  # bytes of an output
+
+
+class ToolFault(Exception):
+    """A call that did not do what was asked; the model gets the text."""
+
+
+@attrs.frozen(kw_only=True)
+class FileChange:
+    """What a call will do, or did, to a file."""
+
+    path: str
+    before: str
+    after: str
+
+    def as_details(self) -> dict[str, Any]:
+        lines = difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), lineterm="", n=3
+        )
+        hunks = list(lines)[2:]
+        return {
+            "type": "fileChange",
+            "path": self.path,
+            "diff": "\n".join(hunks),
+            "linesAdded": sum(line.startswith("+") for line in hunks),
+            "linesRemoved": sum(line.startswith("-") for line in hunks),
+        }
+
+
+class Tool:
+    """A native tool; those of MCP servers override what differs."""
+
+    origin = "native"
+    server = "eca"
+    name = ""
+    description = ""
+    arguments: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    changes = True  # not to be called while it is only planned
+
+    def __init__(self, owner: Server) -> None:
+        self.owner = owner
+
+    @property
+    def offered_name(self) -> str:
+        return self.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        names = (*self.arguments, *self.optional)
+        properties = {name: {"type": "string"} for name in names}
+        return {"type": "object", "properties": properties, "required": list(self.arguments)}
+
+    def argument(self, arguments: dict[str, Any], name: str) -> str:
+        value = arguments.get(name)
+        if not isinstance(value, str):
+            raise ToolFault(f"expected {name}, a text")
+        return value
+
+    def path(self, arguments: dict[str, Any]) -> Path:
+        return self.owner.workspace.resolve(self.argument(arguments, "path"))
+
+    def preview(self, arguments: dict[str, Any]) -> FileChange | None:
+        try:
+            return self.change(arguments)
+        except ToolFault:
+            return None
+
+    def change(self, arguments: dict[str, Any]) -> FileChange | None:
+        return None
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+
+class ReadFile(Tool):
+    name, description = "eca_read_file", "Read a file."
+    arguments, changes = ("path",), False
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        return cut(read(self.path(arguments)))
+
+
+class WriteFile(Tool):
+    name, description = "eca_write_file", "Write a file."
+    arguments = ("path", "content")
+
+    def change(self, arguments: dict[str, Any]) -> FileChange:
+        path = self.path(arguments)
+        before = read(path) if path.exists() else ""
+        return FileChange(path=str(path), before=before, after=self.argument(arguments, "content"))
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        change = self.change(arguments)
+        Path(change.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(change.path).write_text(change.after, "utf-8")
+        return f"{change.path} is written."
+
+
+class EditFile(WriteFile):
+    name, description = "eca_edit_file", "Replace a text that is in a file once."
+    arguments = ("path", "original_content", "new_content")
+
+    def change(self, arguments: dict[str, Any]) -> FileChange:
+        path = self.path(arguments)
+        before, old = read(path), self.argument(arguments, "original_content")
+        found = before.count(old) if old else 0
+        if found != 1:
+            raise ToolFault(f"expected the text once in {path}, found {found} matches")
+        after = before.replace(old, self.argument(arguments, "new_content"))
+        return FileChange(path=str(path), before=before, after=after)
+
+
+class ShellCommand(Tool):
+    name, description = "eca_shell_command", "Run a command of the shell."
+    arguments, optional = ("command",), ("working_directory",)
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        place = self.owner.workspace.resolve(str(arguments.get("working_directory") or "."))
+        command = ["/bin/sh", "-c", f"exec 2>&1; {self.argument(arguments, 'command')}"]
+        child = spawn(command, cwd=place, stdin="null")
+        output = bytearray()
+        try:
+            while data := await child.transport.receive():
+                output += data
+            code = await child.wait()
+        finally:
+            await child.end(Ladder(after_stdin=0, after_term=0.2, after_kill=0.2))
+        text = cut(output.decode("utf-8", "replace"))
+        if code:
+            raise ToolFault(f"exit code {code}\n{text}")
+        return text
+
+
+class EditorDiagnostics(Tool):
+    name, description = "eca_editor_diagnostics", "What the editor knows to be wrong."
+    optional, changes = ("path",), False
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        asked = {"uri": self.path(arguments).as_uri()} if arguments.get("path") else {}
+        answer = await self.owner.ask("editor/getDiagnostics", asked, seconds=2)
+        found = answer.get("diagnostics") if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise ToolFault("The editor gave no answer.")
+        return "\n".join(filter(None, map(diagnostic_line, found))) or "Nothing is wrong."
+
+
+class Toolbox:
+    """All tools, who may call them, and how they are shown."""
+
+    natives: tuple[type[Tool], ...] = (ReadFile, WriteFile, EditFile, ShellCommand)
+
+    def __init__(self, owner: Server) -> None:
+        self._owner = owner
+        self.approved: set[str] = set()  # for the session
+        kinds = (*self.natives, *([EditorDiagnostics] if owner.can_diagnose else []))
+        self._native = [kind(owner) for kind in kinds]
+
+    @property
+    def tools(self) -> list[Tool]:
+        return [*self._native, *self._owner.mcp.tools]
+
+    def find(self, name: str) -> Tool | None:
+        return next((tool for tool in self.tools if tool.offered_name == name), None)
+
+    def offered(self, behavior: str) -> list[dict[str, Any]]:
+        """What the model is told of the tools that it may call."""
+        functions = [
+            {
+                "name": tool.offered_name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            }
+            for tool in self.tools
+            if not self.is_withheld(tool, behavior)
+        ]
+        return [{"type": "function", "function": function} for function in functions]
+
+    def listed(self, tools: Iterable[Tool], behavior: str) -> list[dict[str, Any]]:
+        """What the client is told of tools."""
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "disabled": self.is_withheld(tool, behavior),
+            }
+            for tool in tools
+        ]
+
+    def native(self, behavior: str) -> list[dict[str, Any]]:
+        return self.listed(self._native, behavior)
+
+    def is_withheld(self, tool: Tool, behavior: str) -> bool:
+        disabled = names(tool, self._owner.config.get("disabledTools", ()))
+        return disabled or (behavior == "plan" and tool.changes)
+
+    def verdict(self, tool: Tool, behavior: str) -> str:
+        approval = self._owner.config.get("toolCall", {}).get("approval", {})
+        if self.is_withheld(tool, behavior) or names(tool, approval.get("deny", ())):
+            return "deny"
+        if tool.name in self.approved:
+            return "allow"
+        for verdict in ("ask", "allow"):
+            if names(tool, approval.get(verdict, ())):
+                return verdict
+        default = approval.get("byDefault")
+        return str(default or ("ask" if tool.changes else "allow"))
+
+
+def names(tool: Tool, selectors: Iterable[str]) -> bool:
+    """Whether one of them means the tool, in whatever spelling."""
+    own = {tool.name, tool.server, f"{tool.server}__{tool.name}"}
+    if tool.origin == "native":
+        bare = tool.name.removeprefix("eca_")
+        own |= {bare, f"eca__{bare}", f"eca_{bare}"}
+    return not own.isdisjoint(selectors)
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise ToolFault(f"{path}: {error.strerror}") from error
+
+
+def cut(text: str) -> str:
+    """Within the cap; what is left out is counted."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= CAP:
+        return text
+    left = len(data) - CAP
+    return data[:CAP].decode("utf-8", "ignore") + f"\n... cut, {left} bytes left out ..."
+
+
+def diagnostic_line(found: Any) -> str:
+    try:
+        start = found["range"]["start"]
+        place = f"{found['uri']}:{start['line']}:{start['character']}"
+        return f"{place}: {found.get('severity')}: {found['message']} ({found.get('code')})"
+    except (KeyError, TypeError):
+        return ""
