@@ -120,7 +120,7 @@ class Provider:
         script: Script = (),
         *,
         models: Iterable[str] = ("scripted",),
-        title: Reply | None = None,
+        title: Reply | Callable[[ReceivedRequest], Reply] | None = None,
         otherwise: Reply | None = None,
         others: Mapping[str, Reply] | None = None,
         port: int = 0,
@@ -130,7 +130,7 @@ class Provider:
         Args:
             script: the replies in order, or a function that makes one from a request.
             models: what `GET /models` lists.
-            title: the reply to every request for a title.
+            title: the reply to every request for a title, or a function that makes one.
             otherwise: the reply when the script is used up; without one that is an error 500.
             others: replies to what asks no model, by how its path ends.
             port: 0 takes a free one.
@@ -141,7 +141,7 @@ class Provider:
         self.reached: set[str] = set()
         self._script = script if callable(script) else _in_order(script, otherwise)
         self._models = tuple(models)
-        self._title = title or reply("A title")
+        self._title = title if callable(title) else _always(title or reply("A title"))
         self._others = others if others is not None else {}
         self._port = port
         self._gates: dict[str, anyio.Event] = {}
@@ -209,7 +209,7 @@ class Provider:
             elif request.method == "POST" and request.path.endswith(_ASK_A_MODEL):
                 (self.title_requests if received.is_title else self.requests).append(received)
                 self._note_change()
-                answer = self._title if received.is_title else self._script(received)
+                answer = (self._title if received.is_title else self._script)(received)
                 await _Conversation(self, received, responder).play(answer)
             else:
                 self.other_requests.append(received)
@@ -327,6 +327,10 @@ def provider_in_thread(script: Script = (), **options: Any) -> Iterator[Threaded
         portal.wrap_async_context_manager(running()) as provider,
     ):
         yield ThreadedProvider(provider, portal)
+
+
+def _always(answer: Reply) -> Callable[[ReceivedRequest], Reply]:
+    return lambda _request: answer
 
 
 def _in_order(

@@ -1,0 +1,121 @@
+"""What a case is, how it is declared, and how it may end before it has judged all its rows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Collection
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from eca_protocol.revisions import Revision, Window
+from eca_protocol.testing.requirements import lookup
+
+if TYPE_CHECKING:
+    from eca_protocol.testing.conformance.bench import Bench
+
+__all__ = ["Case", "Need", "NotApplicable", "Stuck", "case", "server_cases"]
+
+Need = Literal["process", "config", "native-tools", "mcp"]
+"""What a case cannot do without.
+
+`process`: the target is a process, not a function inside the suite. `config`: configuration beyond
+the model's can be given to it.
+"""
+
+Run = Callable[["Bench"], Awaitable[None]]
+
+
+class Stuck(Exception):
+    """What a case needs on its way has not come; the rows it has not judged are untestable."""
+
+    def __init__(self, expected: str, got: object = "nothing") -> None:
+        super().__init__(f"expected {expected}, got {got}")
+        self.expected = expected
+        self.got = got
+
+
+class NotApplicable(Exception):
+    """The target has no such thing; the rows the case has not judged are not applicable."""
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A case and what it declares.
+
+    Attributes:
+        name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
+        does: what it does, in a sentence for people.
+        rows: the ids of the rows that it judges.
+        run: the case itself.
+        window: the editions it is for.
+        needs: what it cannot do without.
+        seconds: its deadline.
+    """
+
+    name: str
+    does: str
+    rows: tuple[str, ...]
+    run: Run
+    window: Window
+    needs: frozenset[Need] = frozenset()
+    seconds: float = 20.0
+
+
+_REGISTERED: Final[dict[str, Case]] = {}
+
+
+def case(
+    *rows: str,
+    since: Revision = Revision.R2025_09,
+    until: Revision = Revision.CURRENT,
+    needs: Collection[Need] | Need = (),
+    seconds: float = 20.0,
+) -> Callable[[Run], Run]:
+    """Declare a case.
+
+    Args:
+        rows: the rows it judges, by id or as a pattern that `requirements.lookup` knows. Those
+            that it neither checks, nor sees, nor says to be otherwise are untestable.
+        since: the first edition it is for; `Revision.DRAFT` for what holds in the draft, too.
+        until: the last one.
+        needs: what it cannot do without; where the target lacks that, its rows are untestable.
+        seconds: its deadline.
+
+    Raises:
+        KeyError: there is no such row.
+        ValueError: another case has that name.
+    """
+    ids = tuple(dict.fromkeys(row.id for name in rows for row in lookup(name)))
+
+    def declare(function: Run) -> Run:
+        chapter = function.__module__.rpartition(".")[2]
+        name = f"{chapter}.{function.__name__}"
+        if name in _REGISTERED:
+            raise ValueError(f"two cases are called {name}")
+        _REGISTERED[name] = Case(
+            name=name,
+            does=" ".join((function.__doc__ or "").split("\n\n")[0].split()),
+            rows=ids,
+            run=function,
+            window=Window(since=since, until=until),
+            needs=frozenset((needs,) if isinstance(needs, str) else needs),
+            seconds=seconds,
+        )
+        return function
+
+    return declare
+
+
+def server_cases() -> MappingProxyType[str, Case]:
+    """The cases for servers by name, in the order of their chapters; imports the chapters."""
+    server = importlib.import_module("eca_protocol.testing.conformance.server")
+    for chapter in server.CHAPTERS:
+        importlib.import_module(f"{server.__name__}.{chapter}")
+    mine = {
+        name: each
+        for name, each in _REGISTERED.items()
+        if each.run.__module__.startswith(f"{server.__name__}.")
+    }
+    return MappingProxyType(mine)

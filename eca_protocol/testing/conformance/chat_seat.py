@@ -1,0 +1,176 @@
+"""One chat of a case: what is prompted, what comes, and the model behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.model import ChatModel
+
+if TYPE_CHECKING:
+    from eca_protocol.testing.conformance.seat import Seat
+    from eca_protocol.testing.conformance.wire import Heard
+
+__all__ = ["ChatSeat"]
+
+
+class ChatSeat:
+    """A chat.
+
+    Attributes:
+        seat: the client whose chat it is.
+        model: the requests for this chat, and the gates in its replies.
+        id: None until the server has named it.
+        prompted: the exact text of each prompt.
+    """
+
+    def __init__(self, seat: Seat, model: ChatModel, id_: str | None) -> None:
+        self.seat = seat
+        self.model = model
+        self.id = id_
+        self.prompted: list[str] = []
+
+    @property
+    def heard(self) -> list[Heard]:
+        """Each `chat/contentReceived` of this chat, in order."""
+        return [
+            heard
+            for heard in self.seat.heard
+            if heard.method == "chat/contentReceived" and heard.chat_id == self.id
+        ]
+
+    @property
+    def contents(self) -> list[Mapping[str, Any]]:
+        """The params of each of them."""
+        return [heard.params for heard in self.heard]
+
+    def of(self, type_: str) -> list[Mapping[str, Any]]:
+        """The contents of that type."""
+        return [heard.content for heard in self.heard if heard.content.get("type") == type_]
+
+    @property
+    def said(self) -> str:
+        """All text of the assistant's, joined."""
+        return "".join(
+            str(heard.content.get("text"))
+            for heard in self.heard
+            if heard.content.get("type") == "text" and heard.params.get("role") == "assistant"
+        )
+
+    def worded(self, text: str) -> str:
+        """A text of a prompt with the word by which the model knows the chat."""
+        return f"{text} {self.model.word}"
+
+    async def send_prompt(self, text: str, *, word: bool = True, **params: Any) -> Any:
+        """Send a prompt and do not wait; the request's id.
+
+        Args:
+            text: what is said; the chat's word is put behind it.
+            word: False leaves that away: where an earlier prompt of this chat has it already.
+            params: more members of the params, or others in place of ours.
+
+        Raises:
+            Stuck: the server takes no more.
+        """
+        message = self.worded(text) if word else text
+        self.prompted.append(message)
+        given: dict[str, Any] = {"message": message, **params}
+        if self.id is not None:
+            given.setdefault("chatId", self.id)
+        return await self.seat.request("chat/prompt", given)
+
+    async def prompt(
+        self, text: str, *, seconds: float = 5, word: bool = True, **params: Any
+    ) -> Mapping[str, Any]:
+        """Send a prompt; its answer, whole. See `send_prompt`.
+
+        Raises:
+            Stuck: there is no answer.
+        """
+        request = await self.send_prompt(text, word=word, **params)
+        answer = await self.seat.answer(request, seconds=seconds)
+        result = answer.get("result")
+        if self.id is None and isinstance(result, Mapping) and isinstance(result["chatId"], str):
+            self.id = result["chatId"]
+        return answer
+
+    async def finished(self, n: int = 1, *, seconds: float = 5, shows: str | None = None) -> Heard:
+        """The end of the nth turn.
+
+        Raises:
+            Stuck: it did not come.
+        """
+        expected = f"the end of turn {n}"
+        if self.seat.edition is Revision.DRAFT:
+            return await self.content(
+                "text", n=n, seconds=seconds, shows=shows, expected=expected, isComplete=True
+            )
+        return await self.content(
+            "progress", n=n, seconds=seconds, shows=shows, expected=expected, state="finished"
+        )
+
+    async def content(
+        self,
+        type_: str,
+        *,
+        n: int = 1,
+        seconds: float = 5,
+        shows: str | None = None,
+        expected: str = "",
+        **members: Any,
+    ) -> Heard:
+        """The nth content of that type with these members.
+
+        Raises:
+            Stuck: it did not come.
+        """
+        came: list[int] = []
+
+        def is_wanted(message: Mapping[str, Any]) -> bool:
+            if message.get("method") != "chat/contentReceived":
+                return False
+            params = message.get("params")
+            if not isinstance(params, Mapping) or params.get("chatId") != self.id:
+                return False
+            content = params.get("content")
+            if not isinstance(content, Mapping) or content.get("type") != type_:
+                return False
+            if any(content.get(name) != value for name, value in members.items()):
+                return False
+            came.append(1)
+            return len(came) == n
+
+        which = "".join(f", {name} {value!r}" for name, value in members.items())
+        return await self.seat.until(
+            is_wanted,
+            seconds=seconds,
+            shows=shows,
+            expected=expected or f"content {n} of type {type_!r}{which}",
+        )
+
+    async def stop(self) -> None:
+        """Stop what runs.
+
+        Raises:
+            Stuck: the server takes no more.
+        """
+        await self.seat.tell("chat/promptStop", {"chatId": self.id})
+
+    async def approve(self, call_id: str, **more: Any) -> None:
+        """Approve a tool call.
+
+        Raises:
+            Stuck: the server takes no more.
+        """
+        params = {"chatId": self.id, "toolCallId": call_id, **more}
+        await self.seat.tell("chat/toolCallApprove", params)
+
+    async def reject(self, call_id: str, **more: Any) -> None:
+        """Reject a tool call.
+
+        Raises:
+            Stuck: the server takes no more.
+        """
+        params = {"chatId": self.id, "toolCallId": call_id, **more}
+        await self.seat.tell("chat/toolCallReject", params)

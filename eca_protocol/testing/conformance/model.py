@@ -1,0 +1,207 @@
+"""The scripted model behind the server under test: one endpoint, a script for each chat.
+
+A chat's script is found by a word in the text of its prompts, so that many cases may use one server
+at once. Gates (`wait`) and tool names in a script are the chat's own: a gate's name means nothing
+to another chat, and a tool is called as the request offered it, whatever prefix it has there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, Self
+
+import anyio
+import attrs
+
+from eca_protocol import json
+from eca_protocol.testing.provider import Provider, ReceivedRequest
+from eca_protocol.testing.script import Reply, Step, reply
+
+__all__ = ["AnswersWith", "ChatModel", "Model", "bare_name"]
+
+AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
+"""One item of a chat's script: a reply, or what makes one from the request."""
+
+_WORD: Final = re.compile(r"\[k([0-9]+)\]")
+_PREFIX: Final = re.compile(r"^eca_{1,2}")
+_USED_UP: Final = reply("The script has ended.")
+
+
+def bare_name(tool: str) -> str:
+    """A native tool's name without the prefix that some servers put before it."""
+    return _PREFIX.sub("", tool)
+
+
+class ChatModel:
+    """What the model is asked for one chat, and what it answers.
+
+    Attributes:
+        word: by which its requests are told from others; it stands in the text of each prompt.
+        requests: the requests for this chat, in the order they came, without those for a title.
+        title_requests: those.
+        title: the reply to each of those.
+    """
+
+    def __init__(self, model: Model, number: int, script: Iterable[AnswersWith]) -> None:
+        self._model = model
+        self._script = deque(script)
+        self.word = f"[k{number}]"
+        self.title: AnswersWith = reply("A title")
+        self.requests: list[ReceivedRequest] = []
+        self.title_requests: list[ReceivedRequest] = []
+        self.passed: list[tuple[float, Literal["server", "model"], bytes]] = []
+
+    @property
+    def reached(self) -> frozenset[str]:
+        """Names of the gates that a reply of this chat waits, or waited, at."""
+        start = self._gate("")
+        names = self._model.provider.reached
+        return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
+
+    def then(self, *script: AnswersWith) -> None:
+        """Go on with these when the script so far is used up."""
+        self._script.extend(script)
+
+    def open(self, gate: str) -> None:
+        """Let every reply that waits, or will wait, at that gate go on."""
+        self._model.provider.open(self._gate(gate))
+
+    async def until(
+        self, condition: Callable[[], bool], *, seconds: float = 5, what: str = "the model"
+    ) -> None:
+        """Wait until that is so; it is looked at whenever something happened at the endpoint.
+
+        Raises:
+            DeadlineExceeded: it was not so in time.
+        """
+        await self._model.provider.until(condition, seconds=seconds, what=what)
+
+    def answer(self, request: ReceivedRequest) -> Reply:
+        """The reply to the next request for this chat."""
+        self.requests.append(request)
+        return self._made(self._script.popleft() if self._script else _USED_UP, request)
+
+    def answer_title(self, request: ReceivedRequest) -> Reply:
+        """The reply to a request for the chat's title."""
+        self.title_requests.append(request)
+        return self._made(self.title, request)
+
+    def _made(self, answer: AnswersWith, request: ReceivedRequest) -> Reply:
+        given = answer if isinstance(answer, Reply) else answer(request)
+        offered = tuple(_offered(request.body))
+        fitted = attrs.evolve(
+            given,
+            steps=[self._fitted(step, offered) for step in given.steps],
+            before_headers=[self._fitted(step, offered) for step in given.before_headers],
+        )
+        now = anyio.current_time()
+        self.passed.append((now, "server", json.dumps(request.body)))
+        self.passed.append((now, "model", _told(given)))
+        return fitted
+
+    def _fitted(self, step: Step, offered: tuple[str, ...]) -> Step:
+        if "wait" in step:
+            return {**step, "wait": self._gate(step["wait"])}
+        if "tool_call" in step:
+            return {**step, "tool_call": _called(step["tool_call"], offered)}
+        return step
+
+    def _gate(self, name: str) -> str:
+        return f"{self.word}{name}"
+
+
+class Model:
+    """The endpoint of a whole run; `async with` it.
+
+    Attributes:
+        provider: the endpoint itself, with every request that came.
+    """
+
+    def __init__(self) -> None:
+        self._chats: dict[str, ChatModel] = {}
+        self.provider = Provider(self._answer, models=("scripted",), title=self._answer_title)
+
+    async def __aenter__(self) -> Self:
+        await self.provider.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.provider.__aexit__(*exc_info)
+
+    @property
+    def url(self) -> str:
+        """The base URL to configure, with the `/v1` that such bases have."""
+        return self.provider.url
+
+    def chat(self, script: Iterable[AnswersWith]) -> ChatModel:
+        """Take the script of another chat."""
+        made = ChatModel(self, len(self._chats) + 1, script)
+        self._chats[made.word] = made
+        return made
+
+    def _answer(self, request: ReceivedRequest) -> Reply:
+        chat = self._chat_of(request.body)
+        return _USED_UP if chat is None else chat.answer(request)
+
+    def _answer_title(self, request: ReceivedRequest) -> Reply:
+        chat = self._chat_of(request.body)
+        return reply("A title") if chat is None else chat.answer_title(request)
+
+    def _chat_of(self, body: Any) -> ChatModel | None:
+        words = list(_WORD.finditer("\n".join(_said_by_users(body))))
+        return self._chats.get(words[-1].group()) if words else None
+
+
+def _said_by_users(body: Any) -> Iterator[str]:
+    messages = body.get("messages") if isinstance(body, Mapping) else None
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            yield from _texts(message.get("content"))
+
+
+def _texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            yield part["text"]
+
+
+def _offered(body: Any) -> Iterator[str]:
+    """The names of the tools that a request offers."""
+    tools = body.get("tools") if isinstance(body, Mapping) else None
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, Mapping):
+            function = tool.get("function")
+            name = (function if isinstance(function, Mapping) else tool).get("name")
+            if isinstance(name, str):
+                yield name
+
+
+def _called(name: str, offered: tuple[str, ...]) -> str:
+    """The offered name of that tool; a tool that is not offered is called by its own."""
+    if name in offered:
+        return name
+    return next((each for each in offered if bare_name(each) == bare_name(name)), name)
+
+
+def _told(answer: Reply) -> bytes:
+    """A reply as a report shows it: its status, then its body or its steps."""
+    if answer.body is not None:
+        shown: Any = answer.body
+    else:
+        shown = [*answer.before_headers, *answer.steps]
+    return f"HTTP {answer.status}\n".encode() + json.dumps(_readable(shown))
+
+
+def _readable(value: Any) -> Any:
+    """Bytes in steps as text, so that all of it is JSON."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, Mapping):
+        return {key: _readable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    return value

@@ -1,0 +1,135 @@
+"""The outcome of a run of the suite, and its form as a list of records.
+
+A record has `id` and `verdict`, beside them what the table says of the row, what was expected and
+what came, and of the run itself its target, edition and times: each record can stand alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+__all__ = ["Run", "binds"]
+
+_FRAMES_AND_LIFECYCLE = frozenset(
+    {
+        "ECA Protocol",
+        "Header Part",
+        "Content Part",
+        "JSON-RPC 2.0",
+        "Lifecycle Messages",
+        "Initialized",
+        "Shutdown",
+        "Exit",
+        "Rulings: base",
+    }
+)
+
+
+def binds(id_: str, edition: Revision) -> bool:
+    """Whether a row binds a server of that edition; in the draft frames and lifecycle do (W-50)."""
+    row = REQUIREMENTS[id_]
+    if row.side == "client":
+        return False
+    in_draft = edition is Revision.DRAFT and row.section in _FRAMES_AND_LIFECYCLE
+    return row.window.holds(edition) or in_draft
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """What a run has found.
+
+    Attributes:
+        target: what was tested, as a person would write it.
+        edition: the edition that was spoken.
+        started: when it began, in UTC.
+        seconds: how long it took.
+        findings: one for each row that binds the target, in the order of the table.
+        incidents: what went wrong beside the rows: a server that ended while it was talked to.
+    """
+
+    target: str
+    edition: Revision
+    started: datetime
+    seconds: float
+    findings: tuple[Finding, ...]
+    incidents: tuple[str, ...] = ()
+
+    def counts(self) -> Mapping[Verdict, int]:
+        """How many findings there are of each verdict."""
+        return Counter(finding.verdict for finding in self.findings)
+
+    def failed(self) -> tuple[Finding, ...]:
+        """What is binding and broken."""
+        return tuple(finding for finding in self.findings if finding.verdict == "fail")
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The records."""
+        run = {
+            "target": self.target,
+            "edition": self.edition.value,
+            "started": self.started.isoformat(),
+            "seconds": round(self.seconds, 3),
+        }
+        return [_record(finding) | run for finding in self.findings]
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Run:
+        """Read what `to_json` gave, as bytes; rows that the table no longer has are left out.
+
+        Raises:
+            ValueError: it is no such list.
+        """
+        try:
+            records = json.loads(data)
+            return _run(records)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
+            raise ValueError(f"expected the records of a run, got {fault!r}") from fault
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    row = finding.requirement
+    return {
+        "id": finding.id,
+        "verdict": finding.verdict,
+        "case": finding.case,
+        "duty": row.duty,
+        "section": row.section,
+        "level": row.level,
+        "expected": finding.expected,
+        "got": finding.got,
+        "exchange": [each.to_json() for each in finding.exchange],
+    }
+
+
+def _run(records: Sequence[Mapping[str, Any]]) -> Run:
+    head = records[0]
+    return Run(
+        target=head["target"],
+        edition=Revision(head["edition"]),
+        started=datetime.fromisoformat(head["started"]),
+        seconds=float(head["seconds"]),
+        findings=tuple(_findings(records)),
+    )
+
+
+def _findings(records: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
+    for record in records:
+        if record["id"] in REQUIREMENTS:
+            yield Finding(
+                id=record["id"],
+                verdict=record["verdict"],
+                case=record["case"],
+                expected=record["expected"],
+                got=record["got"],
+                exchange=[Exchanged.from_json(each) for each in record["exchange"]],
+            )

@@ -1,0 +1,211 @@
+"""Runs cases against a target: several at once, each with a deadline, the whole with one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import anyio
+import attrs
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.revisions import Revision, detect_server
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.model import Model
+from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.same import SAME
+from eca_protocol.testing.conformance.servers import Servers
+from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.conformance.verdicts import Finding, Verdict, worst
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+__all__ = ["Suite", "run_suite"]
+
+SECONDS: Final = 150.0
+
+Told = Callable[[Case, Sequence[Finding]], None]
+
+
+class Suite:
+    """A target with its model and its servers, ready to run cases; made by `open_suite`.
+
+    Attributes:
+        edition: the edition that is spoken.
+        incidents: servers that ended while they were talked to.
+    """
+
+    def __init__(self, target: Target, model: Model, servers: Servers) -> None:
+        self.edition = target.edition or Revision.R2025_10
+        self.incidents: list[str] = []
+        self.servers = servers
+        self._target = target
+        self._model = model
+
+    async def start(self) -> None:
+        """Start the first server, and learn which edition it speaks.
+
+        Raises:
+            StartFailed: it cannot be started, or it does not answer; the text has what it said.
+        """
+        bench = self.bench("the start")
+        try:
+            async with bench.seat() as seat:
+                if self._target.edition is None:
+                    self.edition = detect_server(seat.config.get("variants"))
+        except Stuck as stuck:
+            said = "".join(wire.errors for wire in self.servers.started)
+            raise StartFailed(f"{stuck}\n{said}".strip()) from stuck
+
+    def bench(self, case: str, *, alone: bool = False) -> Bench:
+        """The surroundings of a case."""
+        return Bench(
+            self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
+        )
+
+    async def judge(self, case: Case) -> list[Finding]:
+        """Run a case; a finding at least for each row that it declares.
+
+        When a server dies at which other cases sat, too, the case is run once more alone.
+        """
+        lacking = self._lacking(case)
+        if lacking:
+            return [_untold(case, id_, "untestable", lacking) for id_ in case.rows]
+        bench = self.bench(case.name)
+        findings = await self._judge(case, bench)
+        if bench.died:
+            findings = await self._judge(case, self.bench(case.name, alone=True))
+        return findings
+
+    def _lacking(self, case: Case) -> str:
+        if "process" in case.needs and self._target.serve is not None:
+            return "the server is inside the suite and no process"
+        if "config" in case.needs and not self._target.takes_config:
+            return "the target has a configuration of its own"
+        return ""
+
+    async def _judge(self, case: Case, bench: Bench) -> list[Finding]:
+        is_lacking, why = False, "the case has not come to it"
+        try:
+            with anyio.fail_after(case.seconds):
+                await case.run(bench)
+        except NotApplicable as fault:
+            is_lacking, why = True, str(fault)
+        except (Stuck, StartFailed) as fault:
+            why = str(fault)
+        except TimeoutError as fault:
+            why = str(fault) or f"the case took more than {case.seconds:g} s"
+        except Exception as fault:  # noqa: BLE001 - what a broken server says may be read anyhow
+            why = f"what came cannot be read: {fault!r}"
+        judged = {finding.id for finding in bench.findings}
+        verdict: Verdict = "not-applicable" if is_lacking else "untestable"
+        rest = [_untold(case, id_, verdict, why) for id_ in case.rows if id_ not in judged]
+        return bench.findings + rest
+
+
+def _untold(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
+    return Finding(id=id_, verdict=verdict, case=case.name, got=why)
+
+
+@asynccontextmanager
+async def open_suite(target: Target) -> AsyncIterator[Suite]:
+    """A target ready to be judged; whatever was started has ended behind the block.
+
+    Raises:
+        StartFailed: the target cannot be started.
+    """
+    with _folder() as root:
+        async with Model() as model, anyio.create_task_group() as group:
+            servers = Servers(group, target, root, url=model.url)
+            suite = Suite(target, model, servers)
+            try:
+                await suite.start()
+                yield suite
+            finally:
+                for wire in servers.started:
+                    wire.stop()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder of the run's own, by its real path: servers compare paths."""
+    with tempfile.TemporaryDirectory(prefix="eca-conformance-", ignore_cleanup_errors=True) as root:
+        yield Path(root).resolve()
+
+
+async def run_suite(
+    target: Target,
+    *,
+    cases: Iterable[Case] | None = None,
+    shown: str = "",
+    jobs: int | None = None,
+    seconds: float = SECONDS,
+    told: Told | None = None,
+) -> Run:
+    """Judge a target.
+
+    Args:
+        target: what is tested.
+        cases: which cases; None: all.
+        shown: what the target is called in reports.
+        jobs: how many cases run at once; None: as many as there are processors.
+        seconds: how long the whole may take; what has no time then is untestable.
+        told: called as each case ends.
+
+    Raises:
+        StartFailed: the target cannot be started.
+    """
+    began, started = anyio.current_time(), datetime.now(UTC)
+    chosen = tuple(server_cases().values() if cases is None else cases)
+    found: dict[str, list[Finding]] = {}
+    async with open_suite(target) as suite:
+        mine = [case for case in chosen if case.window.holds(suite.edition)]
+        waiting = deque(mine)
+
+        async def work() -> None:
+            while waiting:
+                case = waiting.popleft()
+                findings = await suite.judge(case)
+                for finding in findings:
+                    found.setdefault(finding.id, []).append(finding)
+                if told is not None:
+                    told(case, findings)
+
+        with anyio.move_on_after(seconds) as whole:
+            async with anyio.create_task_group() as workers:
+                for _ in range(jobs or os.cpu_count() or 1):
+                    workers.start_soon(work)
+        if whole.cancelled_caught:
+            for case in mine:
+                for id_ in case.rows:
+                    out_of_time = _untold(case, id_, "untestable", f"no time in {seconds:g} s")
+                    found.setdefault(id_, []).append(out_of_time)
+        edition = suite.edition
+    return Run(
+        target=shown or " ".join(target.command),
+        edition=edition,
+        started=started,
+        seconds=anyio.current_time() - began,
+        findings=tuple(_of_each_row(found, edition)),
+        incidents=tuple(suite.incidents),
+    )
+
+
+def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterable[Finding]:
+    """One finding for each row that binds a server of that edition."""
+    for id_ in REQUIREMENTS:
+        if not binds(id_, edition):
+            continue
+        judged = found.get(id_) or found.get(SAME.get(id_, ""))
+        if judged:
+            yield attrs.evolve(worst(judged), id=id_)
+        else:
+            why = UNSEEN.get(id_, "no case judges it yet")
+            yield Finding(id=id_, verdict="untestable", got=why)

@@ -1,0 +1,108 @@
+"""What a run of the suite finds: a verdict for each row, with the exchange that shows it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
+
+__all__ = ["VERDICTS", "Exchanged", "Finding", "Party", "Verdict", "failing", "worst"]
+
+Verdict = Literal["pass", "fail", "warn", "not-applicable", "untestable"]
+Party = Literal["client", "server", "model"]
+
+VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "not-applicable")
+"""From what counts most: of several verdicts on one row the first of these stays."""
+
+_SHOWN: Final = 4096  # bytes of one message that a finding keeps
+
+
+@attrs.frozen(kw_only=True)
+class Exchanged:
+    """Bytes that passed between two of the three parties.
+
+    Attributes:
+        at: seconds since the server was started.
+        source: who wrote them.
+        target: to whom.
+        data: the bytes, header included; of a long message the beginning.
+        size: how many there were.
+    """
+
+    at: float
+    source: Party
+    target: Party
+    data: bytes
+    size: int
+
+    @classmethod
+    def of(cls, at: float, source: Party, target: Party, data: bytes) -> Exchanged:
+        """Keep the beginning of what passed."""
+        return cls(at=at, source=source, target=target, data=data[:_SHOWN], size=len(data))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a record of a report: the bytes as `text`, or as `base64` if they are none."""
+        shown: dict[str, Any]
+        try:
+            shown = {"text": self.data.decode()}
+        except UnicodeDecodeError:
+            shown = {"base64": base64.b64encode(self.data).decode()}
+        head = {"at": round(self.at, 6), "from": self.source, "to": self.target}
+        return {**head, "size": self.size, **shown}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Exchanged:
+        """What `to_json` wrote.
+
+        Raises:
+            KeyError: a member is missing.
+            ValueError: the base64 is none.
+        """
+        data = record["text"].encode() if "text" in record else base64.b64decode(record["base64"])
+        return cls(
+            at=record["at"],
+            source=record["from"],
+            target=record["to"],
+            data=data,
+            size=record["size"],
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """The judgement on one row.
+
+    Attributes:
+        id: the row.
+        verdict: what came of it; a broken `should` or `observed` row is a warning.
+        case: who judged; empty: nobody did.
+        expected: what the row wants, in the words of who judged.
+        got: what came instead; for untestable and not applicable: why, in a sentence.
+        exchange: what passed around the breach.
+    """
+
+    id: str
+    verdict: Verdict
+    case: str = ""
+    expected: str = ""
+    got: str = ""
+    exchange: tuple[Exchanged, ...] = attrs.field(default=(), converter=tuple[Exchanged, ...])
+
+    @property
+    def requirement(self) -> Requirement:
+        """The row itself."""
+        return REQUIREMENTS[self.id]
+
+
+def failing(id_: str) -> Verdict:
+    """How a breach of that row counts."""
+    return "fail" if REQUIREMENTS[id_].level == "must" else "warn"
+
+
+def worst(findings: Iterable[Finding]) -> Finding:
+    """Of several findings on one row the one that counts most; of equals the first."""
+    return min(findings, key=lambda finding: VERDICTS.index(finding.verdict))
