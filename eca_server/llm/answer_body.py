@@ -1,7 +1,7 @@
 """The bytes of an answer with status 200, which may be a stream, one JSON value, or a page.
 
-The rule it keeps: what came is told to the decoder up to the first fault, however the bytes are
-cut; what is no answer at all is told in its own first words.
+The rules it keeps: what came is told to the decoder up to the first fault or the answer's end,
+however the bytes are cut; what is no answer at all is told in its own first words.
 """
 
 from __future__ import annotations
@@ -97,11 +97,13 @@ class AnswerBody:
                 raise BackendError("protocol", f"an answer of more than {MAX_BODY} bytes came")
         elif self._lines is not None:
             for line in self._lines.feed(chunk):
-                yield from self._line(line)
+                if not self.decoder.done:
+                    yield from self._line(line)
         else:
             try:
                 for event in self._sse.feed(chunk):
-                    yield from self.decoder.feed(event)
+                    if not self.decoder.done:
+                        yield from self.decoder.feed(event)
             except RemoteProtocolError as error:
                 raise BackendError("protocol", str(error)) from error
 
@@ -111,6 +113,8 @@ class AnswerBody:
         Raises:
             BackendError: as `feed`, or the answer had not come to its end.
         """
+        if self.decoder.done:
+            return
         if self._is_stream is False:
             yield from self._close_whole()
             return

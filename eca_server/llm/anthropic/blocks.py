@@ -32,6 +32,8 @@ from eca_server.llm.events import (
 
 __all__ = ["CALL_FIELDS", "Blocks"]
 
+_THOUGHTS = ("thinking", "redacted_thinking")
+_PROSE = ("text", *_THOUGHTS)
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _SERVER_RESULT = "_tool_result"
 CALL_FIELDS = ("caller", "toolset_name")
@@ -93,7 +95,7 @@ class Blocks:
                 events += self.add(index, {**start, "type": "text_delta"})
                 citations = start.get("citations")
                 block.citations += citations if isinstance(citations, list) else []
-            case "thinking" | "redacted_thinking":
+            case kind if kind in _THOUGHTS:
                 self._reasonings += 1
                 block.key = f"reasoning_{self._reasonings}"
                 block.signature = _text(start, "signature")
@@ -109,7 +111,7 @@ class Blocks:
         return events
 
     def add(self, index: Any, delta: Mapping[str, Any]) -> list[Event]:
-        """Takes a piece of a block; one of an unknown kind is passed over.
+        """Takes a piece of a block; one that such a block has not is passed over.
 
         Raises:
             BackendError: the block was never begun.
@@ -118,16 +120,16 @@ class Blocks:
         if block is None:
             raise BackendError("protocol", f"a piece of block {index} came, which was never begun")
         match delta.get("type"):
-            case "text_delta":
+            case "text_delta" if block.kind == "text":
                 if text := _text(delta, "text"):
                     self.any = True
                     block.pieces.append(text)
                     return [TextDelta(text)]
-            case "thinking_delta":
+            case "thinking_delta" if block.kind in _THOUGHTS:
                 if thought := _text(delta, "thinking"):
                     block.pieces.append(thought)
                     return [ReasoningDelta(block.key, thought)]
-            case "input_json_delta":
+            case "input_json_delta" if block.kind not in _PROSE:
                 if piece := _text(delta, "partial_json"):
                     block.pieces.append(piece)
                     return [ToolCallArguments(block.key, piece)] if block.key else []
