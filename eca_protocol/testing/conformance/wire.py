@@ -215,6 +215,11 @@ class Wire:
         self._closes_input = True
         self._wake()
 
+    def close_output(self) -> None:
+        """Read nothing more: the process learns it when it writes."""
+        if self._child is not None:
+            self._child.close_stdout()
+
     def send_signal(self, number: int) -> None:
         """Send the process a signal; inside the suite there is none."""
         if self._child is not None and self._child.returncode is None:
