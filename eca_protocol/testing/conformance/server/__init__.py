@@ -4,4 +4,9 @@ from typing import Final
 
 __all__ = ["CHAPTERS"]
 
-CHAPTERS: Final = ("turns",)
+CHAPTERS: Final = (
+    "turns",
+    "stops",
+    "deletion",
+    "tools",
+)

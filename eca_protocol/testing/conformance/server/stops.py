@@ -1,0 +1,177 @@
+"""Cases of the stop: in each state of the model's answer, of a tool call, and of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+
+from eca_protocol.errors import DeadlineExceeded
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.server.reading import (
+    ENDS,
+    asked,
+    calls,
+    comes,
+    contents,
+    finishes,
+    kinds,
+    said,
+    shown,
+)
+from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
+
+BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})
+STATES: Mapping[str, tuple[Reply, str]] = {
+    "before the headers": (Reply(before_headers=[hang()], steps=[text("never")]), ""),
+    "before the first word": (reply(hang()), ""),
+    "in the midst of a text": (reply("some", hang()), "text"),
+    "in the midst of a thought": (reply(reasoning("hm"), hang()), "reasonText"),
+    "in a wait before another try": (BUSY, ""),
+}
+"""What the model does, and the content by which the client sees that it is there."""
+
+AT_ONCE = 0.5
+"""Seconds within which a stopped turn has finished; with a tool that runs 1."""
+
+
+@case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-34", seconds=30)
+async def a_stop_ends_the_turn_in_each_state_of_the_answer(bench: Bench) -> None:
+    """A stop before the headers, the first word, in a text, in a thought, in a Retry-After."""
+    took: dict[str, float | None] = {}
+    left, deaf = [], {}
+    async with bench.seat() as seat:
+        for state, (answer, sign) in STATES.items():
+            chat = seat.chat(answer, reply("next"))
+            await chat.prompt("Hi.")
+            await asked(chat)
+            if sign and not await comes(chat, sign):
+                continue
+            took[state] = await stopped(chat)
+            if took[state] is None:
+                continue
+            usage = chat.of("usage")
+            bench.check("W-23d", not usage, expected="no usage of a stopped turn", got=usage)
+            if answer is not BUSY and not await hung_up(chat):
+                left.append(state)
+            await chat.prompt("Go on.")
+            if not await finishes(chat, 2) or not chat.said.endswith("next"):
+                deaf[state] = contents(chat)
+        await seat.settle()
+    never = [state for state, seconds in took.items() if seconds is None]
+    bench.check("W-23a", not never, expected="`finished` in each state", got=never)
+    slow = {state: seconds for state, seconds in took.items() if (seconds or 0) > AT_ONCE}
+    bench.check("W-23e", not slow, expected=f"`finished` within {AT_ONCE} s", got=slow)
+    bench.check("W-23f", not left, expected="the connection to the model closed", got=left)
+    bench.check("CHAT-34", not deaf, expected="the next prompt's turn", got=deaf)
+    bench.saw("W-23g")
+
+
+async def stopped(chat: ChatSeat) -> float | None:
+    """The seconds that a stop takes; None if nothing ends."""
+    ended = kinds(chat).count("finished")
+    begun = anyio.current_time()
+    await chat.stop()
+    if not await finishes(chat, ended + 1, seconds=3):
+        return None
+    return anyio.current_time() - begun
+
+
+async def hung_up(chat: ChatSeat) -> bool:
+    """Whether the server closes the connection of its first request for that chat."""
+    request = chat.model.requests[0]
+    try:
+        await chat.model.until(lambda: request.closed_by_client, seconds=2)
+    except DeadlineExceeded:
+        return False
+    return True
+
+
+@case("W-23b", "W-30g", needs="native-tools")
+async def a_stop_ends_a_call_that_waits_and_one_that_runs(bench: Bench) -> None:
+    """A stop while the user is asked, and one while a command sleeps."""
+    took: dict[str, float | None] = {}
+    async with bench.seat() as seat:
+        seat.tool("shell_command")
+        for state, wanted in _ENDS_OF.items():
+            chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
+            await chat.prompt("Sleep.")
+            run = await shown(chat, "toolCallRun")
+            if state == "running":
+                await chat.approve(run["id"])
+                await shown(chat, "toolCallRunning")
+            took[state] = await stopped(chat)
+            if took[state] is None:
+                continue
+            ends = [each for each in contents(chat) if each.get("type") in ENDS]
+            bench.check(
+                "W-30g",
+                len(ends) == 1 and wanted.items() <= ends[0].items(),
+                expected=f"of the call that was {state}: {dict(wanted)}",
+                got=ends,
+            )
+    slow = {state: seconds for state, seconds in took.items() if seconds is None or seconds > 1}
+    bench.check("W-23b", not slow, expected="`finished` within 1 s of the stop", got=slow)
+
+
+_ENDS_OF: Final[Mapping[str, Mapping[str, object]]] = {
+    "waiting": {"type": "toolCallRejected", "reason": "user-choice"},
+    "running": {"type": "toolCalled", "error": True},
+}
+
+
+@case("W-22f")
+async def a_stop_of_what_does_not_run_is_ignored(bench: Bench) -> None:
+    """Stops of a chat that nobody knows and of an idle one, then a prompt to it."""
+    async with bench.seat() as seat:
+        unknown, chat = seat.chat(), seat.chat(reply("one"), reply("two"))
+        await unknown.stop()
+        await chat.prompt("First.")
+        await chat.finished()
+        before = len(chat.contents)
+        await chat.stop()
+        await seat.settle()
+        told = [
+            each
+            for each in [*unknown.contents, *chat.contents[before:]]
+            if each["content"].get("type") != "metadata"
+        ]
+        bench.check("W-22f", not told, expected="nothing", got=told)
+        await chat.prompt("Second.")
+        ended = await finishes(chat, 2)
+        bench.check(
+            "W-22f", ended and chat.said == "onetwo", expected="'onetwo', two turns", got=chat.said
+        )
+
+
+@case("W-22c", "W-22d")
+async def a_stop_empties_the_queue_and_repeats_what_it_drops(bench: Bench) -> None:
+    """Two prompts wait behind a turn that is stopped; a prompt behind the stop is answered."""
+    async with bench.seat() as seat:
+        chat = seat.chat(reply("one", hang()), reply("behind the stop"))
+        await chat.prompt("First.")
+        await chat.content("text", text="one")
+        for prompt in ("Second, dropped.", "Third, dropped as well."):
+            await chat.prompt(prompt)
+        await chat.stop()
+        await chat.finished()
+        repeated = said(chat, "system")
+        bench.check(
+            "W-22d",
+            all(sent in repeated for sent in chat.prompted[1:]),
+            expected=f"a text of the system's with {chat.prompted[1:]}, before `finished`",
+            got=repeated,
+        )
+        await chat.prompt("Fourth.")
+        await chat.finished(2)
+        await seat.settle()
+        echoed = said(chat, "user")
+        bench.check(
+            "W-22c",
+            echoed == chat.prompted[0] + chat.prompted[3] and len(chat.model.requests) == 2,
+            expected="turns of the first and the fourth prompt only",
+            got=f"{len(chat.model.requests)} requests, echoes {echoed!r}",
+        )

@@ -1,0 +1,470 @@
+"""Cases of tool calls: told piece by piece, approved, refused, withheld, unknown, cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.model import bare_name
+from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.reading import (
+    ENDS,
+    at_gate,
+    calls,
+    contents,
+    kinds,
+    offered,
+    shown,
+    told_of_calls,
+    words,
+)
+from eca_protocol.testing.script import finish, reply, tool_call, wait
+
+READ, WRITE, EDIT, SHELL = "read_file", "write_file", "edit_file", "shell_command"
+WATCHED: Final = ("W-30a", "W-30h", "W-32a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-11")
+"""What is watched in every call: where calls happened and nothing was seen, all is well."""
+
+DENIED: Final = {
+    "move_file": "move_file",
+    "grep": "eca__grep",
+    "directory_tree": "eca_directory_tree",
+}
+CONFIG: Final = {
+    "chat": {"title": False},
+    "toolCall": {"approval": {"deny": {spelled: {} for spelled in DENIED.values()}}},
+}
+PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    "read_file": frozenset({"path", "line_offset", "limit"}),
+    "write_file": frozenset({"path", "content"}),
+    "edit_file": frozenset({"path", "original_content", "new_content", "all_occurrences"}),
+    "shell_command": frozenset({"command", "working_directory", "timeout"}),
+    "directory_tree": frozenset({"path", "max_depth"}),
+    "grep": frozenset({"path", "pattern", "include", "max_results"}),
+    "move_file": frozenset({"source", "destination"}),
+}
+"""The native tools that servers share, and the names of their parameters."""
+
+
+def behavior(bench: Bench) -> str:
+    """What the member of a prompt is called that says how it is to be answered."""
+    return "agent" if bench.edition >= Revision.CURRENT else "behavior"
+
+
+@case("TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4")
+async def a_call_is_told_while_the_model_still_speaks(bench: Bench) -> None:
+    """The model says a word, then calls a tool, and does not end its answer yet."""
+    async with bench.seat() as seat:
+        path = seat.workspace / "told.txt"
+        path.write_text("to be read\n")
+        arguments = json.dumps({"path": str(path)})
+        chat = seat.chat(
+            reply("I look.", tool_call(READ, arguments), wait("end"), finish("tool_calls")),
+            reply("Seen."),
+        )
+        await chat.prompt("Look at the file.")
+        await at_gate(chat, "end")
+        names = offered(chat.model.requests[0].body)
+        bench.check(
+            "ARROW:chat-tool-call-2", bool(names), expected="tools in the request", got=names
+        )
+        await shown(chat, "text", text="I look.", shows="ARROW:chat-tool-call-4")
+        bench.saw("ARROW:chat-tool-call-4")
+        await seat.until(
+            lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
+            shows="TOOL-1",
+            expected="pieces of the arguments before the answer ends",
+        )
+        bench.saw("TOOL-1")
+        chat.model.open("end")
+        run = await shown(chat, "toolCallRun")
+        pieces = [each["argumentsText"] for each in chat.of("toolCallPrepare")]
+        bench.check(
+            "W-30b",
+            _is_json("".join(pieces), run.get("arguments")),
+            expected=f"pieces that join to {arguments}",
+            got=pieces,
+        )
+        await chat.finished()
+
+
+def _is_json(text: str, value: Any) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except ValueError:
+        return False
+
+
+@case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, needs="native-tools")
+async def files_are_read(bench: Bench) -> None:
+    """The model reads a file that there is, and one that there is not."""
+    async with bench.seat() as seat:
+        seat.tool(READ)
+        path = seat.workspace / "read.txt"
+        path.write_text("what stands in the file\n")
+        chat = seat.chat(
+            calls((READ, {"path": str(path)})),
+            calls((READ, {"path": str(path.with_name("no-such-file"))})),
+            reply("Read."),
+        )
+        await chat.prompt("Read.")
+        await approving(chat)
+        called = chat.of("toolCalled")
+        texts = [words(each.get("outputs")) for each in called]
+        good = (
+            [each.get("error") for each in called] == [False, True]
+            and all(type(each.get("totalTimeMs")) is int for each in called)
+            and "what stands in the file" in texts[0]
+            and bool(texts[1].strip())
+        )
+        bench.check(
+            "TOOL-7",
+            good,
+            expected="the file's text without an error; then an error that says why",
+            got=called,
+        )
+        summary = [each.get("summary") for each in chat.of("toolCallRun")]
+        bench.check("TOOL-12", all(summary), expected="a summary of each call", got=summary)
+        bench.saw("W-33a", *WATCHED)
+
+
+async def approving(chat: ChatSeat, *, seconds: float = 10) -> None:
+    """Say yes to whatever is asked until the turn has finished."""
+    ended, approved = kinds(chat).count("finished"), set[str]()
+
+    def asked() -> list[str]:
+        waiting = [each["id"] for each in chat.of("toolCallRun") if each.get("manualApproval")]
+        return [str(id_) for id_ in waiting if id_ not in approved]
+
+    while True:
+        await chat.seat.until(
+            lambda _: asked() or kinds(chat).count("finished") > ended,
+            seconds=seconds,
+            expected="the end of the turn, or a call that asks",
+        )
+        if not asked():
+            return
+        for call in asked():
+            approved.add(call)
+            await chat.approve(call)
+
+
+@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
+async def an_approved_command_runs(bench: Bench) -> None:
+    """The model wants a command; the user looks at it for a while and says yes."""
+    async with bench.seat() as seat:
+        seat.tool(SHELL)
+        made = seat.workspace / "approved"
+        chat = seat.chat(calls((SHELL, {"command": f"echo made it; touch {made}"})), reply("x"))
+        await chat.prompt("Make it.")
+        run = await shown(chat, "toolCallRun")
+        await seat.settle()
+        ran = made.exists() or bool(chat.of("toolCallRunning"))
+        bench.check(
+            "TOOL-4",
+            run.get("manualApproval") is not ran,
+            expected="manualApproval true if it waits, false if it runs",
+            got=f"{run.get('manualApproval')!r}, and it {'ran' if ran else 'waits'}",
+        )
+        if ran:
+            raise Stuck("a command that waits for the user", "one that ran at once")
+        await chat.approve(run["id"])
+        called = await shown(chat, "toolCalled", shows="TOOL-14")
+        await chat.finished()
+        bench.check(
+            "TOOL-14",
+            made.exists() and chat.said.endswith("x"),
+            expected="the command's effect, and the model's next words",
+            got=called,
+        )
+        results = told_of_calls(chat.model.requests[1].body)
+        bench.check(
+            "ARROW:chat-tool-call-11",
+            any("made it" in each for each in results),
+            expected="the result in the next request",
+            got=results,
+        )
+
+
+@case("TOOL-18", "TOOL-8", "W-30f", "W-31", "W-32b", needs="native-tools")
+async def a_rejected_command_does_not_run(bench: Bench) -> None:
+    """The model wants a command; the user says no; the model says what it makes of it."""
+    async with bench.seat() as seat:
+        seat.tool(SHELL)
+        made = seat.workspace / "rejected"
+        chat = seat.chat(calls((SHELL, {"command": f"touch {made}"})), reply("A pity."))
+        await chat.prompt("Make it.")
+        run = await shown(chat, "toolCallRun")
+        await chat.reject(run["id"])
+        rejected = await shown(chat, "toolCallRejected", shows="W-30f")
+        bench.check(
+            "W-30f",
+            rejected.get("reason") == "user-choice",
+            expected="user-choice",
+            got=rejected.get("reason"),
+        )
+        bench.saw("TOOL-8", "W-32b")
+        await chat.finished()
+        bench.check("TOOL-18", not made.exists(), expected="no such file", got=str(made))
+        bench.check(
+            "W-31",
+            len(chat.model.requests) == 2 and chat.said.endswith("A pity."),
+            expected="the model is asked again, and its answer shown",
+            got=f"{len(chat.model.requests)} requests, then {chat.said!r}",
+        )
+
+
+@case("TOOL-15", since=Revision.R2025_10, needs="native-tools")
+async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
+    """The same command twice; the first time the user says yes for the session."""
+    async with bench.seat(fresh=True) as seat:
+        seat.tool(SHELL)
+        command = calls((SHELL, {"command": "true"}))
+        chat = seat.chat(command, command, reply("x"))
+        await chat.prompt("Twice.")
+        run = await shown(chat, "toolCallRun")
+        await chat.approve(run["id"], save="session")
+        again = await shown(chat, "toolCallRun", n=2)
+        bench.check(
+            "TOOL-15",
+            again.get("manualApproval") is False,
+            expected="no question the second time",
+            got=again,
+        )
+
+
+@case("W-34a", needs="native-tools")
+async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
+    """Decisions on calls that there are not, and on one that is still being prepared."""
+    async with bench.seat() as seat:
+        seat.tool(SHELL)
+        chat = seat.chat(
+            reply(
+                tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")
+            ),
+            reply("x"),
+        )
+        for method in ("chat/toolCallApprove", "chat/toolCallReject"):
+            await seat.tell(method, {"chatId": chat.id, "toolCallId": "nobody's"})
+        await chat.prompt("Run it.")
+        prepared = await shown(chat, "toolCallPrepare")
+        await chat.approve(prepared["id"])
+        await seat.settle()
+        chat.model.open("end")
+        run = await shown(chat, "toolCallRun")
+        await seat.settle()
+        ran = [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
+        bench.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
+        if not ran:
+            await chat.reject(run["id"])
+            await chat.approve(run["id"])
+        await chat.finished()
+        ends = [each for each in kinds(chat) if each in ("toolCalled", "toolCallRejected")]
+        if not ran:
+            bench.check("W-34a", ends == ["toolCallRejected"], expected="a rejection", got=ends)
+
+
+@case("W-34b", needs="native-tools")
+async def a_decision_in_the_same_instant_counts(bench: Bench) -> None:
+    """Each of ten calls is approved the moment it is announced."""
+    async with bench.seat() as seat:
+        seat.tool(SHELL)
+        command = calls((SHELL, {"command": "true"}))
+        chat = seat.chat(*[command] * 10, reply("x"))
+        await chat.prompt("Ten times.")
+        for turn in range(1, 11):
+            run = await shown(chat, "toolCallRun", n=turn)
+            await chat.approve(run["id"])
+            await shown(chat, "toolCallRunning", n=turn, shows="W-34b")
+        bench.check("W-34b", True, expected="ten calls that run", got="them")
+        await chat.finished()
+
+
+@case("W-30d", "TOOL-8", needs=("native-tools", "config"))
+async def what_configuration_denies_is_rejected(bench: Bench) -> None:
+    """A call that the configuration denies, and one that changes a file while it is planned."""
+    async with bench.seat(config=CONFIG) as seat:
+        seat.tool(WRITE)
+        path = seat.workspace / "planned.txt"
+        made = {"path": str(path), "content": "x"}
+        found = {}
+        tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
+            ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
+            ("planned", (WRITE, made), {behavior(bench): "plan"}),
+        )
+        for name, call, params in tries:
+            chat = seat.chat(calls(call), reply("x"))
+            await chat.prompt("Do it.", **params)
+            await chat.finished()
+            ends = [each for each in contents(chat) if each["type"] in ENDS]
+            found[name] = [(each["type"], each.get("reason")) for each in ends]
+        wanted = [("toolCallRejected", "user-config")]
+        bench.check(
+            "W-30d",
+            all(each == wanted for each in found.values()) and not path.exists(),
+            expected="toolCallRejected, user-config, of each",
+            got=found,
+        )
+
+
+@case("W-33e", needs=("native-tools", "config"))
+async def configuration_names_tools_in_any_spelling(bench: Bench) -> None:
+    """Three tools that the configuration denies, each in another spelling of its name."""
+    async with bench.seat(config=CONFIG) as seat:
+        ran = []
+        for tool in DENIED:
+            seat.tool(tool)
+            arguments = {"path": str(seat.workspace), "pattern": "x", "source": "a"}
+            chat = seat.chat(calls((tool, arguments)), reply("x"))
+            await chat.prompt("Do it.")
+            await shown(chat, "toolCallRun")
+            await seat.settle()
+            if not chat.of("toolCallRejected"):
+                ran.append(f"{tool}, denied as {DENIED[tool]}")
+                await chat.stop()
+        bench.check("W-33e", not ran, expected="each is rejected", got=ran)
+
+
+@case("W-30e", "W-30c", needs="native-tools")
+async def what_cannot_be_called_is_called_with_an_error(bench: Bench) -> None:
+    """A tool that there is not, and arguments that are no JSON or no object."""
+    async with bench.seat() as seat:
+        seat.tool(READ)
+        for tool, arguments in (
+            ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
+        ):  # fmt: skip
+            chat = seat.chat(calls((tool, arguments)), reply("I see."))
+            await chat.prompt("Do it.")
+            await approving(chat)
+            ends = [each for each in contents(chat) if each["type"] in ENDS]
+            bench.check(
+                "W-30e",
+                [(each["type"], each.get("error")) for each in ends] == [("toolCalled", True)],
+                expected=f"toolCalled with an error for {tool} {arguments}",
+                got=ends,
+            )
+            runs = [each.get("arguments") for each in chat.of("toolCallRun")]
+            bench.check("W-30c", runs == [{}], expected="empty arguments on run", got=runs)
+
+
+@case("TOOL-13", "W-35a", needs="native-tools")
+async def a_file_change_is_shown(bench: Bench) -> None:
+    """A file is written, then a line of it edited, with the user's consent."""
+    async with bench.seat() as seat:
+        seat.tool(WRITE)
+        seat.tool(EDIT)
+        path = seat.workspace / "changed.txt"
+        edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
+        chat = seat.chat(
+            calls((WRITE, {"path": str(path), "content": "one\ntwo\nthree\n"})),
+            calls((EDIT, edit)),
+            reply("Changed."),
+        )
+        await chat.prompt("Change it.")
+        await approving(chat)
+        details = [each.get("details", {}) for each in chat.of("toolCallRun")]
+        counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
+        bench.check(
+            "TOOL-13",
+            [each.get("type") for each in details] == ["fileChange"] * 2
+            and all(each.get("path") == str(path) for each in details)
+            and "+zwei" in str(details[1].get("diff"))
+            and counts == [(3, 0), (1, 1)],
+            expected=f"{path}, a diff, and the counts (3, 0) and (1, 1)",
+            got=details,
+        )
+        bench.saw("W-35a")
+
+
+@case("W-38b", needs="native-tools")
+async def an_edit_that_cannot_be_done_says_why(bench: Bench) -> None:
+    """A text that the file does not have, and one that it has three times."""
+    async with bench.seat() as seat:
+        seat.tool(EDIT)
+        path = seat.workspace / "edited.txt"
+        path.write_text("same\nsame\nsame\n")
+        for original, why in (("not in there", ""), ("same", "3")):
+            edit = {"path": str(path), "original_content": original, "new_content": "x"}
+            chat = seat.chat(calls((EDIT, edit)), reply("I see."))
+            await chat.prompt("Edit it.")
+            await approving(chat)
+            called = chat.of("toolCalled")[-1]
+            reason = words(called.get("outputs"))
+            bench.check(
+                "W-38b",
+                called.get("error") is True and bool(reason.strip()) and why in reason,
+                expected=f"an error that says why{', and how often' if why else ''}",
+                got=called,
+            )
+
+
+LONG = 300_000
+_CUT = re.compile(r"\d+ bytes left out")
+
+
+@case("W-6b", "W-38a", needs="native-tools")
+async def a_long_output_is_cut_and_says_so(bench: Bench) -> None:
+    """A command that writes two megabytes."""
+    async with bench.seat() as seat:
+        seat.tool(SHELL)
+        chat = seat.chat(calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long."))
+        await chat.prompt("Count.")
+        await approving(chat)
+        output = words(chat.of("toolCalled")[-1].get("outputs"))
+        if "1\n2\n3\n" not in output:
+            raise Stuck("an output with the first numbers", output[:200])
+        whole = str(LONG) in output and str(LONG // 2) in output
+        bench.check("W-6b", not whole, expected="an output that was cut", got="all of it")
+        if whole:
+            bench.untestable("W-38a", "Nothing was cut.")
+            return
+        mark = _CUT.search(output)
+        bench.check("W-38a", mark is not None, expected="... cut, N bytes left out ...", got=output)
+
+
+@case("W-33c", "W-33f", "W-35b")
+async def native_tools_have_the_names_that_people_configure(bench: Bench) -> None:
+    """One prompt; the tools as they are listed, and as they are offered to the model."""
+    async with bench.seat() as seat:
+        listed = _listed(seat)
+        bench.check("W-35b", "task" not in map(bare_name, listed), expected="no task", got=listed)
+        wrong = {
+            name: given
+            for name, tool in listed.items()
+            if (wanted := PARAMETERS.get(bare_name(name)))
+            and not wanted <= (given := set(tool.get("parameters", {}).get("properties", {})))
+        }
+        bench.check("W-33f", not wrong, expected="the parameters upstream has", got=wrong)
+        chat = seat.chat(reply("Hi."))
+        await chat.prompt("Hi.")
+        await chat.finished()
+        bare = [each for each in offered(chat.model.requests[0].body) if each in PARAMETERS]
+        if bench.edition <= Revision.R2025_10:
+            bare += [name for name in listed if not name.startswith("eca_")]
+        bench.check("W-33c", not bare, expected="names that begin with eca_", got=bare)
+
+
+def _listed(seat: Seat) -> Mapping[str, Mapping[str, Any]]:
+    """The native tools by their names, as the server told of them last."""
+    told = [
+        heard.params.get("tools", ())
+        for heard in seat.wire.heard
+        if heard.method == "tool/serverUpdated" and heard.params.get("type") == "native"
+    ]
+    return {tool["name"]: tool for tool in told[-1]} if told else {}
+
+
+@case("W-33d", since=Revision.CURRENT, needs="native-tools")
+async def contents_have_the_names_without_a_prefix_in_current(bench: Bench) -> None:
+    """The model reads a file."""
+    async with bench.seat() as seat:
+        seat.tool(READ)
+        chat = seat.chat(calls((READ, {"path": str(seat.workspace / "none")})), reply("Hi."))
+        await chat.prompt("Read.")
+        await approving(chat)
+        bench.saw("W-33d")
