@@ -16,6 +16,7 @@ from eca_protocol.sse import SSEvent
 from eca_server.llm.anthropic.blocks import Blocks
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import new_call_key
+from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_in_payload
 from eca_server.llm.events import (
     Event,
@@ -202,7 +203,7 @@ class MessagesDecoder:
             value: Any = self._counts
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
-            return value if isinstance(value, int) and not isinstance(value, bool) else None
+            return token_count(value)
 
         return Usage(
             input=number("input_tokens"),

@@ -19,6 +19,7 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import new_call_key, read_arguments
+from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_in_payload
 from eca_server.llm.events import (
     Block,
@@ -355,8 +356,7 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
     """Token counts in parts that do not overlap, as here only thoughts do not."""
 
     def number(name: str) -> int | None:
-        value = counts.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return token_count(counts.get(name))
 
     prompt, read = number("promptTokenCount"), number("cachedContentTokenCount")
     said, thought = number("candidatesTokenCount"), number("thoughtsTokenCount")

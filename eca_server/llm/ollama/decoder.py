@@ -14,6 +14,7 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import new_call_key, read_arguments
+from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_in_payload
 from eca_server.llm.events import (
     Event,
@@ -207,5 +208,4 @@ class OllamaDecoder:
 
 def _count(value: Mapping[str, Any], name: str) -> int | None:
     """A number of tokens; Ollama leaves out what is 0, and may not know it either."""
-    count = value.get(name)
-    return count if isinstance(count, int) and not isinstance(count, bool) else None
+    return token_count(value.get(name))

@@ -14,6 +14,7 @@ import attrs
 from eca_protocol import json
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import read_arguments
+from eca_server.llm.counts import token_count
 from eca_server.llm.events import (
     Event,
     ToolCallArguments,
@@ -175,7 +176,7 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
         value: Any = counts
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return token_count(value)
 
     prompt, output = number("prompt_tokens"), number("completion_tokens")
     read = number("prompt_tokens_details", "cached_tokens")

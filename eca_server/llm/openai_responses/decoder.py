@@ -15,6 +15,7 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import new_call_key
+from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_from_payload, error_in_payload
 from eca_server.llm.events import (
     Event,
@@ -256,7 +257,7 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
 
     def number(holder: Any, name: str) -> int | None:
         value = holder.get(name) if isinstance(holder, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return token_count(value)
 
     prompt, details = number(counts, "input_tokens"), counts.get("input_tokens_details")
     read, written = number(details, "cached_tokens"), number(details, "cache_write_tokens")
