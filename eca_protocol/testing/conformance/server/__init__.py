@@ -5,6 +5,12 @@ from typing import Final
 __all__ = ["CHAPTERS"]
 
 CHAPTERS: Final = (
+    "lifecycle",
+    "editions",
+    "roots",
+    "framing",
+    "bodies",
+    "ends",
     "turns",
     "stops",
     "deletion",

@@ -1,0 +1,193 @@
+"""Cases of the bodies: what is JSON, how it is read, and what is a message."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.server.asking import (
+    Outcome,
+    bytes_of,
+    frame,
+    in_turn,
+    is_read,
+    message,
+    query,
+    tried,
+)
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+
+
+@attrs.frozen
+class Wrong:
+    """A body that is refused: the row that says so, its bytes, the code, and in words."""
+
+    row: str
+    body: bytes
+    code: int
+    words: str
+
+
+_PLAIN: Final = bytes_of(query("x"))
+
+
+def _with(member: bytes) -> bytes:
+    """The query with one more member in its params."""
+    return _PLAIN.replace(b'"params": {', b'"params": {' + member + b", ", 1)
+
+
+NO_JSON: Final = (
+    Wrong("BASE-23", b"{", PARSE_ERROR, "half an object"),
+    Wrong("BASE-23", b"", PARSE_ERROR, "an empty body"),
+    Wrong("BASE-23", _PLAIN[:-1], PARSE_ERROR, "an object without its end"),
+    Wrong("BASE-13", _PLAIN + _PLAIN, PARSE_ERROR, "two messages in one body"),
+    Wrong("W-5a", _PLAIN.decode().encode("utf-16"), PARSE_ERROR, "UTF-16 with its mark"),
+    Wrong("W-5a", _PLAIN.decode().encode("utf-16-le"), PARSE_ERROR, "UTF-16 without a mark"),
+    Wrong("W-5a", _PLAIN.replace(b"no such", b"\xff\xfe"), PARSE_ERROR, "bytes that are no UTF-8"),
+    Wrong("W-5c", _with(b'"n": ' + b"1" * 4301), PARSE_ERROR, "an integer of 4,301 digits"),
+    Wrong("W-5d", _with(b'"n": NaN'), PARSE_ERROR, "NaN"),
+    Wrong("W-5d", _with(b'"n": [-Infinity]'), PARSE_ERROR, "-Infinity"),
+    Wrong("W-5g", _with(b'"n": ' + b"[" * 140 + b"]" * 140), PARSE_ERROR, "140 nested arrays"),
+    Wrong("BASE-24", b"7", INVALID_REQUEST, "a number"),
+    Wrong("BASE-24", b'"text"', INVALID_REQUEST, "a text"),
+    Wrong("BASE-24", b"null", INVALID_REQUEST, "null"),
+    Wrong("BASE-24", b"{}", INVALID_REQUEST, "an object without members"),
+    Wrong(
+        "BASE-24", b'{"jsonrpc": "2.0"}', INVALID_REQUEST, "an object that says its version only"
+    ),
+)
+
+
+@case(
+    "BASE-13", "BASE-23", "BASE-24", "W-5a", "W-5c", "W-5d", "W-5g", since=Revision.DRAFT
+)  # fmt: skip
+async def bodies_that_are_no_message_are_refused(bench: Bench) -> None:
+    """What is no JSON, no UTF-8 or no message, one after the other; a query behind each."""
+
+    async def attempt(seat: Seat, wrong: Wrong) -> bool:
+        outcome = await tried(seat, frame(wrong.body))
+        bench.check(
+            wrong.row,
+            outcome.goes_on and outcome.errors_to(None, "x") == [wrong.code],
+            expected=f"{wrong.words} is answered {wrong.code} with id null",
+            got=outcome,
+        )
+        return outcome.goes_on
+
+    await in_turn(bench, NO_JSON, attempt)
+
+
+@attrs.frozen
+class Read:
+    """A body that is read: the row that says so, its bytes, its id, and in words."""
+
+    row: str
+    body: bytes
+    id: object
+    words: str
+
+
+_DIGITS: Final = int("9" * 4300)
+_LONE: Final = bytes_of(query("x")).replace(b'"x"', b'"half \\ud83d"')
+
+WELL_READ: Final = (
+    Read("W-5b", _LONE, "half \ufffd", "half a surrogate pair"),
+    Read("W-5c", _PLAIN.replace(b'"x"', b"%d" % 2**64), 2**64, "an id of 20 digits"),
+    Read("W-5c", _PLAIN.replace(b'"x"', b"9" * 4300), _DIGITS, "an id of 4,300 digits"),
+    Read("W-5e", _PLAIN.replace(b'"id"', b'"id": "first", "id"'), "x", "two ids, the last one"),
+    Read("W-5g", _with(b'"n": ' + b"[" * 120 + b"]" * 120), "x", "120 nested arrays"),
+)
+
+
+@case("W-5b", "W-5c", "W-5e", "W-5g", since=Revision.DRAFT)
+async def odd_values_are_read(bench: Bench) -> None:
+    """Queries with half a surrogate pair, long numbers, equal keys and deep values."""
+
+    async def attempt(seat: Seat, read: Read) -> bool:
+        outcome = await tried(seat, frame(read.body))
+        bench.check(
+            read.row,
+            is_read(outcome.to(read.id)),
+            expected=f"a query with {read.words} is answered with that id",
+            got=outcome,
+        )
+        return outcome.goes_on
+
+    await in_turn(bench, WELL_READ, attempt)
+
+
+@attrs.frozen
+class Unfit:
+    """A value that is no request: the row that says so, the ids and codes that may answer it."""
+
+    row: str
+    value: Any
+    words: str
+    ids: tuple[object, ...] = (None, "x")
+    codes: tuple[int, ...] = (INVALID_REQUEST,)
+
+
+def _but(**members: Any) -> dict[str, Any]:
+    return {**query("x"), **members}
+
+
+NO_REQUEST: Final = (
+    Unfit("BASE-16", _but(jsonrpc="1.0"), "jsonrpc 1.0"),
+    Unfit("BASE-16", _but(jsonrpc=2), "jsonrpc as a number"),
+    Unfit("BASE-16", {"id": "x", "method": query()["method"]}, "no jsonrpc"),
+    Unfit("BASE-20", _but(id=True), "an id that is true", ids=(None,)),
+    Unfit("BASE-20", _but(id=[1]), "an id that is an array", ids=(None,)),
+    Unfit("BASE-20", _but(id={"a": 1}), "an id that is an object", ids=(None,)),
+    Unfit("BASE-21", _but(method=7), "a method that is a number"),
+    Unfit("BASE-21", _but(method=None), "a method that is null"),
+    Unfit("BASE-22", _but(params="text"), "params that are a text", codes=(-32600, -32602)),
+    Unfit("BASE-22", _but(params=7), "params that are a number", codes=(-32600, -32602)),
+)
+
+
+@case(
+    "BASE-16", "BASE-19", "BASE-20", "BASE-21", "BASE-22", "BASE-28", since=Revision.DRAFT
+)  # fmt: skip
+async def values_that_are_no_request_are_refused(bench: Bench) -> None:
+    """Wrong versions, ids, methods and params, and batches; a query behind each."""
+
+    async def attempt(seat: Seat, unfit: Unfit) -> bool:
+        outcome = await tried(seat, frame(unfit.value))
+        codes = outcome.errors_to(*unfit.ids)
+        bench.check(
+            unfit.row,
+            len(outcome.answers) == 1 and len(codes) == 1 and codes[0] in unfit.codes,
+            expected=f"{unfit.words} is answered {' or '.join(map(str, unfit.codes))}",
+            got=outcome,
+        )
+        return outcome.goes_on
+
+    await in_turn(bench, NO_REQUEST, attempt)
+    await in_turn(bench, BATCHES, lambda seat, batch: _batch_is_refused(bench, seat, batch))
+    bench.saw("BASE-19")
+
+
+BATCHES: Final[tuple[list[Any], ...]] = ([], [query("x")], [query("x"), message("exit")])
+
+
+async def _batch_is_refused(bench: Bench, seat: Seat, batch: list[Any]) -> bool:
+    outcome = await tried(seat, frame(batch))
+    bench.check(
+        "BASE-28",
+        _is_one_refusal(outcome),
+        expected=f"a batch of {len(batch)} is answered -32600, and nothing in it runs",
+        got=outcome,
+    )
+    return outcome.goes_on
+
+
+def _is_one_refusal(outcome: Outcome) -> bool:
+    """Whether one error came, and no answer to what was in the batch."""
+    refused = len(outcome.answers) == 1 and outcome.errors_to(None) == [INVALID_REQUEST]
+    return refused and outcome.goes_on

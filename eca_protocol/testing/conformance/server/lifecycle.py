@@ -1,0 +1,116 @@
+"""Cases of the handshake: what comes before, between and behind its three messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.server.asking import (
+    HELLO,
+    QUERY,
+    code_of,
+    frame,
+    is_read,
+    message,
+    query,
+)
+
+NOT_INITIALIZED = -32002
+INVALID_REQUEST = -32600
+
+
+@case("LIFE-2", "LIFE-3", "LIFE-4", "W-10a", "W-10d", since=Revision.DRAFT)
+async def initialize_comes_once_and_first(bench: Bench) -> None:
+    """Requests before `initialize`, it, a query before `initialized`, and `initialize` again."""
+    async with bench.seat(hello=False) as seat:
+        for method in (QUERY, "chat/queryCommands"):
+            got = await _answer(seat, method, {"query": ""})
+            bench.check(
+                "LIFE-2",
+                code_of(got) == NOT_INITIALIZED,
+                expected=f"{method} before `initialize` is answered {NOT_INITIALIZED}",
+                got=got,
+            )
+        await _is_welcomed(bench, seat)
+        got = await _answer(seat, QUERY, {"query": "early"})
+        bench.check(
+            "W-10d",
+            is_read(got) and code_of(got) != NOT_INITIALIZED,
+            expected="a request behind the answer to `initialize` is served",
+            got=got,
+        )
+        got = await _answer(seat, "initialize", HELLO)
+        bench.check(
+            "LIFE-4",
+            code_of(got) == INVALID_REQUEST,
+            expected=f"a second `initialize` is answered {INVALID_REQUEST}",
+            got=got,
+        )
+
+
+async def _answer(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
+    """The answer to a request; an empty one if none comes."""
+    try:
+        return await seat.ask(method, params, seconds=5)
+    except Stuck:
+        return {}
+
+
+async def _is_welcomed(bench: Bench, seat: Seat) -> None:
+    answer = await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+    result = answer.get("result")
+    is_object = bench.check(
+        "LIFE-3",
+        isinstance(result, Mapping),
+        expected="`initialize` is answered with an object",
+        got=answer,
+    )
+    if bench.edition is Revision.DRAFT:
+        bench.not_applicable("W-10a", "The draft's answer to `initialize` has no members (W-50).")
+    elif is_object:
+        welcome = result.get("chatWelcomeMessage") if isinstance(result, Mapping) else None
+        bench.check(
+            "W-10a",
+            isinstance(welcome, str),
+            expected="a text as `chatWelcomeMessage`",
+            got=result,
+        )
+
+
+@case("W-10b", "W-10c", "W-10e", since=Revision.DRAFT)
+async def nothing_overtakes_the_handshake(bench: Bench) -> None:
+    """`initialize` and two queries in one write; `initialized` only after all are answered.
+
+    A folder that there is not gives the server something to tell of.
+    """
+    async with bench.seat(hello=False) as seat:
+        folders = [{"name": "gone", "uri": (seat.root / "no such folder").as_uri()}]
+        params = {**bench.initialize_params(seat.root), "workspaceFolders": folders}
+        asked = [message("initialize", params, id="hello"), query("early"), query("early too")]
+        await seat.write(b"".join(map(frame, asked)))
+        first = await seat.until(lambda _: True, seconds=30, expected="the first message")
+        bench.check(
+            "W-10b",
+            first.message.get("id") == "hello" and not first.method,
+            expected="the answer to `initialize` before all else",
+            got=first.message,
+        )
+        for id_ in ("early", "early too"):
+            got = await seat.answer(id_)
+            bench.check(
+                "W-10c",
+                is_read(got) and code_of(got) != NOT_INITIALIZED,
+                expected="a request sent before the answer to `initialize` is served behind it",
+                got=got,
+            )
+        await seat.settle()
+        unasked = [heard.method for heard in seat.heard[1:] if heard.method]
+        bench.check(
+            "W-10e",
+            not unasked,
+            expected="no notification before `initialized`",
+            got=unasked,
+        )

@@ -1,0 +1,105 @@
+"""Cases of the workspace: which folders are its roots, and what is told of those that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.server.asking import QUERY
+
+
+def _folder(path: Path) -> Path:
+    """A folder with a file in it that is called after it."""
+    path.mkdir()
+    (path / f"in-{path.name.replace(' ', '-')}.txt").write_text("found\n")
+    return path
+
+
+async def _finds(seat: Seat, folder: str) -> bool:
+    """Whether a query finds the file of that folder."""
+    name = f"in-{folder.replace(' ', '-')}"
+    answer = await seat.ask(QUERY, {"query": name})
+    result = answer.get("result")
+    found = result.get("contexts") if isinstance(result, dict) else None
+    return name in str(found)
+
+
+@case("LIFE-10", "W-15a", "W-15c")
+async def folders_are_roots(bench: Bench) -> None:
+    """Folders named in several ways, each with a file that a query looks for."""
+    async with bench.seat(hello=False) as seat:
+        plain = _folder(seat.root / "plain")
+        escaped = _folder(seat.root / "with blank ü%")
+        local = _folder(seat.root / "local")
+        other = _folder(seat.root / "other")
+        folders = [
+            {"name": "plain", "uri": plain.as_uri()},
+            {"name": "escaped", "uri": escaped.as_uri()},
+            {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
+        ]
+        params = {
+            **bench.initialize_params(seat.root),
+            "workspaceFolders": folders,
+            "rootUri": other.as_uri(),
+            "rootPath": str(other),
+        }
+        await seat.ask("initialize", params, seconds=30)
+        await seat.tell("initialized", {})
+        for row, folder, words in (
+            ("LIFE-10", plain, "a folder of `workspaceFolders`"),
+            ("W-15a", escaped, "a folder whose URI has escapes"),
+            ("W-15a", local, "a folder at localhost"),
+        ):
+            bench.check(
+                row,
+                await _finds(seat, folder.name),
+                expected=f"a query finds what is in {words}",
+                got=f"no file of {folder.name!r}",
+            )
+        bench.check(
+            "W-15c",
+            not await _finds(seat, other.name),
+            expected="`rootUri` and `rootPath` are not looked at",
+            got="a query finds what is in that folder",
+        )
+
+
+def _shows(name: str, message: Mapping[str, Any]) -> bool:
+    return message.get("method") == "$/showMessage" and name in str(message)
+
+
+@case("GEN-1", "W-15b", "W-15d")
+async def folders_that_cannot_be_used_are_named(bench: Bench) -> None:
+    """A folder that there is not, and one of another scheme, beside a good one."""
+    async with bench.seat(hello=False) as seat:
+        folders: list[Any] = [
+            {"name": "gone", "uri": (seat.root / "gone-folder").as_uri()},
+            {"name": "far", "uri": "vscode-remote://machine/far-folder"},
+            {"name": "good", "uri": seat.root.as_uri()},
+        ]
+        params = {**bench.initialize_params(seat.root), "workspaceFolders": folders}
+        await seat.ask("initialize", params, seconds=30)
+        await seat.tell("initialized", {})
+        for name in ("gone-folder", "far-folder"):
+            await seat.until(
+                partial(_shows, name), shows="W-15b", expected=f"`$/showMessage` names {name}"
+            )
+        bench.saw("W-15b")
+        shown = [heard for heard in seat.heard if heard.method == "$/showMessage"]
+    told = [heard.params for heard in shown]
+    bench.check(
+        "GEN-1",
+        all(
+            each.get("type") in ("error", "warning", "info")
+            and isinstance(each.get("message"), str)
+            for each in told
+        ),
+        expected="`$/showMessage` with how grave it is and a text",
+        got=told,
+    )
+    asked = [heard.message for heard in shown if "id" in heard.message]
+    bench.check("W-15d", not asked, expected="a notification, which has no id", got=asked)
