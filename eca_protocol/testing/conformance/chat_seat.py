@@ -136,7 +136,7 @@ class ChatSeat:
             content = params.get("content")
             if not isinstance(content, Mapping) or content.get("type") != type_:
                 return False
-            if any(content.get(name) != value for name, value in members.items()):
+            if not members.items() <= {**params, **content}.items():
                 return False
             came.append(1)
             return len(came) == n
