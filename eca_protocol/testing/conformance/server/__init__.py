@@ -15,4 +15,9 @@ CHAPTERS: Final = (
     "stops",
     "deletion",
     "tools",
+    "faults",
+    "usage",
+    "titles",
+    "links",
+    "queries",
 )

@@ -1,0 +1,85 @@
+"""Cases of a model that fails: refused, cut off, garbled, unknown; the turn ends all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.server.reading import (
+    at_gate,
+    contents,
+    finishes,
+    kinds,
+    result_of,
+    said,
+)
+from eca_protocol.testing.script import Reply, close, raw, reply, wait
+
+NO_MODEL: Final = "no-such/model"
+REFUSED: Final = {"error": {"message": "no, thank you"}}
+FAULTS: Final[Mapping[str, Reply]] = {
+    "a key that is refused": Reply(status=401, body=REFUSED),
+    "a request that is refused": Reply(status=400, body=REFUSED),
+    "an answer that breaks off": reply("some", close()),
+    "an event that is no JSON": reply("some", raw("data: {]\n\n"), close()),
+    "an event that breaks off": reply("some", raw('data: {"choices":[{"ind'), close()),
+    "a page in place of an answer": Reply(
+        body="<html>Sorry!</html>", headers={"content-type": "text/html"}
+    ),
+}
+
+
+@case("W-21d", "W-22e", seconds=30)
+async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
+    """A model that refuses, breaks off, or answers with what cannot be read."""
+    async with bench.seat() as seat:
+        for fault, answer in FAULTS.items():
+            chat = seat.chat(answer, reply("and on"))
+            status = result_of(await chat.prompt("Hi.")).get("status")
+            ended = await finishes(chat, seconds=8)
+            bench.check(
+                "W-21d",
+                status == "prompting" and ended and said(chat, "system").strip(),
+                expected="prompting, a text of the system's, and `finished`",
+                got=f"{fault}: {status}, then {contents(chat)}",
+            )
+        await seat.settle()
+    bench.saw("W-22e")
+
+
+@case("W-21e", "W-21f")
+async def a_prompt_for_an_unknown_model_is_one_like_any_other(bench: Bench) -> None:
+    """It comes while another turn runs, and waits for its own."""
+    async with bench.seat() as seat:
+        chat = seat.chat(reply("first", wait("go")))
+        await chat.prompt("Hi.")
+        await at_gate(chat, "go")
+        answer: Mapping[str, Any] = await chat.prompt("Hi, nobody.", model=NO_MODEL)
+        model = result_of(answer).get("model")
+        bench.check("W-21e", model == NO_MODEL, expected=NO_MODEL, got=answer)
+        before = kinds(chat).count("finished")
+        chat.model.open("go")
+        ended = await finishes(chat, 2)
+        await seat.settle()
+        bench.check(
+            "W-21f",
+            ended
+            and (before, kinds(chat).count("finished")) == (0, 2)
+            and said(chat, "user") == "".join(chat.prompted),
+            expected="its echo and one `finished` behind those of the first",
+            got=contents(chat),
+        )
+
+
+@case("W-21g", since=Revision.CURRENT)
+async def a_turn_that_never_starts_is_an_error_in_current(bench: Bench) -> None:
+    """A prompt for an unknown model to an idle chat."""
+    async with bench.seat() as seat:
+        chat = seat.chat()
+        answer = await chat.prompt("Hi, nobody.", model=NO_MODEL)
+        status = result_of(answer).get("status")
+        bench.check("W-21g", status == "error", expected="error", got=answer)
+        await chat.finished()

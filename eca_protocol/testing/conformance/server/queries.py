@@ -1,0 +1,159 @@
+"""Cases of what the client asks while its user types: contexts and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
+from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.reading import finishes, result_of, said
+from eca_protocol.testing.script import reply
+
+CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"
+MOST = 200
+
+
+async def found(seat: Seat, query: str, **params: Any) -> list[Mapping[str, Any]]:
+    """The contexts that fit a query.
+
+    Raises:
+        Stuck: there is no list of them.
+    """
+    answer = await seat.ask(CONTEXTS, {"query": query, "contexts": [], **params})
+    return _listed(answer, "contexts")
+
+
+async def commands(seat: Seat, query: str) -> list[Mapping[str, Any]]:
+    """The commands that fit a query.
+
+    Raises:
+        Stuck: there is no list of them.
+    """
+    return _listed(await seat.ask(COMMANDS, {"query": query}), "commands")
+
+
+def _listed(answer: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = result_of(answer).get(name)
+    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        raise Stuck(f"a list of {name}", answer)
+    return listed
+
+
+def _paths(contexts: list[Mapping[str, Any]]) -> list[str]:
+    return [str(each["path"]) for each in contexts if "path" in each]
+
+
+@case("CHAT-24", "CHAT-25", "CHAT-26", "W-40a", seconds=30)
+async def contexts_are_found(bench: Bench) -> None:
+    """A workspace of 250 files, asked about blankly, by a name, and by what the client has."""
+    async with bench.seat(fresh=True) as seat:
+        for number in range(250):
+            (seat.root / f"file-{number}.txt").touch()
+        needle = seat.root / "some-needle.md"
+        needle.touch()
+        blank = await found(seat, "")
+        bench.check("CHAT-24", blank, expected="contexts", got=blank)
+        first = _paths(blank)[:1]
+        bench.check(
+            "W-40a",
+            100 < len(blank) <= MOST and first == [str(seat.root)],
+            expected=f"up to {MOST}, the root first",
+            got=f"{len(blank)}, first {first}",
+        )
+        narrow = _paths(await found(seat, "needle"))
+        bench.check(
+            "CHAT-25",
+            str(needle) in narrow and not any("file-" in each for each in narrow),
+            expected=f"{needle} alone",
+            got=narrow,
+        )
+        has = [{"type": "file", "path": str(needle)}]
+        rest = _paths(await found(seat, "needle", contexts=has))
+        bench.check("CHAT-26", str(needle) not in rest, expected="it no more", got=rest)
+
+
+@case("CHAT-27", "CHAT-28", "CHAT-29", "W-40b", "W-40c", "W-40d", "W-40e")
+async def commands_are_found(bench: Bench) -> None:
+    """All commands; those that fit a name, and a word of a description; with and without a chat."""
+    async with bench.seat() as seat:
+        everything = await commands(seat, "")
+        nameless = [
+            each for each in everything if not (each.get("name") and each.get("description"))
+        ]
+        bench.check(
+            "CHAT-27",
+            everything and not nameless,
+            expected="commands, each with name and description",
+            got=nameless or everything,
+        )
+        some = everything[-1]
+        narrow = await commands(seat, str(some["name"]))
+        bench.check(
+            "CHAT-28",
+            some in narrow
+            and (len(narrow) < len(everything) or len(everything) == 1)
+            and not await commands(seat, "no command is called so"),
+            expected=f"{some['name']} and few others; of nonsense none",
+            got=[each.get("name") for each in narrow],
+        )
+        by_word = await commands(seat, str(some.get("description"))[2:-1])
+        bench.check(
+            "W-40b",
+            some in by_word,
+            expected=f"{some['name']}, by its description",
+            got=[each.get("name") for each in by_word],
+        )
+        if bench.edition <= Revision.R2025_10:
+            types = {each.get("type") for each in everything}
+            bench.check("W-40c", types == {"native"}, expected="native", got=types)
+        else:
+            bench.not_applicable("W-40c", "It is about the editions up to 2025-10.")
+        arguments = [argument for each in everything for argument in each.get("arguments") or ()]
+        unsaid = [each for each in arguments if not isinstance(each.get("required"), bool)]
+        bench.check("W-40d", not unsaid, expected="`required` of each argument", got=unsaid)
+        for method in (CONTEXTS, COMMANDS):
+            asked = {"query": "", "contexts": []}
+            given = result_of(await seat.ask(method, {**asked, "chatId": "some chat"}))
+            row = "CHAT-29" if method == COMMANDS else "W-40e"
+            bench.check(
+                row, given.get("chatId") == "some chat", expected="the chatId", got=list(given)
+            )
+            without = result_of(await seat.ask(method, asked))
+            bench.check("W-40e", "chatId" not in without, expected="no chatId", got=list(without))
+
+
+@case("CHAT-30")
+async def a_command_runs(bench: Bench) -> None:
+    """A prompt that is the name of a native command."""
+    async with bench.seat() as seat:
+        named = {str(each.get("name")) for each in await commands(seat, "")}
+        quiet = sorted(named & {"costs", "doctor", "prompt-show", "config"})
+        if not quiet:
+            raise NotApplicable("it has none of the commands that servers share")
+        chat = seat.chat(reply("I am no command."))
+        await chat.prompt(f"/{quiet[0]}")
+        ended = await finishes(chat)
+        bench.check(
+            "CHAT-30",
+            ended and said(chat, "system") and not chat.model.requests,
+            expected="a text of the system's, and no request to the model",
+            got=[heard.content for heard in chat.heard],
+        )
+
+
+@case("CHAT-9")
+async def a_login_says_so(bench: Bench) -> None:
+    """The command by which a user logs in, then what it asks for."""
+    async with bench.seat() as seat:
+        if "login" not in {each.get("name") for each in await commands(seat, "login")}:
+            raise NotApplicable("it has no command to log in")
+        chat = seat.chat()
+        statuses = []
+        for text in ("/login conformance", "cancel"):
+            answer = await chat.prompt(text, word=False)
+            statuses.append(result_of(answer).get("status"))
+            await chat.finished(len(statuses))
+        bench.check("CHAT-9", "login" in statuses, expected="the status login", got=statuses)

@@ -1,0 +1,78 @@
+"""Cases of what a chat has used: tokens, costs, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.server.reading import Content
+from eca_protocol.testing.conformance.target import OTHER_MODEL
+from eca_protocol.testing.script import Reply, finish, reply, usage
+
+
+def counted(prompt: int, completion: int) -> Reply:
+    """An answer that took so many tokens."""
+    return reply("Hi.", finish("stop"), usage(prompt, completion))
+
+
+async def used(chat: ChatSeat, *, turns: int = 1, **params: Any) -> list[Content]:
+    """The usage of each of so many turns.
+
+    Raises:
+        Stuck: a turn tells of none.
+    """
+    for turn in range(1, turns + 1):
+        await chat.prompt("Hi.", **params)
+        await chat.finished(turn)
+    told: list[Content] = list(chat.of("usage"))
+    if len(told) != turns:
+        raise Stuck(f"{turns} contents of usage", told)
+    return told
+
+
+@case("CHAT-18", "W-27a")
+async def tokens_are_counted_both_ways_over_the_chat(bench: Bench) -> None:
+    """Two turns of a chat whose title is asked for as well, and one of another chat."""
+    async with bench.seat() as seat:
+        other = seat.chat(counted(100, 7))
+        [once] = await used(other)
+        counts = int(once.get("sessionTokens", 0))
+        bench.check("CHAT-18", counts == 107, expected="107, of 100 in and 7 out", got=once)
+        chat = seat.chat(counted(100, 7), counted(100, 7))
+        chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
+        both = [each.get("sessionTokens") for each in await used(chat, turns=2)]
+        bench.check(
+            "W-27a",
+            both == [counts, 2 * counts],
+            expected=f"{counts}, then {2 * counts}, whatever the title took",
+            got=both,
+        )
+
+
+@case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
+async def costs_and_limits_are_told_where_they_are_known(bench: Bench) -> None:
+    """Two turns with a model whose price and limits are configured, one with another model."""
+    async with bench.seat() as seat:
+        first, second = await used(seat.chat(counted(100, 50), counted(100, 50)), turns=2)
+        costs = [(each.get("lastMessageCost"), each.get("sessionCost")) for each in (first, second)]
+        bench.check(
+            "CHAT-19",
+            [_amount(each) for pair in costs for each in pair] == [0.2, 0.2, 0.2, 0.4],
+            expected="0.20 for each message, 0.40 for the chat",
+            got=costs,
+        )
+        limit = {"context": 100_000, "output": 10_000}
+        bench.check("CHAT-20", first.get("limit") == limit, expected=str(limit), got=first)
+        [plain] = await used(seat.chat(counted(100, 50)), model=OTHER_MODEL)
+        half = "limit" in plain and None in (plain["limit"] or {"context": None}).values()
+        bench.check("W-27c", not half, expected="both numbers or no limit", got=plain)
+        bench.saw("W-27b", "W-27d")
+
+
+def _amount(cost: object) -> float | None:
+    try:
+        return round(float(str(cost)), 6)
+    except ValueError:
+        return None
