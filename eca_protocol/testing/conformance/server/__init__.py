@@ -10,6 +10,7 @@ CHAPTERS: Final = (
     "roots",
     "framing",
     "bodies",
+    "jsonrpc",
     "ends",
     "turns",
     "stops",

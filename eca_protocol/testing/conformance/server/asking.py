@@ -47,7 +47,7 @@ _LAST: Final = itertools.count(1)
 Trial = TypeVar("Trial")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Outcome:
     """What came of some bytes.
 
@@ -75,7 +75,7 @@ class Outcome:
             if "error" in answer and answer.get("id") in ids
         ]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         shown = [json.dumps(answer)[:300] for answer in self.answers]
         silence = "" if self.goes_on else "no answer to a request behind it"
         return "; ".join([*shown, *([silence] if silence else [])]) or "no answer"

@@ -1,0 +1,278 @@
+"""Cases of JSON-RPC: ids, answers, what may be left out, and what is never answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.server.asking import (
+    ABSENT,
+    QUERY,
+    code_of,
+    frame,
+    in_turn,
+    message,
+    query,
+    tried,
+)
+from eca_protocol.testing.script import reply, wait
+
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+CANCELLED: Final = -32800
+
+IDS: Final = (0, -1, 2**53 + 1, -(2**63), "", "0", "-1", "null", "ü\U0001f600", "x" * 1000)
+
+
+@case("BASE-17", "W-2a", "W-2b", since=Revision.DRAFT)
+async def ids_come_back_as_they_came(bench: Bench) -> None:
+    """Ten queries at once, whose ids are numbers and texts of every kind."""
+    async with bench.seat(fresh=True) as seat:
+        outcome = await tried(seat, *(frame(query(id_)) for id_ in IDS), wants=len(IDS))
+        for id_ in IDS:
+            bench.check(
+                "W-2b",
+                outcome.to(id_) is not None,
+                expected=f"an answer with the id {id_!r}, of the same type",
+                got=[answer.get("id") for answer in outcome.answers],
+            )
+        bench.check(
+            "BASE-17",
+            len(outcome.answers) == len(IDS),
+            expected=f"{len(IDS)} answers to as many requests",
+            got=outcome,
+        )
+    bench.saw("W-2a")
+
+
+@case("BASE-31", "W-2c", since=Revision.DRAFT)
+async def requests_that_wait_keep_their_ids(bench: Bench) -> None:
+    """Behind `initialize`, in the same write: one id twice, and a request that is cancelled."""
+    async with bench.seat(hello=False) as seat:
+        hello = message("initialize", bench.initialize_params(seat.root), id="hello")
+        cancel = message("$/cancelRequest", {"id": "cancelled"})
+        outcome = await tried(
+            seat,
+            *map(frame, (hello, query(5), query(5), query("cancelled"), cancel)),
+            wants=4,
+            seconds=30,
+        )
+    fives = [answer for answer in outcome.answers if answer.get("id") == 5]
+    if len(fives) == 2 and all("result" in answer for answer in fives):
+        bench.untestable("W-2c", "The first was answered before the second was read.")
+    else:
+        bench.check(
+            "W-2c",
+            sorted(code_of(answer) for answer in fives) == [INVALID_REQUEST, 0],
+            expected="one result and one error -32600 for two requests with the id 5",
+            got=fives,
+        )
+    cancelled = outcome.to("cancelled")
+    if cancelled is not None and "result" in cancelled:
+        bench.untestable("BASE-31", "The request was answered before it was cancelled.")
+    else:
+        bench.check(
+            "BASE-31",
+            cancelled is not None and code_of(cancelled) == CANCELLED,
+            expected="-32800 for a request that was cancelled while it ran",
+            got=cancelled or "no answer",
+        )
+
+
+@case("BASE-1", since=Revision.DRAFT)
+async def requests_are_served_while_a_turn_runs(bench: Bench) -> None:
+    """The model is silent in the middle of its answer; a query, a notification, and it goes on."""
+    async with bench.seat() as seat:
+        chat = seat.chat(reply("Hel", wait("rest"), "lo"))
+        await chat.prompt("Hi.")
+        await chat.content("text", text="Hel", expected="the first words of the model")
+        await seat.tell("chat/promptStop", {"chatId": "another"})
+        try:
+            got = str(await seat.ask(QUERY, {"query": "meanwhile"}))
+            served = True
+        except Stuck as stuck:
+            got, served = str(stuck), False
+        bench.check("BASE-1", served, expected="an answer while a turn runs", got=got)
+        chat.model.open("rest")
+        await chat.content("text", text="lo", shows="BASE-1", expected="the rest of the turn")
+
+
+UNKNOWN: Final = ("no/such", "$/no/such", "chat/contentReceived", "Initialize")
+
+
+@case("BASE-25", since=Revision.DRAFT)
+async def unknown_requests_are_refused(bench: Bench) -> None:
+    """Requests for methods that nobody knows, or that are the server's own."""
+    async with bench.seat() as seat:
+        for method in UNKNOWN:
+            got = await _answer(seat, method, {})
+            bench.check(
+                "BASE-25",
+                code_of(got) == METHOD_NOT_FOUND,
+                expected=f"-32601 for {method!r}",
+                got=got,
+            )
+
+
+async def _answer(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
+    """The answer to a request; an empty one if none comes."""
+    try:
+        return await seat.ask(method, params)
+    except Stuck:
+        return {}
+
+
+UNFIT: Final = (
+    ("chat/prompt", {}, "message"),
+    ("chat/prompt", {"message": 7}, "message"),
+    ("chat/prompt", {"message": "Hi.", "chatId": 7}, "chatId"),
+    ("chat/delete", {"chatId": ["x"]}, "chatId"),
+    (QUERY, {"query": 7}, "query"),
+    ("chat/queryCommands", {"query": {}}, "query"),
+)
+
+
+@case("BASE-26", since=Revision.DRAFT)
+async def params_that_do_not_fit_are_refused(bench: Bench) -> None:
+    """Requests without a member that they need, or with one of another type."""
+    async with bench.seat() as seat:
+        for method, params, field in UNFIT:
+            got = await _answer(seat, method, params)
+            bench.check(
+                "BASE-26",
+                code_of(got) == INVALID_PARAMS and field in str(got.get("error")),
+                expected=f"-32602 that names {field!r} for {method} with {params}",
+                got=got,
+            )
+
+
+@case("W-3a", "W-3b", "W-3c", "W-3e")
+async def what_means_nothing_may_be_missing(bench: Bench) -> None:
+    """Requests without params, with empty ones, with nulls, with members that nobody knows."""
+    async with bench.seat() as seat:
+        results = []
+        for params in (ABSENT, None, {}, []):
+            request = message("chat/queryCommands", params, id=seat.wire.next_id())
+            await seat.send(request)
+            results.append((await seat.answer(request["id"])).get("result"))
+        bench.check(
+            "W-3a",
+            results[2] is not None and all(result == results[2] for result in results),
+            expected="one result for no params, null, an empty object and an empty array",
+            got=[str(result)[:60] for result in results],
+        )
+        for row, method, params, words in LENIENT:
+            got = await _answer(seat, method, params)
+            bench.check(row, "result" in got, expected=f"{method} is served with {words}", got=got)
+        request = {**query(seat.wire.next_id()), "odd": 1, "Params": [], "": None}
+        await seat.send(request)
+        got = await seat.answer(request["id"])
+        bench.check("W-3e", "result" in got, expected="a request with unknown members", got=got)
+        await _prompts(bench, seat)
+
+
+LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
+    ("W-3c", QUERY, {}, "neither query nor contexts"),
+    ("W-3c", QUERY, {"query": None, "contexts": None}, "nulls as query and contexts"),
+    ("W-3b", QUERY, {"query": "x", "contexts": [], "chatId": None}, "a null as chatId"),
+    ("W-3e", QUERY, {"query": "x", "request-id": 7, "": {}, "__proto__": []}, "odd members"),
+)
+
+
+async def _prompts(bench: Bench, seat: Seat) -> None:
+    """A prompt full of nulls, and one with members that nobody knows."""
+    nulls: Any = dict.fromkeys(("model", "behavior", "agent", "contexts", "variant"))
+    for row, params in (("W-3b", nulls), ("W-3e", {"request-id": 7, "trust!": {"a": []}})):
+        chat = seat.chat(reply("Hello."))
+        got = await chat.prompt("Hi.", **params)
+        served = bench.check(
+            row, "result" in got, expected=f"chat/prompt is served with {params}", got=got
+        )
+        if served:
+            await chat.finished()
+
+
+@case("W-3c", since=Revision.DRAFT)
+async def initialize_says_nothing_of_the_client(bench: Bench) -> None:
+    """`initialize` with an empty object as params."""
+    async with bench.seat(hello=False) as seat:
+        got = await seat.ask("initialize", {}, seconds=30)
+        bench.check("W-3c", "result" in got, expected="a result, as for nulls", got=got)
+
+
+@attrs.frozen
+class Told:
+    """Messages that are not answered: the row that says so, and in words."""
+
+    row: str
+    messages: tuple[Any, ...]
+    words: str
+
+
+NEVER_ANSWERED: Final = (
+    Told("BASE-18", (message("chat/promptStop", {"chatId": "none"}),), "a stop"),
+    Told(
+        "BASE-18",
+        (message("chat/promptStop", {"chatId": 7}), message("chat/promptStop")),
+        "a stop that does not fit",
+    ),
+    Told("BASE-18", (message("initialized", {}),), "`initialized` once more"),
+    Told("W-4c", (message("$/no/such", {"a": 1}), message("$/setTrace")), "unknown $/ ones"),
+    Told("W-4c", (message("no/such", [1, 2]), message("no/such")), "unknown notifications"),
+    Told(
+        "BASE-30",
+        (
+            {"jsonrpc": "2.0", "id": 4711, "result": {}},
+            {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "no"}},
+            {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "no"}},
+        ),
+        "answers that nobody waits for",
+    ),
+)
+
+
+@case("BASE-18", "BASE-30", "W-4c", since=Revision.DRAFT)
+async def some_messages_are_never_answered(bench: Bench) -> None:
+    """Notifications, known or not, and stray answers; a query behind each."""
+
+    async def attempt(seat: Seat, told: Told) -> bool:
+        outcome = await tried(seat, *map(frame, told.messages), wants=0)
+        bench.check(
+            told.row,
+            outcome.goes_on and not outcome.answers,
+            expected=f"no answer to {told.words}",
+            got=outcome,
+        )
+        return outcome.goes_on
+
+    await in_turn(bench, NEVER_ANSWERED, attempt)
+
+
+@case("W-4a", "W-4b", since=Revision.DRAFT)
+async def ids_where_none_belong_and_none_where_they_do(bench: Bench) -> None:
+    """A prompt without an id, then its stop with one."""
+    async with bench.seat(fresh=True) as seat:
+        chat = seat.chat(reply("Hel", wait("for ever")))
+        start = len(seat.heard)
+        await seat.tell("chat/prompt", {"chatId": chat.id, "message": chat.worded("Hi.")})
+        await chat.content(
+            "text", text="Hel", shows="W-4a", expected="the turn of a prompt without an id"
+        )
+        stop = message("chat/promptStop", {"chatId": chat.id}, id="stop")
+        outcome = await tried(seat, frame(stop))
+        answers = [heard.message for heard in seat.heard[start:] if not heard.method]
+        stray = [answer for answer in answers if answer.get("id") is None]
+        bench.check("W-4a", not stray, expected="no answer to that prompt", got=stray)
+        bench.check(
+            "W-4b",
+            (outcome.to("stop") or {}).get("result", ABSENT) is None,
+            expected="null as the answer to a stop with an id",
+            got=outcome,
+        )
+        await chat.finished(shows="W-4b")
