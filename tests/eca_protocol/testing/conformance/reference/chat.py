@@ -79,6 +79,9 @@ class Chat:
         if self.turn is not None:
             await self.turn.ended.wait()
 
+    def title_tools(self) -> list[dict[str, Any]]:
+        return []
+
     async def make_title(self, model: Model, text: str) -> None:
         pieces: list[str] = []
 
@@ -93,7 +96,7 @@ class Chat:
         ]
         with anyio.CancelScope() as self.title_scope:
             try:
-                await model.ask(messages, [], take)
+                await model.ask(messages, self.title_tools(), take)
             except ModelFault:
                 return
             self.say("system", {"type": "metadata", "title": "".join(pieces)})
@@ -198,7 +201,7 @@ class Turn:
         self.calls, self._text = [], ""
         messages = [{"role": "system", "content": self.instructions()}, *self.chat.history]
         tools = self.server.toolbox.offered(self.prompt.behavior)
-        await model.ask(messages, tools, lambda event: self.take(event, model))
+        await self.request(model, messages, tools)
         self.end_reasoning()
         for call in self.calls:
             call.end_preparing()
@@ -207,6 +210,11 @@ class Turn:
             said = {"role": "assistant", "content": self._text, "tool_calls": asked}
             self.chat.history.append(said)
             self._text = ""
+
+    async def request(
+        self, model: Model, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
+    ) -> None:
+        await model.ask(messages, tools, lambda event: self.take(event, model))
 
     def keep_what_was_said(self) -> None:
         if self._text:

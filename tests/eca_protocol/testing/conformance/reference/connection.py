@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import uuid
 from collections import deque
 from collections.abc import Coroutine
@@ -130,7 +131,7 @@ class Connection:
                 self.answer(id_, has_id, self.call(REQUESTS[method], params))
             elif has_id and method not in NOTIFICATIONS:
                 self.pass_gate(method)
-                self.refuse_unknown(method)
+                self.answer(id_, has_id, self.refuse_unknown(method))
             else:
                 self.notice(method, params)
                 self.answer(id_, has_id, None)
@@ -166,7 +167,7 @@ class Connection:
         if self.state == "ready" and method == "initialize":
             raise Fault(wire.INVALID_REQUEST, "the server is initialized already")
 
-    def refuse_unknown(self, method: str) -> None:
+    def refuse_unknown(self, method: str) -> Any:
         raise Fault(wire.UNKNOWN_METHOD, f"there is no method {method}")
 
     def call(self, name: str, params: Any) -> Any:
@@ -245,16 +246,22 @@ class Connection:
             if not self._outbox:
                 self._more = anyio.Event()
                 await self._more.wait()
+            frames = self.next_write()
             try:
-                await self._transport.send(self.next_write())
+                await self._transport.send(b"".join(frames))
             except OSError:
-                self._outbox.clear()
                 self.end(1)
+            for _ in frames:
+                self._outbox.popleft()
             self._written.set()
             self._written = anyio.Event()
 
-    def next_write(self) -> bytes:
-        data = self._outbox.popleft()
-        while self._outbox and len(data) + len(self._outbox[0]) <= WRITE_SIZE:
-            data += self._outbox.popleft()
-        return data
+    def next_write(self) -> list[bytes]:
+        """Whole frames, as many as one write may hold."""
+        frames, size = [self._outbox[0]], len(self._outbox[0])
+        for frame in itertools.islice(self._outbox, 1, None):
+            size += len(frame)
+            if size > WRITE_SIZE:
+                break
+            frames.append(frame)
+        return frames

@@ -136,7 +136,7 @@ class MCPServer:
         await self._send({"method": "notifications/initialized"})
         if "tools" in able:
             listed = (await self.call("tools/list", {}))["tools"]
-            self.tools = [MCPTool(self.owner, self, each) for each in listed]
+            self.tools = [self.owner.parts.mcp_tool(self.owner, self, each) for each in listed]
         if "prompts" in able:
             self.prompts = (await self.call("prompts/list", {}))["prompts"]
         self.tell("running")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -104,10 +104,12 @@ class Echo(Model):
         take({"choices": [{"delta": {"content": messages[-1]["content"]}}]})
 
 
-def configured_models(config: Settings, client: HTTPClient) -> dict[str, Model]:
+def configured_models(
+    config: Mapping[str, Any], client: HTTPClient, kind: type[Model]
+) -> dict[str, Model]:
     """All models by name; the echo is always one of them, and the last."""
     models = {
-        f"{provider}/{model}": Model(f"{provider}/{model}", settings, client)
+        f"{provider}/{model}": kind(f"{provider}/{model}", settings, client)
         for provider, settings in config.get("providers", {}).items()
         for model in settings.get("models", {})
     }

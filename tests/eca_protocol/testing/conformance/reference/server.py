@@ -15,8 +15,8 @@ from eca_protocol.streams import Transport
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
 from tests.eca_protocol.testing.conformance.reference.connection import Connection
-from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPServers
-from tests.eca_protocol.testing.conformance.reference.model import configured_models
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPServers, MCPTool
+from tests.eca_protocol.testing.conformance.reference.model import Model, configured_models
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
@@ -44,11 +44,11 @@ class Server(Connection):
         self.chats: dict[str, Chat] = {}
         self.behavior = str(config.get("defaultBehavior", "agent"))
         self.can_diagnose = False
-        self.commands = Commands(self)
+        self.commands = parts.commands(self)
 
     async def run(self) -> int:
         async with HTTPClient() as self._client:
-            self.models = configured_models(self.config, self._client)
+            self.models = configured_models(self.config, self._client, self.parts.model)
             return await super().run()
 
     async def close(self) -> None:
@@ -63,9 +63,10 @@ class Server(Connection):
     def initialize(self, params: Params) -> Any:
         options = params.object("initializationOptions")
         self.behavior = options.text("chatBehavior") or self.behavior
+        self.client = params.object("clientInfo").text("name").lower()
         editor = params.object("capabilities").object("codeAssistant").object("editor")
         self.can_diagnose = editor.value("diagnostics") is True
-        self.workspace = Workspace(params.list("workspaceFolders"))
+        self.workspace = self.parts.workspace(params.list("workspaceFolders"))
         self.mcp = MCPServers(self)
         self.toolbox = self.parts.toolbox(self)
         self.watch_parent(params.value("processId"))
@@ -153,6 +154,8 @@ class Server(Connection):
 
     async def delete(self, params: Params) -> dict[str, Any]:
         if chat := self.chats.pop(params.text("chatId"), None):
+            if chat.turn is not None and self.client == "emacs":
+                chat.turn.finish()
             await chat.delete()
         return {}
 
@@ -226,6 +229,10 @@ class Parts:
     tool_call: type[ToolCall] = ToolCall
     toolbox: type[Toolbox] = Toolbox
     mcp_server: type[MCPServer] = MCPServer
+    mcp_tool: type[MCPTool] = MCPTool
+    workspace: type[Workspace] = Workspace
+    commands: type[Commands] = Commands
+    model: type[Model] = Model
 
 
 async def serve(transport: Transport, config: Mapping[str, Any]) -> int:

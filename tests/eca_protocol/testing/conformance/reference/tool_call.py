@@ -47,13 +47,16 @@ class ToolCall:
             "server": tool.server if tool else "eca",
         }
 
+    def details(self) -> dict[str, Any]:
+        return self._change.as_details() if self._change else {}
+
     def say(self, kind: str, **fields: Any) -> None:
         content = {"type": kind, **self.common(), **fields}
         if kind != "toolCallPrepare":
             if self.tool is not None:
                 content["summary"] = f"Calling {self.tool.name}"
-            if self._change is not None:
-                content["details"] = self._change.as_details()
+            if details := self.details():
+                content["details"] = details
         self.turn.chat.say("assistant", content)
 
     def prepare_rest(self) -> None:

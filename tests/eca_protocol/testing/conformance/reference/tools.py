@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,10 +92,40 @@ class Tool:
 
 class ReadFile(Tool):
     name, description = "eca_read_file", "Read a file."
-    arguments, changes = ("path",), False
+    arguments, optional, changes = ("path",), ("line_offset", "limit"), False
 
     async def run(self, arguments: dict[str, Any]) -> str:
-        return cut(read(self.path(arguments)))
+        lines = read(self.path(arguments)).splitlines(keepends=True)
+        first = int(arguments.get("line_offset") or 0)
+        return cut("".join(lines[first : first + int(arguments.get("limit") or len(lines))]))
+
+
+class DirectoryTree(Tool):
+    name, description = "eca_directory_tree", "List what is below a folder."
+    arguments, optional, changes = ("path",), ("max_depth",), False
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        return cut("\n".join(map(str, sorted(self.path(arguments).rglob("*")))))
+
+
+class Grep(Tool):
+    name, description = "eca_grep", "Find a text in the files below a folder."
+    arguments, optional, changes = ("path", "pattern"), ("include", "max_results"), False
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        wanted = re.compile(self.argument(arguments, "pattern"))
+        paths = self.path(arguments).rglob(str(arguments.get("include") or "*"))
+        return cut("\n".join(str(path) for path in paths if wanted.search(read_or_nothing(path))))
+
+
+class MoveFile(Tool):
+    name, description = "eca_move_file", "Move a file."
+    arguments = ("source", "destination")
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        source, destination = (self.argument(arguments, name) for name in self.arguments)
+        self.owner.workspace.resolve(source).rename(self.owner.workspace.resolve(destination))
+        return f"{source} is {destination} now."
 
 
 class WriteFile(Tool):
@@ -116,12 +147,13 @@ class WriteFile(Tool):
 class EditFile(WriteFile):
     name, description = "eca_edit_file", "Replace a text that is in a file once."
     arguments = ("path", "original_content", "new_content")
+    optional = ("all_occurrences",)
 
     def change(self, arguments: dict[str, Any]) -> FileChange:
         path = self.path(arguments)
         before, old = read(path), self.argument(arguments, "original_content")
         found = before.count(old) if old else 0
-        if found != 1:
+        if found != 1 and not (found and arguments.get("all_occurrences")):
             raise ToolFault(f"expected the text once in {path}, found {found} matches")
         after = before.replace(old, self.argument(arguments, "new_content"))
         return FileChange(path=str(path), before=before, after=after)
@@ -129,7 +161,7 @@ class EditFile(WriteFile):
 
 class ShellCommand(Tool):
     name, description = "eca_shell_command", "Run a command of the shell."
-    arguments, optional = ("command",), ("working_directory",)
+    arguments, optional = ("command",), ("working_directory", "timeout")
 
     async def run(self, arguments: dict[str, Any]) -> str:
         place = self.owner.workspace.resolve(str(arguments.get("working_directory") or "."))
@@ -164,7 +196,15 @@ class EditorDiagnostics(Tool):
 class Toolbox:
     """All tools, who may call them, and how they are shown."""
 
-    natives: tuple[type[Tool], ...] = (ReadFile, WriteFile, EditFile, ShellCommand)
+    natives: tuple[type[Tool], ...] = (
+        ReadFile,
+        DirectoryTree,
+        Grep,
+        WriteFile,
+        EditFile,
+        MoveFile,
+        ShellCommand,
+    )
 
     def __init__(self, owner: Server) -> None:
         self._owner = owner
@@ -177,7 +217,8 @@ class Toolbox:
         return [*self._native, *self._owner.mcp.tools]
 
     def find(self, name: str) -> Tool | None:
-        return next((tool for tool in self.tools if tool.offered_name == name), None)
+        called = (tool for tool in self.tools if name == tool.offered_name or names(tool, [name]))
+        return next(called, None)
 
     def offered(self, behavior: str) -> list[dict[str, Any]]:
         """What the model is told of the tools that it may call."""
@@ -238,6 +279,13 @@ def read(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except OSError as error:
         raise ToolFault(f"{path}: {error.strerror}") from error
+
+
+def read_or_nothing(path: Path) -> str:
+    try:
+        return read(path)
+    except ToolFault:
+        return ""
 
 
 def cut(text: str) -> str:

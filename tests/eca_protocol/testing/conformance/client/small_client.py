@@ -1,0 +1,221 @@
+"""A small client for the tests of the suite: it asks twice, decides on a call, and leaves.
+
+    python small_client.py SERVER [FAULT]
+
+It knows nothing of `eca_protocol`, starts fast, and has one fault if it is told to: `FAULTS` says
+which there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+
+FAULTS = (
+    "exact headers",
+    "knows all headers",
+    "counts characters",
+    "reads whole frames",
+    "early initialized",
+    "nameless",
+    "answers notifications",
+    "ids as text",
+    "silent to requests",
+    "answers twice",
+    "result and error",
+    "accepts all requests",
+    "wrong call",
+    "leaves at once",
+    "knows all notifications",
+    "needs params",
+    "waits for one answer",
+    "trusts ids",
+    "fails at strange keys",
+    "fails at strange contents",
+    "deaf to bad json",
+)
+HEADER = re.compile(rb"(?i)content-length:[ \t]*([0-9]+)[ \t]*\r\n")
+FIELDS = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]+:[^\r\n]*\r\n)+\r\n")
+
+
+class Client:
+    def __init__(self, server: str, fault: str) -> None:
+        self.fault = fault
+        self.process = subprocess.Popen(
+            [server, "server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self.buffer = b""
+        self.ids = itertools.count(1)
+        self.answers: dict[object, object] = {}
+        self.asked: set[int] = set()
+        self.finished = 0
+        self.approves = True
+
+    def has(self, fault: str) -> bool:
+        return self.fault == fault
+
+    def send(self, message: object) -> None:
+        body = json.dumps(message, ensure_ascii=False).encode()
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def tell(self, method: str, params: object) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def ask(self, method: str, params: object) -> int:
+        id_ = next(self.ids)
+        self.asked.add(id_)
+        self.send({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
+        return id_
+
+    def wait_for(self, *ids: int) -> None:
+        while not all(id_ in self.answers for id_ in ids):
+            self.take()
+
+    def take(self) -> None:
+        """Read one frame and act on it."""
+        body = self.read()
+        try:
+            message = json.loads(body)
+        except ValueError:
+            if not self.has("deaf to bad json"):
+                self.refuse(None, -32700)
+            return
+        if body.find(b"NaN") >= 0:
+            self.refuse(None, -32700)
+        elif not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+            self.refuse(None, -32600)
+        elif "method" in message and not isinstance(message["method"], str):
+            self.refuse(message.get("id"), -32600)
+        elif isinstance(message.get("id"), list) or not {"id", "method"} & set(message):
+            self.refuse(None, -32600)
+        elif "method" not in message:
+            if self.has("trusts ids"):
+                self.asked.remove(message["id"])
+            self.answers[message["id"]] = message
+        elif "id" in message:
+            self.answer(message)
+        else:
+            self.hear(message["method"], message.get("params"))
+
+    def read(self) -> bytes:
+        while True:
+            found = FIELDS.match(self.buffer)
+            if found:
+                fields = found.group()
+                lengths = {int(each) for each in HEADER.findall(fields)}
+                if self.has("exact headers") and b"Content-Length: " not in fields:
+                    raise SystemExit("no Content-Length")
+                if self.has("knows all headers") and b"X-" in fields:
+                    raise SystemExit("an unknown header")
+                if len(lengths) != 1 or re.search(rb"(?i)content-length:[^\r]*[^0-9 \t\r]", fields):
+                    self.refuse(None, -32700)
+                    raise SystemExit("no length")
+                (length,) = lengths
+                if len(self.buffer) >= found.end() + length:
+                    body = self.buffer[found.end() : found.end() + length]
+                    if self.has("counts characters") and not body.isascii():
+                        raise SystemExit("lost in a frame")
+                    self.buffer = self.buffer[found.end() + length :]
+                    if b"utf-16" in fields:
+                        self.refuse(None, -32700)
+                        continue
+                    return body
+            elif b"\r\n\r\n" in self.buffer:
+                self.refuse(None, -32700)
+                raise SystemExit("no header")
+            data = self.process.stdout.read(65536)
+            if not data:
+                raise SystemExit("the server is gone")
+            if self.has("reads whole frames") and not data.startswith(b"Content") and self.buffer:
+                raise SystemExit("half a frame")
+            self.buffer += data
+
+    def refuse(self, id_: object, code: int) -> None:
+        error = {"code": code, "message": "refused"}
+        self.send({"jsonrpc": "2.0", "id": id_, "error": error})
+
+    def answer(self, message: dict) -> None:
+        id_ = message["id"]
+        if self.has("silent to requests"):
+            return
+        if self.has("ids as text"):
+            id_ = str(id_)
+        if message["method"] == "editor/getDiagnostics":
+            self.send({"jsonrpc": "2.0", "id": id_, "result": {"diagnostics": []}})
+        elif self.has("accepts all requests"):
+            self.send({"jsonrpc": "2.0", "id": id_, "result": None})
+        elif self.has("result and error"):
+            error = {"code": -32601, "message": "unknown"}
+            self.send({"jsonrpc": "2.0", "id": id_, "result": None, "error": error})
+        else:
+            self.refuse(id_, -32601)
+            if self.has("answers twice"):
+                self.refuse(id_, -32601)
+
+    def hear(self, method: str, params: object) -> None:
+        known = {"config/updated", "tool/serverUpdated", "chat/contentReceived", "$/showMessage"}
+        if self.has("answers notifications"):
+            self.send({"jsonrpc": "2.0", "id": 0, "result": None})
+        if self.has("knows all notifications") and method not in known:
+            raise SystemExit(f"unknown: {method}")
+        if self.has("needs params") and not isinstance(params, dict):
+            raise SystemExit("no params")
+        if self.has("fails at strange keys") and "x-strange" in (params or {}):
+            raise SystemExit("a strange key")
+        if method != "chat/contentReceived":
+            return
+        content = params["content"]
+        if self.has("fails at strange contents") and content["type"] == "conformance":
+            raise SystemExit("a strange content")
+        if content["type"] == "toolCallRun" and content["manualApproval"]:
+            call = "another" if self.has("wrong call") else content["id"]
+            decision = "Approve" if self.approves else "Reject"
+            save = {"save": "session"} if self.approves else {}
+            decided = {"chatId": params["chatId"], "toolCallId": call, **save}
+            self.tell(f"chat/toolCall{decision}", decided)
+        if content["type"] == "progress" and content["state"] == "finished":
+            self.finished += 1
+
+    def run(self) -> None:
+        about = {
+            "processId": None,
+            "capabilities": {"codeAssistant": {"chat": True}, "editor": {"diagnostics": True}},
+            "clientInfo": {"name": "small", "version": "1"},
+            "workspaceFolders": [{"name": "project", "uri": "file:///project"}],
+        }
+        if self.has("nameless"):
+            del about["clientInfo"]
+        asked = self.ask("initialize", about)
+        if not self.has("early initialized"):
+            self.wait_for(asked)
+        self.tell("initialized", {})
+        first = self.ask("chat/prompt", {"message": "Hello"})
+        self.wait_for(first)
+        while not self.finished:
+            self.take()
+        self.approves = False
+        chat = self.answers[first]["result"]["chatId"]
+        second = self.ask("chat/prompt", {"message": "Again", "chatId": chat})
+        self.wait_for(second)
+        before = self.finished
+        while self.finished == before:
+            self.take()
+        queries = [self.ask(f"chat/query{what}", {"query": ""}) for what in ("Context", "Commands")]
+        if self.has("waits for one answer"):
+            self.take()
+            while next(iter(self.answers)) != 1 or queries[0] not in self.answers:
+                self.take()
+                if queries[1] in self.answers and queries[0] not in self.answers:
+                    raise SystemExit("an answer out of order")
+        self.wait_for(*queries)
+        shutdown = self.ask("shutdown", None)
+        if not self.has("leaves at once"):
+            self.wait_for(shutdown)
+        self.tell("exit", None)
+        self.process.stdin.close()
+
+
+Client(sys.argv[1], " ".join(sys.argv[2:])).run()

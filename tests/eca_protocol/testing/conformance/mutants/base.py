@@ -1,0 +1,452 @@
+"""Mutants of frames, JSON and JSON-RPC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.connection import NOTIFICATIONS, REQUESTS
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON, Fault, Wire
+
+Message = dict[str, Any]
+
+
+@breaks("W-1")
+class LowerCaseHeaders(Wire):
+    """Writes `content-length`."""
+
+    def header(self, length: int) -> bytes:
+        return super().header(length).lower()
+
+
+@breaks("W-1")
+class ContentTypeWritten(Wire):
+    """Writes a second header."""
+
+    def header(self, length: int) -> bytes:
+        return b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\n" + super().header(
+            length
+        )
+
+
+@breaks("W-1")
+class ByteOrderMark(Wire):
+    """Puts a byte order mark before each body."""
+
+    def body(self, message: Message) -> bytes:
+        return b"\xef\xbb\xbf" + super().body(message)
+
+
+@breaks("BASE-6")
+class CountsCharacters(Wire):
+    """Writes the number of characters as the length, and cuts the body to it."""
+
+    def body(self, message: Message) -> bytes:
+        body = super().body(message)
+        return body[: len(body.decode())]
+
+
+@breaks("BASE-5")
+class CaseOfHeadersMatters(Wire):
+    """Knows `Content-Length` in this one spelling."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        if not any(line.startswith(b"Content-Length:") for line in lines):
+            raise Fault(INVALID_JSON, "expected Content-Length", fatal=True)
+        return super().read_header(lines)
+
+
+@breaks("BASE-7")
+class LengthMayBeMissing(Wire):
+    """Reads a header without a length as that of an empty body, and drops it."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        if not any(line.lower().startswith(b"content-length") for line in lines):
+            lines = [*lines, b"Content-Length: 0"]
+        return super().read_header(lines)
+
+
+@breaks("BASE-8")
+class AnyNumberIsALength(Wire):
+    """Reads signs and hexadecimal digits as lengths."""
+
+    def read_length(self, value: bytes) -> int:
+        try:
+            return abs(int(value, 0))
+        except ValueError:
+            return super().read_length(value)
+
+
+@breaks("BASE-9")
+class LastLengthCounts(Wire):
+    """Of two lengths takes the last."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        lengths = [line for line in lines if line.lower().startswith(b"content-length")]
+        return super().read_header([line for line in lines if line not in lengths[:-1]])
+
+
+@breaks("BASE-11")
+class OtherHeadersAreFatal(Wire):
+    """Knows two headers and refuses all others."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        if not all(line.lower().startswith(b"content-") for line in lines):
+            raise Fault(INVALID_JSON, "expected no other header", fatal=True)
+        return super().read_header(lines)
+
+
+@breaks("BASE-12")
+class OddHeadersAreFine(Wire):
+    """Reads headers that are no ASCII."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        return super().read_header([line for line in lines if line.isascii()])
+
+
+@breaks("BASE-14")
+class CharsetMustBeSpeltSo(Wire):
+    """Knows `charset=utf-8` without quotes, in lower case, and nothing else."""
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        length, complaint = super().read_header(lines)
+        for line in lines:
+            if b"charset" in line.lower() and b"charset=utf-8" not in line:
+                complaint = Fault(INVALID_JSON, "expected charset=utf-8")
+        return length, complaint
+
+
+@breaks("BASE-15")
+class AnyCharset(Wire):
+    """Reads every charset as if it were UTF-8."""
+
+    def complain(self, text: str) -> Fault | None:
+        return None if "charset" in text else super().complain(text)
+
+
+@breaks("BASE-15")
+class CharsetIsFatal(Wire):
+    """Ends the stream for another charset."""
+
+    def complain(self, text: str) -> Fault | None:
+        if "charset" in text:
+            raise Fault(INVALID_JSON, text, fatal=True)
+        return super().complain(text)
+
+
+@breaks("W-5a")
+class GuessesUTF16(Wire):
+    """Reads bodies in UTF-16, as the standard library does."""
+
+    def decode(self, body: bytes) -> Any:
+        if b"\0" in body:
+            return super().decode(body.decode(json.detect_encoding(body)).encode())
+        return super().decode(body)
+
+
+@breaks("W-5d")
+class ReadsNaN(Wire):
+    """Reads NaN and Infinity, as the standard library does."""
+
+    def decode(self, body: bytes) -> Any:
+        if b"NaN" in body or b"Infinity" in body:
+            return json.loads(body)
+        return super().decode(body)
+
+
+@breaks("W-5e")
+class FirstKeyCounts(Wire):
+    """Of equal keys takes the first."""
+
+    def decode(self, body: bytes) -> Any:
+        super().decode(body)
+        return json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+
+
+@breaks("W-5g")
+class ShallowReader(Wire):
+    """Reads 64 levels."""
+
+    def decode(self, body: bytes) -> Any:
+        value = super().decode(body)
+        if body.count(b"[") > 64:
+            raise Fault(INVALID_JSON, "too deep")
+        return value
+
+
+@breaks("BASE-16")
+class AnyVersion(Server):
+    """Takes every `jsonrpc`."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and message.get("jsonrpc") != "2.0" and "method" in message:
+            message = {**message, "jsonrpc": "2.0"}
+        return super().check(message)
+
+
+@breaks("BASE-17")
+class AnswersTwice(Server):
+    """Writes every answer twice."""
+
+    def write(self, message: Message) -> None:
+        super().write(message)
+        if "result" in message:
+            super().write(message)
+
+
+@breaks("BASE-17")
+class NeverAnswersQueries(Server):
+    """Leaves one kind of request without an answer."""
+
+    def query_context(self, params: Params) -> Any:
+        return anyio.sleep_forever()
+
+
+@breaks("BASE-18")
+class AnswersNotifications(Server):
+    """Answers notifications, with id null."""
+
+    def notice(self, method: str, params: Any) -> None:
+        super().notice(method, params)
+        if self.is_introduced and method == "chat/promptStop":
+            self.write({"jsonrpc": "2.0", "id": None, "result": None})
+
+
+@breaks("BASE-19")
+class ErrorsWithoutText(Server):
+    """Leaves the text of an error away."""
+
+    def write(self, message: Message) -> None:
+        if "error" in message:
+            message = {**message, "error": {"code": message["error"]["code"]}}
+        super().write(message)
+
+
+@breaks("BASE-20")
+class TrueIsAnId(Server):
+    """Takes true as an id."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and message.get("id") is True:
+            return True, True
+        return super().check(message)
+
+
+@breaks("BASE-21")
+class OddMethodsAreUnknown(Server):
+    """Answers a method that is no text with -32601."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
+            message = {**message, "method": "no such method"}
+        return super().check(message)
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
+            message = {**message, "method": "no such method"}
+        super().receive(message)
+
+
+@breaks("BASE-22")
+class AnyParams(Server):
+    """Takes params that are a text or a number as if there were none."""
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, dict) and not isinstance(message.get("params"), dict | list):
+            message = {**message, "params": None}
+        super().receive(message)
+
+
+class _Recoded(Server):
+    """Writes another code for one fault."""
+
+    codes: Mapping[int, int] = MappingProxyType({})
+
+    def fail(self, fault: Fault) -> None:
+        fault.code = self.codes.get(fault.code, fault.code)
+        super().fail(fault)
+
+
+@breaks("BASE-23")
+class BadJSONIsInternal(_Recoded):
+    """Answers what is no JSON with -32603."""
+
+    def fail(self, fault: Fault) -> None:
+        if fault.code == INVALID_JSON and "JSON" in str(fault):
+            fault.code = -32603
+        super().fail(fault)
+
+
+@breaks("BASE-24")
+class ScalarsAreNoJSON(Server):
+    """Answers JSON that is no message with -32700."""
+
+    def receive(self, message: Any) -> None:
+        if not isinstance(message, dict | list) or not message.keys() - {"jsonrpc"}:
+            raise Fault(INVALID_JSON, "expected a message")
+        super().receive(message)
+
+
+@breaks("BASE-25")
+class UnknownIsNull(Server):
+    """Answers unknown requests with null."""
+
+    def refuse_unknown(self, method: str) -> None:
+        return None
+
+
+@breaks("BASE-26")
+class BadParamsAreInvalid(_Recoded):
+    """Answers params that do not fit with -32600."""
+
+    codes = MappingProxyType({-32602: -32600})
+
+
+@breaks("BASE-26")
+class FieldIsNotNamed(Server):
+    """Does not say which of the params does not fit."""
+
+    def fail(self, fault: Fault) -> None:
+        if fault.code == -32602:
+            fault = Fault(fault.code, "the params do not fit", id_=fault.id)
+        super().fail(fault)
+
+
+@breaks("BASE-28")
+class RunsBatches(Server):
+    """Runs what is in a batch."""
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, list) and message:
+            for each in message:
+                super().receive(each)
+        else:
+            super().receive(message)
+
+
+@breaks("BASE-30")
+class OddAnswersAreFaults(Server):
+    """Answers an answer that it does not wait for."""
+
+    def take_answer(self, message: Message) -> None:
+        if message.get("id") not in self._asked:
+            raise Fault(-32600, "expected no such answer")
+        super().take_answer(message)
+
+
+@breaks("W-2a")
+class ResultAndError(Server):
+    """Writes `error: null` beside every result."""
+
+    def write(self, message: Message) -> None:
+        super().write({**message, "error": None} if "result" in message else message)
+
+
+@breaks("W-2b")
+class IdsAsText(Server):
+    """Gives every id back as a text."""
+
+    def write(self, message: Message) -> None:
+        if "method" not in message and isinstance(message["id"], int):
+            message = {**message, "id": str(message["id"])}
+        super().write(message)
+
+
+@breaks("W-2b")
+class ZeroIsNoId(Server):
+    """Takes a request with the id 0 for one without."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        id_, has_id = super().check(message)
+        return id_, has_id and id_ != 0
+
+
+@breaks("W-2c")
+class PendingIdsAreFree(Server):
+    """Serves a request whose id another one has that still runs."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        pending, self._pending = self._pending, {}
+        try:
+            return super().check(message)
+        finally:
+            self._pending = pending
+
+
+@breaks("W-3a")
+class EmptyArrayIsRefused(Server):
+    """Refuses `[]` as params."""
+
+    def call(self, name: str, params: Any) -> Any:
+        if params == []:
+            raise Fault(-32602, "params: expected an object, got list")
+        return super().call(name, params)
+
+
+@breaks("W-3b")
+class NullIsAWrongType(Server):
+    """Refuses null in an optional field."""
+
+    def prompt(self, params: Params) -> Any:
+        if "model" in params._value and params.value("model") is None:
+            raise Fault(-32602, "params.model: expected a text, got null")
+        return super().prompt(params)
+
+
+@breaks("W-3c")
+class QueryIsNeeded(Server):
+    """Refuses a query without its text."""
+
+    def query_commands(self, params: Params) -> Any:
+        params.text("query", needed=True)
+        return super().query_commands(params)
+
+
+@breaks("W-3e")
+class UnknownKeysAreRefused(Server):
+    """Refuses keys that it does not know."""
+
+    def query_context(self, params: Params) -> Any:
+        if params._value.keys() - {"query", "contexts", "chatId"}:
+            raise Fault(-32602, "params: expected no other keys")
+        return super().query_context(params)
+
+
+@breaks("W-4a")
+class RequestsNeedAnId(Server):
+    """Drops a request without an id."""
+
+    def receive(self, message: Any) -> None:
+        if (
+            not isinstance(message, dict)
+            or message.get("method") not in REQUESTS
+            or "id" in message
+        ):
+            super().receive(message)
+
+
+@breaks("W-4b")
+class NotificationsHaveNoId(Server):
+    """Answers a notification with an id as an unknown method."""
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, dict) and "id" in message and message.get("method") in NOTIFICATIONS:
+            raise Fault(-32601, "no such request", id_=message["id"])
+        super().receive(message)
+
+
+@breaks("W-4c")
+class UnknownNotificationsAreErrors(Server):
+    """Answers an unknown notification with an error."""
+
+    def notice(self, method: str, params: Any) -> None:
+        if method not in NOTIFICATIONS:
+            self.fail(Fault(-32601, f"there is no method {method}"))
+        super().notice(method, params)

@@ -1,0 +1,526 @@
+"""Mutants of turns: their order, their texts, the queue, what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
+from tests.eca_protocol.testing.conformance.reference.model import Model
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+
+Content = dict[str, Any]
+
+
+@breaks("W-20a")
+class StartsWithoutAWord(Turn):
+    """Starts with a progress that has no text."""
+
+    def begin(self) -> None:
+        self.progress("")
+        self.echo()
+
+
+@breaks("W-20a")
+class StartsWithTheEcho(Turn):
+    """Tells no progress before the echo."""
+
+    def begin(self) -> None:
+        self.echo()
+
+
+@breaks("W-20b")
+class NoEcho(Turn):
+    """Does not send the user's words back."""
+
+    def echo(self) -> None:
+        return None
+
+
+@breaks("W-20b")
+class TrimsTheEcho(Turn):
+    """Sends the user's words back without the blanks around them."""
+
+    def echo(self) -> None:
+        content = {"type": "text", "text": self.prompt.text.strip(), "contentId": "1"}
+        self.chat.say("user", content)
+
+
+@breaks("W-20b")
+class EchoesTwice(Turn):
+    """Sends the user's words back twice."""
+
+    def echo(self) -> None:
+        super().echo()
+        super().echo()
+
+
+@breaks("W-20c")
+class AnswersLate(Chat):
+    """Answers a prompt when its turn is at its end."""
+
+    def prompt(self, prompt: Prompt) -> Any:
+        answer = super().prompt(prompt)
+        turn = self.turn
+        if turn is None or turn.prompt is not prompt:
+            return answer
+
+        async def later() -> Any:
+            with anyio.move_on_after(1):
+                await turn.ended.wait()
+            return answer
+
+        return later()
+
+
+@breaks("W-20d")
+class LastWord(Turn):
+    """Writes a text into `finished`."""
+
+    def finish(self) -> None:
+        self.chat.say("system", {"type": "progress", "state": "finished", "text": "Done"})
+
+
+@breaks("W-20d")
+class NoUsage(Turn):
+    """Ends a turn without usage."""
+
+    def tell_usage(self) -> None:
+        return None
+
+
+@breaks("W-27e")
+class UsageAfterTheEnd(Turn):
+    """Tells usage behind `finished`."""
+
+    def tell_usage(self) -> None:
+        return None
+
+    def finish(self) -> None:
+        super().finish()
+        if not self.stopped:
+            super().tell_usage()
+
+
+@breaks("W-20e")
+class BusyAtTheEnd(Turn):
+    """Says `finished` while the chat takes no prompt yet: one that comes at once is dropped."""
+
+    async def run(self) -> None:
+        with self._scope:
+            await self.converse()
+        self.close()
+        self.finish()
+        with anyio.move_on_after(0.1):
+            while not self.chat.queue:
+                await anyio.sleep(0.005)
+            self.chat.queue.clear()
+        self.chat.turn = None
+        self.ended.set()
+
+
+@breaks("W-22e")
+class FinishesTwice(Turn):
+    """Ends a turn twice."""
+
+    def finish(self) -> None:
+        super().finish()
+        super().finish()
+
+
+@breaks("W-22e")
+class NeverFinishes(Turn):
+    """Leaves a turn open in which a tool was called."""
+
+    def finish(self) -> None:
+        if not any("tool_calls" in message for message in self.chat.history):
+            super().finish()
+
+
+@breaks("CHAT-12")
+class DropsTheLastDelta(Turn):
+    """Keeps the last piece of the model's text for itself."""
+
+    held = ""
+
+    def take_text(self, text: str) -> None:
+        held, self.held = self.held, text
+        if held:
+            super().take_text(held)
+
+
+@breaks("CHAT-12")
+class SplitsUTF8(Turn):
+    """Cuts texts between the bytes of a character."""
+
+    def take_text(self, text: str) -> None:
+        data = text.encode()
+        for start in range(0, len(data), 3):
+            super().take_text(data[start : start + 3].decode("utf-8", "replace"))
+
+
+@breaks("CHAT-12")
+class OnlyAtTheEnd(Turn):
+    """Passes the model's text on when it is whole."""
+
+    held = ""
+
+    def take_text(self, text: str) -> None:
+        self.held += text
+
+    def keep_what_was_said(self) -> None:
+        if self.held:
+            super().take_text(self.held)
+        super().keep_what_was_said()
+
+
+@breaks("W-6a")
+class WholeTexts(Turn):
+    """Passes a text on in one piece, however long."""
+
+    def take_text(self, text: str) -> None:
+        self._text += text
+        self.chat.say("assistant", {"type": "text", "text": text})
+
+
+class _Says(Chat):
+    """Says something else."""
+
+    def say(self, role: str, content: Content) -> None:
+        super().say(*self.changed(role, content))
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        raise NotImplementedError
+
+
+@breaks("W-26a")
+class UsageOfTheAssistant(_Says):
+    """Says usage in the assistant's name."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        return ("assistant" if content["type"] == "usage" else role), content
+
+
+@breaks("W-26b")
+class ThoughtsStayOpen(Turn):
+    """Does not finish a reasoning."""
+
+    def end_reasoning(self) -> None:
+        self._reasoning = None
+
+
+@breaks("CHAT-15")
+class ThoughtsChangeTheirId(_Says):
+    """Gives the texts of a reasoning another id."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if content["type"] == "reasonText":
+            content = {**content, "id": content["id"] + "-text"}
+        return role, content
+
+
+@breaks("CHAT-16")
+class ThoughtsWithoutTime(_Says):
+    """Does not tell how long a reasoning took."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if content["type"] == "reasonFinished":
+            content = {"type": content["type"], "id": content["id"]}
+        return role, content
+
+
+@breaks("FIELD:ChatUsageContent.sessionTokens")
+class TokensAsText(_Says):
+    """Writes a count as a text."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if content["type"] == "usage":
+            content = {**content, "sessionTokens": str(content["sessionTokens"])}
+        return role, content
+
+
+@breaks("FIELD:ChatUsageContent.lastMessageCost")
+class CostsAsNumbers(_Says):
+    """Writes the cost of a message as a number."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if "lastMessageCost" in content:
+            content = {**content, "lastMessageCost": float(content["lastMessageCost"])}
+        return role, content
+
+
+@breaks("VALUE:ChatProgressContent.state=running")
+class OddStates(_Says):
+    """Calls the state of a running progress otherwise, once a turn runs."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if content["type"] == "progress" and content["text"] == "Calling tool":
+            content = {**content, "state": "working"}
+        return role, content
+
+
+@breaks("W-27b")
+class CostsWithASign(Turn):
+    """Writes costs with a dollar sign."""
+
+    def usage(self) -> Content:
+        content = super().usage()
+        for name in ("lastMessageCost", "messageCost", "sessionCost"):
+            if name in content:
+                content[name] = "$" + content[name]
+        return content
+
+
+@breaks("W-27c")
+class HalfALimit(Turn):
+    """Writes half a limit."""
+
+    def usage(self) -> Content:
+        content = super().usage()
+        if "limit" in content:
+            content["limit"] = {"context": content["limit"]["context"]}
+        return content
+
+
+@breaks("W-27d")
+class OneCost(Turn):
+    """Leaves `messageCost` away."""
+
+    def usage(self) -> Content:
+        content = super().usage()
+        content.pop("messageCost", None)
+        return content
+
+
+@breaks("CHAT-18")
+class TokensOfOneTurn(Turn):
+    """Counts the tokens of the last turn only."""
+
+    def begin(self) -> None:
+        self.chat.tokens = 0
+        super().begin()
+
+
+@breaks("W-27a")
+class TitlesAreCounted(Chat):
+    """Counts the tokens of the title's request, too."""
+
+    async def make_title(self, model: Model, text: str) -> None:
+        self.tokens += 11
+        await super().make_title(model, text)
+
+
+@breaks("CHAT-20")
+class NoLimit(Turn):
+    """Never tells a limit."""
+
+    def usage(self) -> Content:
+        content = super().usage()
+        content.pop("limit", None)
+        return content
+
+
+@breaks("W-21a")
+class AnswersWithoutModel(Chat):
+    """Leaves the model out of the answer to a prompt."""
+
+    def answer(self, prompt: Prompt) -> dict[str, Any]:
+        answer = super().answer(prompt)
+        del answer["model"]
+        return answer
+
+
+@breaks("W-21c")
+class UnknownChatsAreRenamed(Server):
+    """Gives a chat an id of its own, whatever the client says."""
+
+    def prompt(self, params: Params) -> Any:
+        if params.text("chatId") not in self.chats:
+            params._value.pop("chatId", None)
+        return super().prompt(params)
+
+
+@breaks("W-21d")
+class FaultsAreSilent(Turn):
+    """Does not say what was wrong with the model."""
+
+    def tell(self, text: str) -> None:
+        if "conformance/" not in text and "no model" not in text:
+            super().tell(text)
+
+
+@breaks("W-21e")
+class AnotherModelIsTold(Chat):
+    """Names the selected model for one that it does not know."""
+
+    def answer(self, prompt: Prompt) -> dict[str, Any]:
+        answer = super().answer(prompt)
+        if prompt.model not in self.server.models:
+            answer["model"] = self.server.selected_model
+        return answer
+
+
+@breaks("W-22a")
+class BusyIsAFault(Server):
+    """Refuses a prompt to a chat that is busy."""
+
+    def prompt(self, params: Params) -> Any:
+        chat = self.chats.get(params.text("chatId"))
+        if chat is not None and chat.turn is not None:
+            raise _busy()
+        return super().prompt(params)
+
+
+def _busy() -> Exception:
+    from tests.eca_protocol.testing.conformance.reference.wire import Fault  # noqa: PLC0415
+
+    return Fault(-32603, "the chat is busy")
+
+
+@breaks("W-22b")
+class EchoesWhatWaits(Chat):
+    """Sends the echo of a prompt that waits at once."""
+
+    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        waits = self.turn is not None
+        answer = super().prompt(prompt)
+        if waits:
+            turn = self.server.parts.turn(self, prompt)
+            turn.echo()
+            self.early = prompt
+        return answer
+
+
+@breaks("CHAT-2")
+class NoMemory(Turn):
+    """Forgets what was said before."""
+
+    def begin(self) -> None:
+        self.chat.history.clear()
+        super().begin()
+
+
+@breaks("CHAT-3")
+class Shouts(Turn):
+    """Changes the user's words on their way to the model."""
+
+    async def user_message(self) -> dict[str, Any]:
+        message = await super().user_message()
+        return {**message, "content": message["content"].replace("  ", " ")}
+
+
+@breaks("CHAT-4")
+class AlwaysTheSameModel(Server):
+    """Asks the selected model, whichever the prompt names."""
+
+    def prompt(self, params: Params) -> Any:
+        asked = params.text("model")
+        if asked in self.models:
+            params._value["model"] = self.selected_model
+        answer = super().prompt(params)
+        return {**answer, "model": asked or answer["model"]}
+
+
+@breaks("W-25a")
+class TitlesWithTools(Chat):
+    """Offers tools with the request for a title."""
+
+    def title_tools(self) -> list[dict[str, Any]]:
+        return self.server.toolbox.offered("agent")
+
+
+@breaks("W-25b")
+class InstructionsSayTitle(Turn):
+    """Speaks of titles in every system prompt."""
+
+    def instructions(self) -> str:
+        return super().instructions() + " A title is asked for elsewhere."
+
+
+@breaks("W-25c")
+class AlwaysTitles(Server):
+    """Asks for titles although they are turned off."""
+
+    @property
+    def wants_titles(self) -> bool:
+        return True
+
+
+@breaks("CHAT-21")
+class TitlesStayHere(Chat):
+    """Asks for a title and does not tell it."""
+
+    def say(self, role: str, content: Content) -> None:
+        if content["type"] != "metadata":
+            super().say(role, content)
+
+
+@breaks("W-28a")
+class SelectionIsForgotten(Server):
+    """Takes no notice of the behaviour that is selected."""
+
+    def select_behavior(self, params: Params) -> None:
+        before = self.behavior
+        super().select_behavior(params)
+        self.behavior = before
+
+
+@breaks("W-28c")
+class AgentsAreUnknown(Server):
+    """Reads the names with behavior only."""
+
+    def prompt(self, params: Params) -> Any:
+        params._value.pop("agent", None)
+        return super().prompt(params)
+
+    def select_behavior(self, params: Params) -> None:
+        params._value.pop("agent", None)
+        super().select_behavior(params)
+
+
+@breaks("CHAT-5")
+class BehaviourOfThePromptIsIgnored(Server):
+    """Runs every prompt in the selected behaviour."""
+
+    def prompt(self, params: Params) -> Any:
+        for name in ("behavior", "agent"):
+            params._value.pop(name, None)
+        return super().prompt(params)
+
+
+@breaks("CHAT-11")
+class MixesChats(Chat):
+    """Says the pieces of one chat in the name of another that runs."""
+
+    def say(self, role: str, content: Content) -> None:
+        others = [chat for chat in self.server.chats.values() if chat.turn and chat is not self]
+        if others and content["type"] == "text" and role == "assistant":
+            super(MixesChats, others[0]).say(role, content)
+        else:
+            super().say(role, content)
+
+
+@breaks("W-21f")
+class UnknownModelsHaveNoEnd(Turn):
+    """Does not finish a turn whose model it does not know."""
+
+    def finish(self) -> None:
+        if self.prompt.model in self.server.models:
+            super().finish()
+
+
+@breaks("CHAT-30")
+class CommandsAreWords(Turn):
+    """Sends a slash command to the model."""
+
+    async def converse(self) -> None:
+        self.prompt = Prompt(
+            text=self.prompt.text.replace("/", " ", 1),
+            model=self.prompt.model,
+            behavior=self.prompt.behavior,
+            contexts=self.prompt.contexts,
+        )
+        await super().converse()

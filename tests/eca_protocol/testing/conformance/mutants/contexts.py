@@ -1,0 +1,241 @@
+"""Mutants of queries, contexts, commands and the editor's diagnostics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.commands import Commands
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
+
+
+@breaks("CHAT-25")
+class QueriesFindEverything(Workspace):
+    """Gives all contexts, whatever is asked for."""
+
+    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return super().query("", known)
+
+
+@breaks("CHAT-26")
+class KnownContextsAgain(Workspace):
+    """Offers what the client has already."""
+
+    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return super().query(text, [])
+
+
+@breaks("W-40a")
+class RootsLast(Workspace):
+    """Gives the roots behind all else."""
+
+    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return super().query(text, known)[::-1]
+
+
+@breaks("CHAT-28")
+class AllCommands(Commands):
+    """Gives all commands, whatever is asked for."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        return super().find("")
+
+
+@breaks("W-40b")
+class CommandsByName(Commands):
+    """Looks for commands by their name only."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        wanted = query.strip().lower()
+        return [each for each in super().find(query) if wanted in each["name"].lower()]
+
+
+@breaks("W-40d")
+class RequiredIsLeftAway(Commands):
+    """Does not say of an argument that it may be missing."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        found = super().find(query)
+        for command in found:
+            command["arguments"] = [
+                {key: value for key, value in each.items() if value is not False}
+                for each in command["arguments"]
+            ]
+        return found
+
+
+@breaks("W-40c")
+class CommandsOfTheirOwnKind(Commands):
+    """Tells a kind of command that only CURRENT knows."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        return [
+            {**each, "type": "custom-prompt"} if each["name"] == "help" else each
+            for each in super().find(query)
+        ]
+
+
+@breaks("CHAT-31")
+class NoPromptsOfServers(Commands):
+    """Knows its own commands only."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        return [each for each in super().find(query) if each["type"] == "native"]
+
+
+@breaks("W-40e")
+class ChatIdAlways(Server):
+    """Writes a chat's id where none was given."""
+
+    def named(self, params: Params) -> dict[str, str]:
+        return {"chatId": params.text("chatId")}
+
+
+@breaks("CHAT-29")
+class ChatIdNever(Server):
+    """Does not give a chat's id back."""
+
+    def named(self, params: Params) -> dict[str, str]:
+        return {}
+
+
+@breaks("CTX-1")
+class FilesByName(Workspace):
+    """Shows the name of a file for its text."""
+
+    def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
+        return f"<file path={path}/>" if lines is None else super().show_file(path, lines)
+
+
+@breaks("CTX-2")
+class LinesAreIgnored(Workspace):
+    """Shows the whole file, whichever lines are asked for."""
+
+    def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
+        return super().show_file(path)
+
+
+@breaks("W-41d")
+class LinesFromZero(Workspace):
+    """Counts the lines of a range from 0, and leaves its end away."""
+
+    def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
+        moved = lines and {"start": lines["start"] + 1, "end": lines["end"]}
+        return super().show_file(path, moved)
+
+
+@breaks("CTX-3")
+class FoldersByName(Workspace):
+    """Shows the name of a folder for what is in it."""
+
+    def show_directory(self, path: Path) -> str:
+        return f"<folder path={path}/>"
+
+
+@breaks("W-41a")
+class FoldersAsTrees(Workspace):
+    """Shows which files a folder has, and not their text."""
+
+    def show_directory(self, path: Path) -> str:
+        return super().show_directory(path)[super().show_directory(path).index("<tree") :]
+
+
+@breaks("CTX-4")
+class LinksByName(Server):
+    """Shows a URL for the text behind it."""
+
+    async def show_context(self, context: dict[str, Any]) -> str:
+        if context["type"] == "web":
+            return f"See {context['url']}"
+        return await super().show_context(context)
+
+
+@breaks("CTX-6")
+class CursorIsAPoint(Workspace):
+    """Shows a selection as the point where it starts."""
+
+    def show_cursor(self, path: str, position: dict[str, Any]) -> str:
+        return super().show_cursor(path, {**position, "end": position["start"]})
+
+
+@breaks("W-41c")
+class CursorFromOne(Workspace):
+    """Adds 1 to the cursor."""
+
+    def show_cursor(self, path: str, position: dict[str, Any]) -> str:
+        moved = {
+            name: {key: value + 1 for key, value in place.items()}
+            for name, place in position.items()
+        }
+        return super().show_cursor(path, moved)
+
+
+@breaks("CTX-7")
+class ResourcesAreNotRead(Server):
+    """Shows the URI of a resource for its text."""
+
+    async def show_context(self, context: dict[str, Any]) -> str:
+        if context["type"] == "mcpResource":
+            return f"See {context['uri']}"
+        return await super().show_context(context)
+
+
+@breaks("W-41e")
+class UnknownContextsAreFaults(Server):
+    """Skips a context of an unknown type without a word."""
+
+    async def show_context(self, context: dict[str, Any]) -> str:
+        shown = await super().show_context(context)
+        return "" if "was skipped" in shown else shown
+
+
+@breaks("CHAT-6")
+class ContextsAreDropped(Turn):
+    """Shows the model no context."""
+
+    async def user_message(self) -> dict[str, Any]:
+        return {"role": "user", "content": self.prompt.text}
+
+
+@breaks("LIFE-10")
+class RootsAreNotRead(Workspace):
+    """Has no roots."""
+
+    def __init__(self, folders: list[Any]) -> None:
+        super().__init__(folders)
+        self.roots = []
+
+
+@breaks("W-42d")
+class AsksEveryEditor(Server):
+    """Asks for diagnostics though the client cannot tell any."""
+
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
+        self.can_diagnose = True
+        self.toolbox = self.parts.toolbox(self)
+        return result
+
+
+@breaks("EDIT-1")
+class UriIsForgotten(Server):
+    """Asks for the faults of all files, whichever is meant."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        return await super().ask(method, {}, seconds=seconds)
+
+
+@breaks("W-42c")
+class PositionsFromZero(Server):
+    """Shows the model positions that count from 0."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        answer = await super().ask(method, params, seconds=seconds)
+        for found in answer.get("diagnostics", ()) if isinstance(answer, dict) else ():
+            for place in found.get("range", {}).values():
+                place["line"] -= 1
+        return answer

@@ -1,0 +1,434 @@
+"""Mutants of the beginning and the end, and of what is told of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference import server as reference
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
+from tests.eca_protocol.testing.conformance.reference.wire import Fault, Wire
+from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
+
+Message = dict[str, Any]
+
+
+@breaks("LIFE-2")
+class EarlyRequestsAreInvalid(Server):
+    """Refuses a request before `initialize` with -32600."""
+
+    def fail(self, fault: Fault) -> None:
+        fault.code = -32600 if fault.code == -32002 else fault.code
+        super().fail(fault)
+
+
+@breaks("LIFE-3")
+class InitializeIsNull(Server):
+    """Answers `initialize` with null."""
+
+    def initialize(self, params: Params) -> Any:
+        super().initialize(params)
+
+
+@breaks("LIFE-4")
+class InitializeAgain(Server):
+    """Serves `initialize` a second time."""
+
+    def pass_gate(self, method: str) -> None:
+        if not (method == "initialize" and self.state == "ready"):
+            super().pass_gate(method)
+
+
+@breaks("W-10a")
+class NoWelcome(Server):
+    """Answers `initialize` with an empty object."""
+
+    def initialize(self, params: Params) -> Any:
+        super().initialize(params)
+        return {}
+
+
+@breaks("W-10b")
+class SpeaksFirst(Server):
+    """Says something before it answers `initialize`."""
+
+    def initialize(self, params: Params) -> Any:
+        self.notify("$/showMessage", {"type": "info", "message": "Hello."})
+        return super().initialize(params)
+
+
+@breaks("W-10d")
+class WaitsForInitialized(Server):
+    """Refuses requests until `initialized` was said."""
+
+    def pass_gate(self, method: str) -> None:
+        super().pass_gate(method)
+        if self.state == "ready" and not self.is_introduced:
+            raise Fault(-32002, "not initialized")
+
+
+@breaks("W-10e")
+class IntroducedTooSoon(Server):
+    """Tells its configuration behind the answer to `initialize`."""
+
+    def write(self, message: Message) -> None:
+        super().write(message)
+        if "chatWelcomeMessage" in (message.get("result") or {}):
+            self.is_introduced = True
+            self.introduce()
+
+
+class _Config(Server):
+    """Tells something else of itself."""
+
+    def introduce(self) -> None:
+        config = self.told(self.chat_config())
+        self.chat_config = lambda: config  # type: ignore[method-assign] - of this one server
+        super().introduce()
+
+    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+        return config
+
+
+@breaks("W-11a")
+class NoAgents(_Config):
+    """Leaves a member of the first update away."""
+
+    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+        del config["agents"]
+        return config
+
+
+@breaks("W-11b")
+class SelectsWhatIsNotListed(_Config):
+    """Selects a model that it does not list."""
+
+    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "selectModel": "nobody/nothing"}
+
+
+@breaks("W-21b")
+class ModelsWithoutProvider(Server):
+    """Lists a model by its bare name."""
+
+    def chat_config(self) -> dict[str, Any]:
+        config = super().chat_config()
+        return {**config, "models": [*config["models"], "bare"]}
+
+
+@breaks("W-11c")
+class NativeServerIsNotShown(Server):
+    """Does not show its native tools."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method != "tool/serverUpdated" or params["type"] != "native":
+            super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-33a")
+class NativeServerIsCalledSo(Server):
+    """Calls the native server by another name."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "tool/serverUpdated" and params["type"] == "native":
+            params = {**params, "name": "eca"}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-11e")
+class TaskIsNeverFinished(Server):
+    """Starts a task and does not finish it."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method != "$/progress" or params["type"] != "finish":
+            super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-11g")
+class NullInAnUpdate(Server):
+    """Tells what has not changed as null, when the behaviour changes."""
+
+    def select_behavior(self, params: Params) -> None:
+        super().select_behavior(params)
+        self.notify("config/updated", {"chat": {"models": None}})
+
+
+@breaks("W-28b")
+class BehaviourIsSentBack(Server):
+    """Tells the client what the client has selected."""
+
+    def select_behavior(self, params: Params) -> None:
+        super().select_behavior(params)
+        self.notify("config/updated", {"chat": {"selectBehavior": self.behavior}})
+
+
+@breaks("LIFE-8")
+class OptionsAreNotRead(Server):
+    """Begins with the behaviour of the configuration, whatever the client says."""
+
+    def chat_config(self) -> dict[str, Any]:
+        return {**super().chat_config(), "selectBehavior": "agent", "selectAgent": "agent"}
+
+
+@breaks("LIFE-18")
+class ShutdownIsAnObject(Server):
+    """Answers `shutdown` with an object."""
+
+    async def shutdown(self, params: Params) -> Any:
+        await super().shutdown(params)
+        return {}
+
+
+@breaks("LIFE-22")
+class ServesAfterShutdown(Server):
+    """Goes on to serve."""
+
+    def pass_gate(self, method: str) -> None:
+        if self.state != "shutdown":
+            super().pass_gate(method)
+
+
+@breaks("LIFE-24")
+class ExitIsIgnored(Server):
+    """Does not end by `exit` after `shutdown`, but by the end of its input."""
+
+    def exit(self, params: Params) -> None:
+        if self.state != "shutdown":
+            super().exit(params)
+
+
+@breaks("W-13a")
+class ShutdownWaits(Server):
+    """Answers `shutdown` when the turns that run have come to their own end."""
+
+    async def close(self) -> None:
+        for chat in list(self.chats.values()):
+            if chat.turn is not None and self.exit_code is None:
+                await chat.turn.ended.wait()
+        await super().close()
+
+
+class _OtherCode(Server):
+    """Ends with another code."""
+
+    wrong = 3
+
+    def end(self, code: int) -> None:
+        super().end(self.wrong if self.is_it(code) else code)
+
+    def is_it(self, code: int) -> bool:
+        raise NotImplementedError
+
+
+@breaks("W-13d")
+class ExitsWithThree(_OtherCode):
+    """Ends with 3 after `shutdown` and `exit`."""
+
+    def exit(self, params: Params) -> None:
+        self.said_exit = True
+        super().exit(params)
+
+    def is_it(self, code: int) -> bool:
+        return self.state == "shutdown" and hasattr(self, "said_exit")
+
+
+@breaks("W-13e")
+class EndOfInputIsAFault(_OtherCode):
+    """Ends with 3 at the end of its input."""
+
+    def exit(self, params: Params) -> None:
+        self.said_exit = True
+        super().exit(params)
+
+    def is_it(self, code: int) -> bool:
+        return code == 0 and not hasattr(self, "said_exit")
+
+
+@breaks("W-13f")
+class ExitAloneIsFine(Server):
+    """Ends with 0 after `exit` without `shutdown`."""
+
+    def exit(self, params: Params) -> None:
+        self.end(0)
+
+
+@breaks("W-13h")
+class SignalsAreFaults(_OtherCode):
+    """Ends with 1 by a signal."""
+
+    wrong = 1
+
+    def is_it(self, code: int) -> bool:
+        return code > 128
+
+
+@breaks("W-13i")
+class FatalFaultsAreSilent(Server):
+    """Ends without a word when the stream is beyond use."""
+
+    def fail(self, fault: Fault) -> None:
+        if not fault.fatal:
+            super().fail(fault)
+
+
+@breaks("W-13j")
+class CutBodiesAreFine(Wire):
+    """Takes the end of the input inside a body for a good end."""
+
+    def feed_end(self) -> Fault | None:
+        return None
+
+
+@breaks("W-14a")
+class OrphansLive(Server):
+    """Does not look after its parent."""
+
+    def watch_parent(self, pid: Any) -> None:
+        return None
+
+
+@breaks("W-14b")
+class UnseenParentsAreGone(Server):
+    """Ends for a parent that it has never seen."""
+
+    def watch_parent(self, pid: Any) -> None:
+        if isinstance(pid, int) and not reference.is_alive(pid):
+            self.end(0)
+        super().watch_parent(pid)
+
+
+@breaks("W-14c")
+class EndOfInputIsIgnored(Server):
+    """Lives on without an input."""
+
+    async def _read(self) -> None:
+        await super()._read()
+        if self.state != "shutdown":
+            self.exit_code = None
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(8)
+            self.end(0)
+
+
+@breaks("W-15a")
+class URIsArePaths(Server):
+    """Takes the part of a URI behind `file://` for a path."""
+
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
+        folders = params.list("workspaceFolders")
+        self.workspace = Workspace(folders)
+        for folder in folders:
+            plain = Path(str(folder["uri"]).removeprefix("file://"))
+            self.workspace.roots = [root for root in self.workspace.roots if root == plain]
+        return result
+
+
+@breaks("W-15b")
+class UnusableFoldersAreSilent(Server):
+    """Says nothing of folders that it cannot use."""
+
+    def show(self, kind: str, text: str) -> None:
+        if not text.startswith("The folder"):
+            super().show(kind, text)
+
+
+@breaks("W-36d")
+class UnknownServersAreSilent(Server):
+    """Says nothing when a server is started that there is not."""
+
+    def show(self, kind: str, text: str) -> None:
+        if not text.startswith("There is no MCP"):
+            super().show(kind, text)
+
+
+@breaks("FIELD:ShowMessageParams.message")
+class MessagesAreCalledText(Server):
+    """Spells a field of `$/showMessage` otherwise."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "$/showMessage":
+            params = {"type": params["type"], "text": params["message"]}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("FIELD:ServerTool.description")
+class ToolsWithoutDescription(Toolbox):
+    """Shows tools without saying what they are for."""
+
+    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
+        listed = super().listed(tools, behavior)
+        return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
+
+
+@breaks("W-33b")
+class ListIsNotSentAgain(Server):
+    """Does not tell that a behaviour disables tools."""
+
+    def select_behavior(self, params: Params) -> None:
+        introduced, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - for this call
+        super().select_behavior(params)
+        self.tell_native_tools = introduced  # type: ignore[method-assign] - as it was
+
+
+@breaks("CONF-13")
+class StopIsNotTold(MCPServer):
+    """Does not tell that a server has stopped."""
+
+    def tell(self, status: str) -> None:
+        if status == "stopped":
+            self.status = status
+        else:
+            super().tell(status)
+
+
+@breaks("CONF-12")
+class StopLeavesTheProcess(MCPServer):
+    """Says that a server has stopped, and lets it run on."""
+
+    async def stop(self) -> None:
+        if self.status in ("starting", "running"):
+            self.tell("stopped")
+
+
+@breaks("CONF-10")
+class RunningWithoutTools(MCPServer):
+    """Shows a server that runs without its tools."""
+
+    def tell(self, status: str) -> None:
+        tools, self.tools = self.tools, []
+        super().tell(status)
+        self.tools = tools
+
+
+@breaks("W-36f")
+class SameStatusIsSilent(MCPServer):
+    """Says nothing when what runs is started."""
+
+    def start(self) -> None:
+        if self.status not in ("starting", "running"):
+            super().start()
+
+
+@breaks("W-36e")
+class DisabledStaysSo(MCPServer):
+    """Does not start what is disabled."""
+
+    def start(self) -> None:
+        if self.status != "disabled":
+            super().start()
+
+
+@breaks("W-37")
+class ToolsByTheirOwnName(MCPTool):
+    """Offers a server's tool under the name that the server gave it."""
+
+    @property
+    def offered_name(self) -> str:
+        return str(self.name)

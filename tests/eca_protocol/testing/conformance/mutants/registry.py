@@ -1,0 +1,56 @@
+"""What a mutant is: the reference server with one class of its own, which breaks one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from eca_protocol.streams import Transport
+from tests.eca_protocol.testing.conformance.reference.server import Parts
+
+Part = TypeVar("Part", bound=type[Any])
+
+
+@attrs.frozen(kw_only=True)
+class Mutant:
+    """A departure, small and named.
+
+    Attributes:
+        breaks: the row that has to fail, and no other.
+        case: a case that shows it.
+        does: what it does, in a sentence.
+    """
+
+    name: str
+    breaks: str
+    case: str
+    does: str
+    parts: Parts
+
+    async def serve(self, transport: Transport, config: dict[str, Any]) -> int:
+        return await self.parts.server(transport, config, self.parts).run()
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def breaks(row: str, case: str = "") -> Callable[[Part], Part]:
+    """Make a mutant of a subclass of one of the reference server's parts."""
+
+    def register(mutation: Part) -> Part:
+        for part in attrs.fields(Parts):
+            if issubclass(mutation, part.default):
+                parts = Parts(**{part.name: mutation})
+        assert mutation.__name__ not in MUTANTS, mutation
+        MUTANTS[mutation.__name__] = Mutant(
+            name=mutation.__name__,
+            breaks=row,
+            case=case,
+            does=str(mutation.__doc__),
+            parts=parts,
+        )
+        return mutation
+
+    return register

@@ -1,0 +1,197 @@
+"""Mutants of stop and delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.chat import Chat, Turn
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+from tests.eca_protocol.testing.conformance.reference.wire import Fault
+
+
+@breaks("W-22c")
+class QueueOutlivesTheStop(Chat):
+    """Goes on with the next prompt after a stop."""
+
+    def stop(self) -> None:
+        waiting = list(self.queue)
+        super().stop()
+        if not self.deleted:
+            self.queue.extend(waiting)
+
+
+@breaks("W-22d")
+class DroppedWordsAreLost(Turn):
+    """Does not repeat the prompts that a stop drops."""
+
+    def tell_dropped(self) -> None:
+        return None
+
+
+@breaks("W-22f")
+class StopOfNothing(Server):
+    """Ends a turn that there is not."""
+
+    def stop(self, params: Params) -> None:
+        chat_id = params.text("chatId", needed=True)
+        if chat_id not in self.chats or self.chats[chat_id].turn is None:
+            Chat(chat_id, self).say("system", {"type": "progress", "state": "finished", "text": ""})
+        super().stop(params)
+
+
+@breaks("W-23d")
+class UsageAfterAStop(Turn):
+    """Tells usage after a stop."""
+
+    def tell_dropped(self) -> None:
+        super().tell_dropped()
+        self.tell_usage()
+
+
+@breaks("W-23e")
+class SlowStop(Turn):
+    """Takes 0.8 s to stop."""
+
+    async def run(self) -> None:
+        ended = self.finish
+        self.finish = lambda: None  # type: ignore[method-assign] - said below
+        await super().run()
+        if self.stopped:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.8)
+        ended()
+
+
+@breaks("W-23f")
+class ConnectionStaysOpen(Turn):
+    """Reads on, and drops what it reads, after a stop."""
+
+    async def request(self, model: Model, messages: Any, tools: Any) -> None:
+        ended = anyio.Event()
+        faults: list[ModelFault] = []
+
+        async def read() -> None:
+            try:
+                await super(ConnectionStaysOpen, self).request(model, messages, tools)
+            except ModelFault as fault:
+                faults.append(fault)
+            ended.set()
+
+        self.server.tasks.start_soon(read)
+        await ended.wait()
+        if faults:
+            raise faults[0]
+
+    def take(self, event: dict[str, Any], model: Model) -> None:
+        if not self.stopped:
+            super().take(event, model)
+
+
+@breaks("W-23g")
+class LateDelta(Turn):
+    """Says the last of the model's text after the end of a stopped turn."""
+
+    def finish(self) -> None:
+        super().finish()
+        if self.stopped:
+            self.chat.say("assistant", {"type": "text", "text": "late"})
+
+
+@breaks("W-23g")
+class ProgressAfterTheEnd(Turn):
+    """Says one thing more after a stop."""
+
+    def finish(self) -> None:
+        super().finish()
+        if self.stopped:
+            self.progress("Stopped")
+
+
+@breaks("CHAT-34")
+class StoppedForGood(Chat):
+    """Answers prompts after a stop, and does nothing about them."""
+
+    is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = self.is_stopped or self.turn is not None
+        super().stop()
+
+    def start_turn(self) -> None:
+        if not self.is_stopped:
+            super().start_turn()
+
+
+@breaks("W-24a")
+class DeletedChatsSpeak(Chat):
+    """Says how a deleted turn ends."""
+
+    def say(self, role: str, content: dict[str, Any]) -> None:
+        deleted, self.deleted = self.deleted, False
+        super().say(role, content)
+        self.deleted = deleted
+
+
+@breaks("W-24b")
+class DeletedChatsRun(Chat):
+    """Lets a turn run on, unheard, when its chat is deleted."""
+
+    async def delete(self) -> None:
+        self.deleted = True
+
+
+@breaks("CHAT-36")
+class DeleteIsNull(Server):
+    """Answers a delete with null."""
+
+    async def delete(self, params: Params) -> Any:
+        await super().delete(params)
+
+
+@breaks("W-24e")
+class UnknownDeletesFail(Server):
+    """Refuses to delete what there is not."""
+
+    def delete(self, params: Params) -> Any:
+        if params.text("chatId") not in self.chats:
+            raise Fault(-32602, "params.chatId: expected a chat that there is")
+        return super().delete(params)
+
+
+@breaks("W-24f")
+class DeletedHistoryStays(Server):
+    """Keeps a deleted chat's history."""
+
+    async def delete(self, params: Params) -> Any:
+        chat = self.chats.get(params.text("chatId"))
+        result = await super().delete(params)
+        if chat is not None:
+            chat.deleted = False
+            chat.tokens = 0
+            self.chats[chat.id] = chat
+        return result
+
+
+@breaks("W-25d")
+class TitlesAfterAStop(Chat):
+    """Tells a title after a stop."""
+
+    def stop(self) -> None:
+        scope, self.title_scope = self.title_scope, None
+        super().stop()
+        self.title_scope = scope
+
+
+@breaks("W-30g")
+class StopLeavesCallsOpen(ToolCall):
+    """Does not close a call that waits when it is stopped."""
+
+    def cut_short(self) -> None:
+        if self.state == "running":
+            super().cut_short()

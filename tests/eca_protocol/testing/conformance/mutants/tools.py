@@ -1,0 +1,350 @@
+"""Mutants of tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference import tools
+from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+from tests.eca_protocol.testing.conformance.reference.tools import Tool, Toolbox
+
+
+class _Says(ToolCall):
+    """Says something else."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        fields = self.changed(kind, fields)
+        super().say(kind, **fields)
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@breaks("W-30a")
+class NeverPrepared(ToolCall):
+    """Announces a call that was not prepared."""
+
+    def prepare_rest(self) -> None:
+        self._prepared = len(self.arguments_text)
+
+
+@breaks("W-30a")
+class NeverClosed(ToolCall):
+    """Forgets to close a call that has run."""
+
+    def called(self, output: str, *, error: bool) -> None:
+        say, self.say = self.say, lambda kind, **fields: None  # type: ignore[method-assign] - silent
+        super().called(output, error=error)
+        self.say = say  # type: ignore[method-assign] - as it was
+
+
+@breaks("TOOL-3")
+class RunTwice(ToolCall):
+    """Announces a call twice."""
+
+    def announce(self, *, manual: bool) -> None:
+        super().announce(manual=manual)
+        super().announce(manual=manual)
+
+
+@breaks("TOOL-5")
+class NeverRunning(_Says):
+    """Does not say that a call runs."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        if kind != "toolCallRunning":
+            ToolCall.say(self, kind, **fields)
+
+
+@breaks("TOOL-6")
+class CalledTwice(ToolCall):
+    """Tells a result twice."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        super().say(kind, **fields)
+        if kind == "toolCalled":
+            super().say(kind, **fields)
+
+
+@breaks("TOOL-4")
+class NobodyIsAsked(_Says):
+    """Says that no approval is needed, and waits for one."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "manualApproval": False} if "manualApproval" in fields else fields
+
+
+@breaks("W-30b")
+class WholeArgumentsEachTime(ToolCall):
+    """Repeats the arguments from their beginning with every piece."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        if kind == "toolCallPrepare":
+            fields = {"argumentsText": self.arguments_text}
+        super().say(kind, **fields)
+
+
+@breaks("W-30b")
+class PreparedWithoutName(ToolCall):
+    """Prepares a call with an empty name."""
+
+    def common(self) -> dict[str, Any]:
+        common = super().common()
+        return (
+            {**common, "name": ""} if self.state == "preparing" and not self.arguments else common
+        )
+
+
+@breaks("W-30c")
+class UnreadableIsText(_Says):
+    """Writes arguments that cannot be read as a text."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if "arguments" in fields and self.unreadable:
+            fields = {**fields, "arguments": {"text": self.arguments_text}}
+        return fields
+
+
+@breaks("W-30d")
+class DenialIsAnError(ToolCall):
+    """Calls what is denied with an error."""
+
+    def rejected(self, reason: str) -> None:
+        if reason == "user-config":
+            self.called("It was denied.", error=True)
+        else:
+            super().rejected(reason)
+
+
+@breaks("TOOL-9")
+class WrongReason(ToolCall):
+    """Tells the configuration's no as the user's."""
+
+    def rejected(self, reason: str) -> None:
+        super().rejected("user-choice")
+
+
+@breaks("W-30f")
+class RefusalIsConfiguration(ToolCall):
+    """Tells the user's no as the configuration's."""
+
+    def rejected(self, reason: str) -> None:
+        super().rejected("user-config" if self.state == "waiting" else reason)
+
+
+@breaks("W-30e")
+class UnknownToolsAreRejected(ToolCall):
+    """Rejects a call of a tool that there is not."""
+
+    def called(self, output: str, *, error: bool) -> None:
+        if self.tool is None:
+            self.rejected("user-config")
+        else:
+            super().called(output, error=error)
+
+
+@breaks("W-30h")
+class MixesPreparation(Turn):
+    """Shows the pieces of all calls as they come."""
+
+    def take_call(self, piece: dict[str, Any]) -> None:
+        super().take_call(piece)
+        for call in self.calls:
+            call.prepare_rest()
+
+
+@breaks("W-31")
+class RejectionEndsTheTurn(Turn):
+    """Ends the turn after a rejection."""
+
+    async def ask(self, model: Any) -> None:
+        last = self.chat.history[-1]
+        if last["role"] == "tool" and "rejected" in last["content"]:
+            self.calls = []
+        else:
+            await super().ask(model)
+
+
+@breaks("W-32a")
+class ArgumentsAsList(_Says):
+    """Writes the arguments of a call that is done as the specification prints them, as a list."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if kind == "toolCalled":
+            fields = {**fields, "arguments": [str(value) for value in self.arguments.values()]}
+        return fields
+
+
+@breaks("W-32b")
+class OtherReasons(_Says):
+    """Writes a third reason."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "reason": "user"} if "reason" in fields else fields
+
+
+@breaks("W-33c")
+class PrefixIsLeftAway(ToolCall):
+    """Calls native tools by CURRENT's names."""
+
+    def common(self) -> dict[str, Any]:
+        common = super().common()
+        return {**common, "name": common["name"].removeprefix("eca_")}
+
+
+@breaks("TOOL-11")
+class CallsWithoutServer(ToolCall):
+    """Does not name a tool's server."""
+
+    def common(self) -> dict[str, Any]:
+        common = super().common()
+        del common["server"]
+        return common
+
+
+@breaks("TOOL-10")
+class EverythingIsNative(ToolCall):
+    """Tells the tools of MCP servers as native."""
+
+    def common(self) -> dict[str, Any]:
+        return {**super().common(), "origin": "native"}
+
+
+@breaks("TOOL-7")
+class FailureIsSilent(_Says):
+    """Says of every call that it went well."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if kind == "toolCalled" and self.state == "closed" and self.tool is not None:
+            fields = {**fields, "error": False}
+        return fields
+
+
+@breaks("W-38b")
+class RefusedEditsAreFine(ToolCall):
+    """Says that an edit was done which was not."""
+
+    def called(self, output: str, *, error: bool) -> None:
+        is_edit = self.tool is not None and self.tool.name == "eca_edit_file"
+        super().called(output, error=error and not is_edit)
+
+
+@breaks("FIELD:ChatToolCalledContent.totalTimeMs")
+class TimeAsText(_Says):
+    """Writes a time as a text."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if "totalTimeMs" in fields:
+            fields = {**fields, "totalTimeMs": f"{fields['totalTimeMs']} ms"}
+        return fields
+
+
+@breaks("TOOL-18")
+class RejectedCallsRun(ToolCall):
+    """Runs what the user has rejected, in silence."""
+
+    async def approved(self) -> bool:
+        yes = await super().approved()
+        if not yes and self.tool is not None:
+            await self.tool.run(self.arguments)
+        return yes
+
+
+@breaks("TOOL-14")
+class ApprovalIsRejection(ToolCall):
+    """Takes every word of the user's for a no."""
+
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        super().decide(False)
+
+
+@breaks("TOOL-15")
+class SessionsAreForgotten(ToolCall):
+    """Asks again although the user has approved for the session."""
+
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        super().decide(approves)
+
+
+@breaks("W-34a")
+class EarlyDecisionsAreKept(ToolCall):
+    """Keeps a decision on a call that does not wait yet."""
+
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        self._decision = approves
+        self._decided.set()
+
+
+@breaks("W-35a")
+class ChangeIsToldOnce(_Says):
+    """Tells a file's change when the call is announced, and not again."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        change = self._change
+        if kind in ("toolCallRunning", "toolCalled"):
+            self._change = None
+        ToolCall.say(self, kind, **fields)
+        self._change = change
+
+
+@breaks("TOOL-13")
+class NoLinesAreCounted(ToolCall):
+    """Counts no lines of a change."""
+
+    def details(self) -> dict[str, Any]:
+        details = super().details()
+        return {**details, "linesAdded": 0, "linesRemoved": 0} if details else {}
+
+
+@breaks("W-35b")
+class ToolCalledTask(Toolbox):
+    """Has a tool of its own that is called `task`."""
+
+    def native(self, behavior: str) -> list[dict[str, Any]]:
+        listed = super().native(behavior)
+        return [*listed, {**listed[0], "name": "task"}]
+
+
+@breaks("W-6b")
+class OutputsAreEndless(ToolCall):
+    """Passes outputs on whole."""
+
+    async def execute(self) -> None:
+        cap, tools.CAP = tools.CAP, 10**9
+        try:
+            await super().execute()
+        finally:
+            tools.CAP = cap
+
+
+@breaks("W-38a")
+class CutInSilence(ToolCall):
+    """Does not say that an output was cut."""
+
+    def called(self, output: str, *, error: bool) -> None:
+        super().called(output.partition("\n... cut,")[0], error=error)
+
+
+@breaks("W-33e")
+class OneSpelling(Toolbox):
+    """Matches tools by their own name only."""
+
+    def verdict(self, tool: Tool, behavior: str) -> str:
+        approval = self._owner.config.get("toolCall", {}).get("approval", {})
+        for verdict in ("deny", "ask", "allow"):
+            if not self.is_withheld(tool, behavior) and tool.name in approval.get(verdict, ()):
+                return verdict
+        return "deny" if self.is_withheld(tool, behavior) else "ask" if tool.changes else "allow"
+
+
+@breaks("W-23b")
+class ToolsAreNotStopped(ToolCall):
+    """Lets a tool run to its end after a stop."""
+
+    async def execute(self) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+            await super().execute()
