@@ -1,0 +1,1 @@
+"""Whole sessions, by strategies and against a live server."""

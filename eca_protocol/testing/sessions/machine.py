@@ -1,0 +1,272 @@
+"""A stateful model of a session: hypothesis chooses what is done, a live server does its part.
+
+Each rule is one action of the client or of the scripted model; `Session` does it and knows what
+must hold. The rule kept here: what may be done next depends only on what was done and on where the
+server rests, so that a failure can be shrunk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from eca_protocol.testing.sessions.actions import ERRORS, NONSENSE, QUERIES, replies, texts
+from eca_protocol.testing.sessions.model import Reply
+from eca_protocol.testing.sessions.rules import Turn
+from eca_protocol.testing.sessions.run import Run
+from eca_protocol.testing.sessions.session import DRAFT
+from eca_protocol.testing.sessions.wire import Fault
+
+__all__ = ["SessionMachine", "machine_for"]
+
+_QUEUE = 3
+"""How many prompts of a chat may wait."""
+_HELD = -1
+_slots = st.integers(0, 2)
+_which = st.integers(0, 11)
+_ways = st.just(0) | st.just(_HELD) | st.integers(1, 300)
+"""How a message is written: at once, together with the next, or cut in two at that byte."""
+_own_process = st.sampled_from([False] * 29 + [True])
+_oddities = st.sampled_from(
+    ["refused", "unknown", "cancelled", "cancelled before", "an id twice", "no message"]
+)
+_ends = st.sampled_from(["shutdown and exit", "exit", "end of input", "broken frame"])
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """The actions. `machine_for` makes a class of it that runs against a server."""
+
+    run: ClassVar[Run]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run.examples += 1
+        self._held: list[Any] = []
+        self._over = False
+        self._own = True
+        self._chats: dict[int, str] = {}
+
+    @initialize(own=_own_process, variant=st.integers(0, 4))
+    def begin(self, own: bool, variant: int) -> None:
+        """Some examples get a process of their own, which they may open oddly, and end."""
+        with _told_apart():
+            self._session = self.run.session(variant=variant if own else 0, fresh=own)
+        self._own = own
+
+    def teardown(self) -> None:
+        """Leave a process in which nothing goes on."""
+        if self._own:
+            self.run.end()
+        else:
+            self.run.leave()
+
+    @rule(slot=_slots, text=texts, data=st.data(), way=_ways, nameless=st.integers(0, 3))
+    def prompt(self, slot: int, text: str, data: st.DataObject, way: int, nameless: int) -> None:
+        """The user asks something; the chat may be new, idle or busy."""
+        chat = self._chats.get(slot)
+        if chat and len(self._turns(chat)) >= _QUEUE:
+            return
+        mark = f"mark-{self.run.number()}"
+        said = data.draw(replies(edition=self.run.edition))
+        self._do("replies", mark, [self._with_gates(reply) for reply in said])
+        params = {"message": f"{mark} {text}"}
+        if self.run.edition != DRAFT:
+            params["model"] = "scripted/any"
+        if chat is None and nameless == 3:
+            self._flush()
+            way = max(way, 0)
+            chat = f"{{{{opened {len(self._session.rules.opened)}}}}}"
+        else:
+            params["chatId"] = chat = chat or f"chat-{self.run.number()}"
+        self._chats[slot] = chat
+        self._request("chat/prompt", params, way=way)
+
+    @rule(slot=_slots, way=_ways)
+    def stop(self, slot: int, way: int) -> None:
+        """The user presses Stop, in whatever chat."""
+        self._notify("chat/promptStop", {"chatId": self._chats.get(slot, "nobody")}, way=way)
+
+    @rule(slot=_slots)
+    def delete(self, slot: int) -> None:
+        """The user deletes a chat, which may be used again."""
+        self._flush()
+        answer = "any" if self.run.edition == DRAFT else "result"
+        self._request("chat/delete", {"chatId": self._chats.get(slot, "nobody")}, answer=answer)
+
+    @precondition(lambda self: self._waiting_calls())
+    @rule(which=_which, approve=st.booleans(), way=_ways)
+    def decide(self, which: int, approve: bool, way: int) -> None:
+        """The user allows a call, or does not."""
+        self._flush()
+        if waiting := self._waiting_calls():
+            chat, place = waiting[which % len(waiting)]
+            self._decide(chat, f"{{{{call {chat} {place}}}}}", approve=approve, way=way)
+
+    @rule(slot=_slots, approve=st.booleans(), way=_ways)
+    def decide_wrongly(self, slot: int, approve: bool, way: int) -> None:
+        """A word on a call that is over, or that never was."""
+        chat = self._chats.get(slot, "nobody")
+        known = self._session.rules.chats.get(self._session.name(chat))
+        over = (
+            [place for place, call in enumerate(known.calls.values()) if call.ended]
+            if known
+            else []
+        )
+        call = f"{{{{call {chat} {over[0]}}}}}" if over else "no such call"
+        self._decide(chat, call, approve=approve, way=way)
+
+    @precondition(lambda self: self._gates())
+    @rule(which=_which)
+    def let_the_model_go_on(self, which: int) -> None:
+        """The model says what it held back."""
+        self._flush()
+        if gates := self._gates():
+            self._do("open", gates[which % len(gates)])
+            self._do("rest")
+            self.run.steps += 1
+
+    @rule(which=_which, way=_ways)
+    def query(self, which: int, way: int) -> None:
+        """A request that is answered at once, whatever goes on."""
+        method, params = self._query(which)
+        self._request(method, params, way=way)
+
+    @rule(odd=_oddities, which=_which, way=_ways)
+    def do_something_odd(self, odd: str, which: int, way: int) -> None:
+        """What is wrong, or makes no sense; the session goes on."""
+        number = self.run.number()
+        request = {**_message(*self._query(which)), "id": number}
+        cancel = _message("$/cancelRequest", {"id": number})
+        match odd:
+            case "refused":
+                self._request(*ERRORS[which % len(ERRORS)], way=way, answer="error")
+                return
+            case "no message":
+                self._do("expect", None, "error")
+                messages = [NONSENSE[which % len(NONSENSE)]]
+            case "unknown":
+                answer = {"jsonrpc": "2.0", "id": "not yours", "result": None}
+                messages = [_message("no/such", {"x": 1}), _message("$/x", None), answer]
+            case _:
+                self._do("expect", number, "any")
+                pairs = {"cancelled": [request, cancel], "cancelled before": [cancel, request]}
+                messages = pairs.get(odd, [request, request])
+        self._write(messages, way=way)
+
+    @rule(plan=st.booleans(), way=_ways)
+    def select_behavior(self, plan: bool, way: int) -> None:
+        """The user selects another behaviour."""
+        name = "plan" if plan else "agent"
+        self._notify("chat/selectedBehaviorChanged", {"behavior": name}, way=way)
+
+    @precondition(lambda self: self._own and not self._over)
+    @rule(how=_ends)
+    def end(self, how: str) -> None:
+        """The session ends, whatever goes on in it."""
+        self._flush()
+        match how:
+            case "shutdown and exit":
+                self._request("shutdown", None)
+                self._request("chat/queryContext", {"query": ""}, answer=-32600)
+                self._do("send", [_message("exit", None)])
+            case "exit":
+                self._do("send", [_message("exit", None)])
+            case "end of input":
+                self._do("close_input")
+            case _:
+                self._do("expect", None, "error")
+                self._do("send_raw", b"Content-Length: nonsense\r\n\r\n{}")
+        self._do("leave", 1 if how in ("exit", "broken frame") else 0)
+        self._over = True
+        self.run.steps += 1
+
+    def _query(self, which: int) -> tuple[str, Any]:
+        known = QUERIES[self.run.edition]
+        return known[which % len(known)]
+
+    def _decide(self, chat: str, call: str, *, approve: bool, way: int) -> None:
+        params = {"chatId": chat, "toolCallId": call}
+        self._notify(f"chat/toolCall{'Approve' if approve else 'Reject'}", params, way=way)
+
+    def _turns(self, chat: str) -> list[Turn]:
+        known = self._session.rules.chats.get(self._session.name(chat))
+        return known.turns if known else []
+
+    def _under_way(self) -> list[tuple[str, Turn]]:
+        """The chats of this example in which a turn waits, with it."""
+        return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
+
+    def _waiting_calls(self) -> list[tuple[str, int]]:
+        """The calls that wait for the user's word: the chat, and which of its calls."""
+        found = []
+        for chat, turn in self._under_way():
+            known = list(self._session.rules.chats[self._session.name(chat)].calls)
+            found += [(chat, known.index(call)) for call in turn.asking]
+        return found
+
+    def _gates(self) -> list[str]:
+        waits = self._session.model.waits
+        return [waits[turn.mark] for _, turn in self._under_way() if turn.mark in waits]
+
+    def _with_gates(self, reply: Reply) -> Reply:
+        return [{"wait": f"gate-{self.run.number()}"} if "wait" in step else step for step in reply]
+
+    def _request(
+        self, method: str, params: Any, *, way: int = 0, answer: str | int = "result"
+    ) -> None:
+        number = self.run.number()
+        if answer != "result":
+            self._do("expect", number, answer)
+        self._write([{**_message(method, params), "id": number}], way=way)
+
+    def _notify(self, method: str, params: Any, *, way: int) -> None:
+        self._write([_message(method, params)], way=way)
+
+    def _write(self, messages: Iterable[Any], *, way: int = 0) -> None:
+        """Write them behind what was held back, and wait until the server rests."""
+        if self._over:
+            return
+        self.run.steps += 1
+        self._held += messages
+        if way != _HELD:
+            held, self._held = self._held, []
+            self._do("send", held, way)
+            self._do("rest")
+
+    def _flush(self) -> None:
+        if self._held:
+            self._write([])
+
+    def _do(self, step: str, *arguments: Any) -> None:
+        if not self._over:
+            with _told_apart():
+                self.run.do(step, *arguments)
+
+
+@contextlib.contextmanager
+def _told_apart() -> Iterator[None]:
+    """Gives the faults of each row a class, so that hypothesis shrinks one to itself."""
+    try:
+        yield
+    except Fault as fault:
+        raise _kind(fault.requirement)(fault.requirement, fault.expected, fault.got) from None
+
+
+def _message(method: str, params: Any) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+@functools.cache
+def _kind(requirement: str) -> type[Fault]:
+    return type("Fault", (Fault,), {"__doc__": f"A fault of {requirement}."})
+
+
+def machine_for(run: Run) -> type[SessionMachine]:
+    """The machine of a run, for hypothesis's `run_state_machine_as_test`."""
+    return type("SessionMachine", (SessionMachine,), {"run": run})
