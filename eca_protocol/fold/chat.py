@@ -21,7 +21,7 @@ from eca_protocol.fold.views import (
     ThoughtView,
 )
 
-__all__ = ["ChatFold", "Tell"]
+__all__ = ["FOLLOWING", "ROLES", "ChatFold", "Tell"]
 
 Tell: TypeAlias = Callable[[Rule, str], None]
 """Told of each rule that is broken, and of what came."""
@@ -34,7 +34,7 @@ _ToolCall: TypeAlias = (
     | m.ChatToolCallRejectedContent
 )
 
-_FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
+FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
     "preparing": frozenset({"preparing", "waiting", "ready", "rejected"}),
     "waiting": frozenset({"running", "called", "rejected"}),
     "ready": frozenset({"running", "called", "rejected"}),
@@ -42,8 +42,9 @@ _FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
     "called": frozenset(),
     "rejected": frozenset(),
 }
+"""In which states a tool call may be after each (W-30)."""
 
-_ROLES: Mapping[type, frozenset[str]] = {
+ROLES: Mapping[type, frozenset[str]] = {
     m.ChatProgressContent: frozenset({"system"}),
     m.ChatUsageContent: frozenset({"system"}),
     m.ChatMetadataContent: frozenset({"system"}),
@@ -64,6 +65,7 @@ _ROLES: Mapping[type, frozenset[str]] = {
         frozenset({"assistant"}),
     ),
 }
+"""In which roles each type of content may come (W-26); the others belong to none."""
 
 
 class ChatFold:
@@ -94,7 +96,7 @@ class ChatFold:
 
     def take(self, role: m.ChatRole, content: m.ChatContent) -> None:
         """Take the next content."""
-        roles = _ROLES.get(type(content))
+        roles = ROLES.get(type(content))
         if roles is None:
             self._take_beside(content)
             return
@@ -252,7 +254,7 @@ class ChatFold:
         call.arguments = content.arguments
 
     def _move(self, call: CallView, content: _ToolCall, state: CallState) -> None:
-        if state not in _FOLLOWING[call.state]:
+        if state not in FOLLOWING[call.state]:
             got = f"{_type(content)} of {call.id!r}, which is {call.state}"
             self._tell(Rule.CALL_ORDER, got)
         if content.name and (content.name, content.server) != (call.name, call.server):

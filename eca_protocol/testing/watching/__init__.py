@@ -1,0 +1,9 @@
+"""What in a recorded conversation breaks a row of the requirements table. No I/O.
+
+`Watcher` takes a conversation entry by entry, `watch` a whole one.
+"""
+
+from eca_protocol.testing.watching.observation import Observation, Side
+from eca_protocol.testing.watching.watcher import Watcher
+
+__all__ = ["Observation", "Side", "Watcher"]

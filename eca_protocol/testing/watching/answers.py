@@ -1,0 +1,201 @@
+"""Messages as JSON-RPC has them, and the answers that requests get: one each, with its id."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from eca_protocol.errors import INVALID_REQUEST
+from eca_protocol.methods import ECA
+from eca_protocol.testing.watching.observation import Notes, Side, other_side
+
+__all__ = ["Answers", "Asked"]
+
+Key: TypeAlias = tuple[type, Any]
+"""An id with its JSON type: `1` and `"1"` are two."""
+
+_VERSION: Final = "2.0"
+_CONFUSING: Final = {"BASE-13", "BASE-16", "W-2b", "W-2d"}
+"""Who receives what breaks these may answer it, or not."""
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """A request that waits for its answer.
+
+    Attributes:
+        index: its entry.
+        is_second: whether another with its id was waiting when it came.
+    """
+
+    side: Side
+    method: str
+    params: Any
+    index: int
+    is_second: bool = False
+
+
+@attrs.define
+class _Asking:
+    """What one side has asked."""
+
+    pending: dict[Key, deque[Asked]] = attrs.field(factory=dict)
+    answered: set[Key] = attrs.field(factory=set)
+    odd: Counter[Key | None] = attrs.field(factory=Counter)
+    """Messages of its own that may be answered or not: by their ids, None where they had none."""
+    strays: int = 0
+    """Answers that came to it for nothing: each was some request's."""
+
+
+class Answers:
+    """Judges the envelopes of both sides, and pairs answers with requests."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._asking: dict[Side, _Asking] = {"client": _Asking(), "server": _Asking()}
+
+    def spoiled(self, side: Side, message_id: Any = None) -> None:
+        """What `side` wrote cannot be understood; it may get an answer."""
+        self._asking[side].odd[_key(message_id)] += 1
+
+    def keeps_envelope(self, side: Side, message: Mapping[str, Any]) -> bool:
+        """Judge what every message has; False: nothing else can be said of it."""
+        fault = _fault_of(side, message)
+        if fault is None:
+            return True
+        row, expected, got = fault
+        self._notes.tell(row, side=side, expected=expected, got=got)
+        if row in _CONFUSING:
+            self.spoiled(side, message.get("id"))
+        return row != "BASE-13" and (side == "server" or row not in _CONFUSING)
+
+    def asked(self, side: Side, message: Mapping[str, Any]) -> Asked:
+        """A request of `side`."""
+        key, asking = _key(message["id"]), self._asking[side]
+        if key is None:
+            return Asked(side=side, method=message["method"], params=None, index=self._notes.index)
+        waiting = asking.pending.setdefault(key, deque())
+        asked = Asked(
+            side=side,
+            method=message["method"],
+            params=message.get("params"),
+            index=self._notes.index,
+            is_second=bool(waiting),
+        )
+        waiting.append(asked)
+        return asked
+
+    def answered(self, side: Side, message: Mapping[str, Any]) -> Asked | None:
+        """An answer of `side`; the request it belongs to, if that can be told."""
+        asking, key = self._asking[other_side(side)], _key(message.get("id"))
+        if key is None or key not in asking.pending:
+            return self._stray(side, asking, key, message)
+        waiting = asking.pending[key]
+        asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
+        if asked.is_second and not _refuses(message):
+            self._tell(side, "W-2c", "-32600 for the second request of an id", "another answer")
+        if not waiting:
+            del asking.pending[key]
+        asking.answered.add(key)
+        return asked
+
+    def _stray(
+        self, side: Side, asking: _Asking, key: Key | None, message: Mapping[str, Any]
+    ) -> Asked | None:
+        given = message.get("id")
+        if asking.odd[key]:
+            asking.odd[key] -= 1
+            return None
+        if key is None and asking.odd.total() and "error" in message:
+            asking.odd.subtract([next(key for key, count in asking.odd.items() if count)])
+            return None
+        if key is not None and key in asking.answered:
+            self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
+            return None
+        for type_ in (str, int):
+            twin = _twin(type_, given)
+            if twin in asking.pending:
+                self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given))
+                asked = asking.pending[twin].popleft()
+                if not asking.pending[twin]:
+                    del asking.pending[twin]
+                return asked
+        if key is None and not asking.pending:
+            self._tell(side, "BASE-18", "no answer to what is no request", "one")
+            return None
+        asking.strays += 1
+        self._tell(side, "BASE-17", "answers with the ids of requests", f"the id {given!r}")
+        return None
+
+    def _tell(self, side: Side, row: str, expected: str, got: str) -> None:
+        self._notes.tell(row, side=side, expected=expected, got=got)
+
+    def open(self, side: Side) -> list[Asked]:
+        """What `side` asked and got no answer to, without those whose answers had other ids."""
+        asking = self._asking[side]
+        waiting = [asked for queue in asking.pending.values() for asked in queue]
+        return sorted(waiting, key=lambda asked: asked.index)[asking.strays :]
+
+
+def _twin(type_: type, given: Any) -> Key:
+    """The id as another JSON type would have it."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        return (type(None), None)
+    try:
+        return (type_, type_(given))
+    except (ValueError, OverflowError):
+        return (type(None), None)
+
+
+def _key(given: Any) -> Key | None:
+    is_id = type(given) is int or type(given) is str
+    return (type(given), given) if is_id else None
+
+
+def _refuses(message: Mapping[str, Any]) -> bool:
+    error = message.get("error")
+    return isinstance(error, Mapping) and error.get("code") == INVALID_REQUEST
+
+
+def _fault_of(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The row that an envelope breaks, what it asks for, and what came."""
+    if message.get("jsonrpc") != _VERSION:
+        return "BASE-16", 'jsonrpc: "2.0"', repr(message.get("jsonrpc"))
+    return _fault_of_call(side, message) if "method" in message else _fault_of_answer(message)
+
+
+def _fault_of_call(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    method = message["method"]
+    if not isinstance(method, str):
+        return "BASE-13", "a text as method", repr(method)
+    has_id = "id" in message
+    if has_id and _key(message["id"]) is None:
+        return "W-2b", "an id that is an integer or a text", repr(message["id"])
+    if not isinstance(message.get("params"), Mapping | list | None):
+        return "BASE-13", "an object as params", repr(message["params"])[:60]
+    row = ECA.get(method)
+    if side == "client" or row is None or (row.kind == "request") is has_id:
+        return None
+    broken = "W-15d" if method == "$/showMessage" else "W-2d"
+    return broken, f"{method} as a {row.kind}", "an id" if has_id else "no id"
+
+
+def _fault_of_answer(message: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    has_result, has_error = "result" in message, "error" in message
+    if has_result is has_error:
+        got = "both" if has_result else f"neither, but {', '.join(message) or 'nothing'}"
+        return "W-2a", "a result or an error", got
+    if has_error and not _is_error(message["error"]):
+        return "BASE-19", "an integer code and a text", repr(message["error"])[:60]
+    return None
+
+
+def _is_error(error: Any) -> bool:
+    return (
+        isinstance(error, Mapping)
+        and type(error.get("code")) is int
+        and isinstance(error.get("message"), str)
+    )

@@ -1,0 +1,227 @@
+"""All chats of a conversation: which there are, what the client does to each, and what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.watching.answers import Asked
+from eca_protocol.testing.watching.calls import Calls
+from eca_protocol.testing.watching.contents import Contents
+from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.offers import Offers
+from eca_protocol.testing.watching.turns import ChatTurns, Prompt
+
+__all__ = ["Chats"]
+
+_ENDING: Final = {"chat/promptStop", "chat/clear", "chat/rollback"}
+"""What ends the turn of a chat that runs."""
+
+
+class Chats:
+    """Judges everything that is said for a chat, in every edition but the draft."""
+
+    def __init__(self, notes: Notes, offers: Offers) -> None:
+        self.revision = Revision.R2025_10
+        self.has_finished_turn = False
+        self._notes = notes
+        self._offers = offers
+        self._contents = Contents(notes)
+        self._chats: dict[str, ChatTurns] = {}
+        self._unnamed: list[Prompt] = []
+        self._prompts: dict[int, tuple[Prompt, str | None]] = {}
+        self._deletes: dict[int, str] = {}
+        self._deleted: set[str] = set()
+        self._quiet: set[str] = set()
+        self._calls_seen: set[tuple[str, str]] = set()
+        self._tokens: dict[str, float] = {}
+        self._trusts = False
+        self._read_up_to = -1
+
+    def client_says(self, method: str, params: Mapping[str, Any], index: int) -> None:
+        """A request or a notification of the client's."""
+        given = params.get("chatId")
+        chat_id = given if isinstance(given, str) and given else None
+        if method == "chat/prompt":
+            self._prompted(chat_id, params, index)
+        elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
+            self._decided(method, chat_id, params)
+        elif method == "chat/update":
+            self._trusts = self._trusts or params.get("trust") is True
+        elif method in {"shutdown", "exit"}:
+            for chat in self._chats.values():
+                chat.stop()
+        elif chat_id is None:
+            return
+        elif method in {"chat/open", "chat/fork"}:
+            self._chat(chat_id)
+        elif method in _ENDING and chat_id in self._chats:
+            self._chats[chat_id].stop()
+        elif method == "chat/promptSteer" and chat_id in self._chats:
+            self._chats[chat_id].steers.append(str(params.get("message")))
+        elif method == "chat/delete":
+            self._deletes[index] = chat_id
+            self._chat(chat_id).stop()
+
+    def _prompted(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
+        message = params.get("message")
+        prompt = Prompt(index=index, message=message if isinstance(message, str) else "")
+        self._prompts[index] = (prompt, chat_id)
+        self._trusts = self._trusts or params.get("trust") is True
+        if chat_id is None:
+            self._unnamed.append(prompt)
+        else:
+            self._quiet.discard(chat_id)
+            self._chat(chat_id).prompts.append(prompt)
+
+    def _decided(self, method: str, chat_id: str | None, params: Mapping[str, Any]) -> None:
+        approved = method == "chat/toolCallApprove"
+        call_id = params.get("toolCallId")
+        self._trusts = self._trusts or (approved and params.get("save") is not None)
+        if chat_id is None or not isinstance(call_id, str):
+            return
+        if (chat_id, call_id) not in self._calls_seen:
+            row = "TOOL-16" if approved else "TOOL-20"
+            got = f"{call_id!r}, which was never told"
+            self._notes.tell(row, side="client", expected="a call that waits", got=got)
+            return
+        turn = self._chats[chat_id].turn if chat_id in self._chats else None
+        if turn is not None:
+            turn.calls.decided(call_id, approved=approved)
+
+    def _chat(self, chat_id: str) -> ChatTurns:
+        if chat_id not in self._chats:
+            self._chats[chat_id] = ChatTurns(
+                id=chat_id, notes=self._notes, new_calls=lambda: self._new_calls(chat_id)
+            )
+            self._deleted.discard(chat_id)
+        return self._chats[chat_id]
+
+    def _new_calls(self, chat_id: str) -> Calls:
+        calls = Calls(self._notes, chat_id, self.revision, self._offers.native_tools)
+        calls.may_decide_itself = self._trusts
+        return calls
+
+    def server_answers(self, asked: Asked, message: Mapping[str, Any]) -> None:
+        """An answer of the server's to a request of the client's."""
+        self._read_up_to = max(self._read_up_to, asked.index)
+        result = message.get("result")
+        is_error = message.get("error") is not None
+        if asked.index in self._prompts:
+            prompt, chat_id = self._prompts.pop(asked.index)
+            self._prompt_answered(prompt, chat_id, result, is_error=is_error)
+        elif asked.index in self._deletes and not is_error:
+            self._delete_answered(self._deletes.pop(asked.index), asked.index)
+
+    def _prompt_answered(
+        self, prompt: Prompt, chat_id: str | None, result: Any, *, is_error: bool
+    ) -> None:
+        told = result.get("chatId") if isinstance(result, Mapping) else None
+        told = told if isinstance(told, str) and told else None
+        if chat_id is not None and told is not None and told != chat_id:
+            self._notes.tell("W-21c", expected=f"the chat {chat_id!r}", got=repr(told))
+        if prompt in self._unnamed:
+            self._unnamed.remove(prompt)
+            chat_id = told
+            if chat_id is not None and not is_error:
+                self._chat(chat_id).prompts.append(prompt)
+        owner = self._owner(prompt) or (self._chats.get(chat_id) if chat_id else None)
+        if owner is None:
+            return
+        if is_error:
+            owner.refused(prompt)
+        else:
+            owner.answered(prompt)
+
+    def _owner(self, prompt: Prompt) -> ChatTurns | None:
+        """The chat in which the turn of a prompt runs."""
+        for chat in self._chats.values():
+            if chat.turn is not None and chat.turn.prompt is prompt:
+                return chat
+        return None
+
+    def _delete_answered(self, chat_id: str, index: int) -> None:
+        chat = self._chats.pop(chat_id, None)
+        self._tokens.pop(chat_id, None)
+        since = [] if chat is None else [each for each in chat.prompts if each.index > index]
+        if since:
+            self._chat(chat_id).prompts.extend(since)
+        else:
+            self._deleted.add(chat_id)
+
+    def content(self, params: Mapping[str, Any]) -> None:
+        """A `chat/contentReceived`."""
+        chat_id, content = params.get("chatId"), params.get("content")
+        if not isinstance(chat_id, str) or not isinstance(content, Mapping):
+            return
+        kind = content.get("type")
+        if not isinstance(kind, str):
+            return
+        chat = self._chats.get(chat_id) or self._unknown(chat_id, kind, params)
+        if chat is None:
+            return
+        role = params.get("role")
+        self._contents.take(chat_id, role, kind, content)
+        if kind.startswith("toolCall") and isinstance(content.get("id"), str):
+            self._calls_seen.add((chat_id, content["id"]))
+        if kind == "usage":
+            self._count(chat_id, content)
+        chat.read_up_to = self._read_up_to
+        ran = chat.turn is not None
+        chat.take(role, kind, content)
+        self.has_finished_turn = self.has_finished_turn or (ran and chat.turn is None)
+
+    def _unknown(self, chat_id: str, kind: str, params: Mapping[str, Any]) -> ChatTurns | None:
+        """A content for a chat that is not known: a new one's first, or one too many."""
+        if chat_id in self._quiet:
+            return None
+        if chat_id in self._deleted:
+            row = "W-25d" if kind == "metadata" else "W-24a"
+            self._notes.tell(row, expected="nothing for a deleted chat", got=kind, chat_id=chat_id)
+            self._quiet.add(chat_id)
+            return None
+        if params.get("parentChatId") in self._chats:
+            self._quiet.add(chat_id)
+            return None
+        if not self._unnamed:
+            self._notes.tell(
+                "CLIENT-33", expected="contents of chats that were prompted", got=kind,
+                chat_id=chat_id,
+            )  # fmt: skip
+            self._quiet.add(chat_id)
+            return None
+        chat = self._chat(chat_id)
+        chat.prompts.append(self._unnamed.pop(0))
+        return chat
+
+    def _count(self, chat_id: str, usage: Mapping[str, Any]) -> None:
+        tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)
+        if not isinstance(tokens, int | float):
+            return
+        if tokens < before:
+            expected = f"at least the {before} sessionTokens of before"
+            self._notes.tell("W-27a", expected=expected, got=repr(tokens), chat_id=chat_id)
+        self._tokens[chat_id] = tokens
+
+    def told(self, method: str, params: Mapping[str, Any]) -> None:
+        """Another notification of the server's about a chat."""
+        chat_id = params.get("chatId")
+        if not isinstance(chat_id, str):
+            return
+        if method == "chat/opened":
+            self._quiet.discard(chat_id)
+            self._chat(chat_id).replay()
+        elif method == "chat/cleared":
+            self._tokens.pop(chat_id, None)
+            self._chat(chat_id).replay()
+        elif method == "chat/statusChanged" and chat_id in self._deleted - self._quiet:
+            self._quiet.add(chat_id)
+            self._notes.tell(
+                "W-24a", expected="nothing for a deleted chat", got=method, chat_id=chat_id
+            )
+
+    def finish(self) -> None:
+        """Nothing comes any more."""
+        for chat in self._chats.values():
+            chat.finish()

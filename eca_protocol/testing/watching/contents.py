@@ -1,0 +1,57 @@
+"""What a single content has to be wherever it stands: its role, its size, its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.fold.chat import ROLES
+from eca_protocol.testing.watching.observation import Notes
+
+__all__ = ["Contents"]
+
+_ROLES: Final = {str(vars(cls)["type"]): roles for cls, roles in ROLES.items()}
+_COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
+_LONGEST_TEXT: Final = 4096
+
+
+class Contents:
+    """Judges contents one by one."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def take(self, chat_id: str, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+        """A content in its role."""
+        fault: tuple[str, str, str] | None = None
+        roles = _ROLES.get(kind)
+        if roles is not None and role not in roles:
+            fault = ("W-26a", f"{kind} in the role {' or '.join(sorted(roles))}", repr(role))
+        elif kind == "text" and role != "user":
+            fault = _fault_of_text(content.get("text"))
+        elif kind == "usage":
+            fault = _fault_of_usage(content)
+        if fault is not None:
+            row, expected, got = fault
+            self._notes.tell(row, expected=expected, got=got, chat_id=chat_id)
+
+
+def _fault_of_text(text: Any) -> tuple[str, str, str] | None:
+    if not isinstance(text, str) or len(text) <= _LONGEST_TEXT // 4:
+        return None
+    size = len(text.encode(errors="replace"))
+    if size <= _LONGEST_TEXT:
+        return None
+    return "W-6a", f"a text of at most {_LONGEST_TEXT} bytes", f"{size} bytes"
+
+
+def _fault_of_usage(usage: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    for key in ("lastMessageCost", "messageCost", "sessionCost"):
+        cost = usage.get(key)
+        if isinstance(cost, str) and not _COST.fullmatch(cost):
+            return "W-27b", f"a {key} like 0.01", repr(cost)
+    if usage.get("messageCost") != usage.get("lastMessageCost"):
+        costs = (usage.get("lastMessageCost"), usage.get("messageCost"))
+        return "W-27d", "the same lastMessageCost and messageCost", f"{costs[0]!r} and {costs[1]!r}"
+    return None

@@ -1,0 +1,75 @@
+"""Results as far as their request says what they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.codec import Codec
+from eca_protocol.errors import DecodeError
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.watching.answers import Asked
+from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.offers import is_model
+
+__all__ = ["Replies"]
+
+_MOST: Final = 200
+_OLD_COMMANDS: Final = {"native", "mcp-prompt", "mcpPrompt"}
+
+
+class Replies:
+    """Judges the server's answers to prompts and queries."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.revision = Revision.R2025_10
+        self._notes = notes
+
+    def take(self, asked: Asked, message: Mapping[str, Any]) -> None:
+        """An answer to a request that the server could serve."""
+        params = asked.params if isinstance(asked.params, Mapping) else {}
+        result = message.get("result")
+        if message.get("error") is not None:
+            if asked.method == "chat/prompt" and not asked.is_second:
+                self._refused_prompt(asked.params, message["error"])
+        elif not isinstance(result, Mapping):
+            return
+        elif asked.method == "chat/prompt":
+            if not is_model(result.get("model")):
+                self._tell("W-21b", "a model called provider/model", repr(result.get("model")))
+        elif asked.method in {"chat/queryContext", "chat/queryFiles"}:
+            self._chat_id(params, result)
+            found = result.get("contexts", result.get("files"))
+            if isinstance(found, list) and len(found) > _MOST:
+                self._tell("W-40a", f"at most {_MOST} contexts", str(len(found)))
+        elif asked.method == "chat/queryCommands":
+            self._chat_id(params, result)
+            self._commands(result.get("commands"))
+
+    def _refused_prompt(self, params: Any, error: Any) -> None:
+        code = error.get("code") if isinstance(error, Mapping) else None
+        if code == -32800:
+            return
+        try:
+            Codec(ECA, Revision.CURRENT).decode_params("chat/prompt", params)
+        except DecodeError:
+            return
+        self._tell("W-21a", "chat, model and status for a prompt", f"the error {code}")
+
+    def _chat_id(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        given, told = params.get("chatId"), result.get("chatId")
+        if told != given:
+            self._tell("W-40e", f"the chatId {given!r} of the query", repr(told))
+
+    def _commands(self, commands: Any) -> None:
+        if self.revision is Revision.CURRENT or not isinstance(commands, list):
+            return
+        for command in commands:
+            kind = command.get("type") if isinstance(command, Mapping) else None
+            if isinstance(kind, str) and kind not in _OLD_COMMANDS:
+                self._tell("W-40c", "native for what is no prompt of MCP", repr(kind))
+                return
+
+    def _tell(self, row: str, expected: str, got: str) -> None:
+        self._notes.tell(row, expected=expected, got=got)

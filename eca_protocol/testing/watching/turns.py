@@ -1,0 +1,265 @@
+"""One chat's turns: each has its progress, the user's words, an answer, contents and one end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.testing.watching.calls import Calls
+from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.thoughts import Thoughts
+
+__all__ = ["ChatTurns", "Prompt", "Turn"]
+
+LATE: Final = 1.0
+"""Seconds after which what comes behind a stop was not on its way when it was sent."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Prompt:
+    """A `chat/prompt` of the client's.
+
+    Attributes:
+        index: its entry.
+        is_answered: with a result; an error takes the prompt out of its chat.
+        has_late_answer: the model's first content came before the answer.
+        may_be_dropped: a stop came while it was waiting.
+    """
+
+    index: int
+    message: str
+    is_answered: bool = False
+    has_late_answer: bool = False
+    may_be_dropped: bool = False
+
+
+@attrs.define(eq=False, kw_only=True)
+class Turn:
+    """A turn that has begun; `prompt` is None where nobody can tell which it is of."""
+
+    prompt: Prompt | None
+    index: int
+    calls: Calls
+    thoughts: Thoughts
+    echo: list[str] = attrs.field(factory=list)
+    echo_is_done: bool = False
+    answer_came_before_echo: bool = False
+    has_usage: bool = False
+    last_role: str = ""
+    system_texts: list[str] = attrs.field(factory=list)
+    stopped: tuple[int, float | None] | None = None
+    """The entry of the client's stop, and when it passed."""
+
+
+@attrs.define(kw_only=True)
+class ChatTurns:
+    """Judges the contents of one chat as turns.
+
+    Attributes:
+        prompts: those whose turns have not begun.
+        steers: texts which the client put into a running turn; each may come back as one.
+        read_up_to: the server has read the client's entries up to this one.
+    """
+
+    id: str
+    notes: Notes
+    new_calls: Any
+    prompts: list[Prompt] = attrs.field(factory=list)
+    turn: Turn | None = None
+    steers: list[str] = attrs.field(factory=list)
+    read_up_to: int = -1
+    is_replaying: bool = False
+    is_stray: bool = False
+    stopped: tuple[int, float | None] | None = None
+    """The stop of the turn that was the last."""
+    said_when_stopped: str = ""
+
+    def stop(self) -> None:
+        """The client stops the chat."""
+        if self.turn is not None:
+            self.turn.stopped = self.turn.stopped or (self.notes.index, self.notes.at)
+            self.turn.calls.was_stopped = True
+        for prompt in self.prompts:
+            prompt.may_be_dropped = True
+
+    def replay(self) -> None:
+        """What was said before comes once more, outside of any turn."""
+        self.is_replaying = True
+
+    def answered(self, prompt: Prompt) -> None:
+        """A prompt of the chat is answered with a result."""
+        prompt.is_answered = True
+        turn = self.turn
+        if prompt.has_late_answer:
+            self._tell("W-20c", "the answer before the model's first content", "it later")
+        elif turn is not None and turn.prompt is prompt:
+            turn.answer_came_before_echo = not turn.echo_is_done
+        elif turn is None and self.prompts[:1] == [prompt] and not self.is_replaying:
+            self._tell("W-20c", "the answer behind the progress and the echo", "it before")
+
+    def refused(self, prompt: Prompt) -> None:
+        """A prompt of the chat is answered with an error: it has no turn."""
+        if prompt in self.prompts:
+            self.prompts.remove(prompt)
+
+    def take(self, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+        """A content of the chat."""
+        if kind == "progress":
+            if content.get("state") == "finished":
+                self._finished(content)
+            else:
+                self._running(content)
+        elif kind == "metadata":
+            if self.turn is None and self.stopped and self._has_read(self.stopped):
+                self._tell("W-25d", "no title after a stop", repr(content.get("title")))
+        elif kind in {"hookActionStarted", "hookActionFinished", "flag"} or self.is_replaying:
+            return
+        else:
+            self._said(role, kind, content)
+
+    def _running(self, content: Mapping[str, Any]) -> None:
+        if content.get("text") == "":
+            self._tell("W-20a", "a text in a running progress", "none")
+        if self.turn is None:
+            self._begin()
+
+    def _begin(self) -> Turn | None:
+        """A turn begins, if the client has prompted for one."""
+        if not self.prompts and not self.is_replaying:
+            self._stray("running progress")
+            return None
+        prompt = self.prompts.pop(0) if self.prompts else None
+        self.is_replaying = self.is_stray = False
+        self.turn = Turn(
+            prompt=prompt,
+            index=self.notes.index,
+            calls=self.new_calls(),
+            thoughts=Thoughts(self.notes, self.id),
+        )
+        if prompt is not None and prompt.may_be_dropped:
+            self.turn.stopped = (self.notes.index, self.notes.at)
+            self.turn.calls.was_stopped = True
+        return self.turn
+
+    def _stray(self, what: str) -> None:
+        """A content when no turn runs."""
+        if not self.is_stray:
+            row = "W-23g" if self.stopped else "W-27e" if what == "usage" else "CHAT-14"
+            self._tell(row, "nothing behind the finished progress", what)
+        self.is_stray = True
+
+    def _finished(self, content: Mapping[str, Any]) -> None:
+        turn = self.turn
+        if turn is None:
+            if not self.is_replaying and not self.is_stray:
+                self._tell("W-22e", "one finished progress a turn", "a second one")
+            return
+        if isinstance(content.get("text"), str) and content["text"]:
+            self._tell("W-20d", "no text in a finished progress", repr(content["text"]))
+        self._check_echo(turn)
+        if turn.prompt is not None and not turn.prompt.is_answered:
+            turn.prompt.has_late_answer = True
+        turn.thoughts.close()
+        turn.calls.close()
+        if turn.stopped is None and turn.last_role == "assistant" and not turn.has_usage:
+            self._tell("W-20d", "usage before the finished progress", "none")
+        self.turn = None
+        self.stopped = turn.stopped
+        if turn.stopped is not None:
+            self.said_when_stopped += "".join(turn.system_texts)
+
+    def _said(self, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+        turn = self.turn
+        if turn is None:
+            if not self.prompts:
+                self._stray(kind)
+                return
+            turn = self._begin()
+            self._tell("W-20a", "a running progress at the start of a turn", kind)
+            assert turn is not None
+        text = content.get("text")
+        if role == "user" and kind == "text":
+            self._echo(turn, text if isinstance(text, str) else "", content.get("contentId"))
+            return
+        self._check_echo(turn)
+        if role == "assistant" and turn.prompt is not None and not turn.prompt.is_answered:
+            turn.prompt.has_late_answer = True
+        if turn.stopped is not None and self._has_read(turn.stopped):
+            self._after_stop(role, kind)
+        if kind == "usage":
+            turn.has_usage = True
+        else:
+            turn.last_role = role if isinstance(role, str) else ""
+        if role == "system" and isinstance(text, str):
+            turn.system_texts.append(text)
+        if kind.startswith("reason"):
+            turn.thoughts.take(kind, content)
+        elif kind.startswith("toolCall"):
+            turn.calls.take(kind, content)
+
+    def _has_read(self, stopped: tuple[int, float | None]) -> bool:
+        """Whether what comes now was written when the server had read the stop."""
+        index, at = stopped
+        is_late = at is not None and self.notes.at is not None and self.notes.at - at > LATE
+        return is_late or self.read_up_to > index
+
+    def _after_stop(self, role: Any, kind: str) -> None:
+        if kind == "usage":
+            self._tell("W-23d", "no usage after a stop", kind)
+        elif role == "assistant" and kind in {"text", "url", "reasonText", "toolCallPrepare"}:
+            self._tell("CHAT-33", "nothing of the model's after a stop", kind)
+
+    def _echo(self, turn: Turn, text: str, content_id: Any) -> None:
+        if turn.echo_is_done:
+            if text in self.steers:
+                self.steers.remove(text)
+            elif turn.prompt is not None:
+                self._tell("W-20b", "the user's words once", "them again")
+            return
+        if turn.prompt is None:
+            turn.echo_is_done = True
+            return
+        wanted = turn.prompt.message
+        is_first = not turn.echo
+        turn.echo.append(text)
+        joined = "".join(turn.echo)
+        turn.echo_is_done = joined == wanted or not wanted.startswith(joined)
+        if is_first and not (isinstance(content_id, str) and content_id):
+            self._tell("W-20b", "the user's words with a contentId", "none")
+        elif not wanted.startswith(joined):
+            row = "W-20b" if is_first else "W-6c"
+            self._tell(row, "the user's words exactly", repr(joined[:60]))
+        elif turn.echo_is_done and turn.answer_came_before_echo:
+            self._tell("W-20c", "the answer behind the user's words", "it before")
+
+    def _check_echo(self, turn: Turn) -> None:
+        """The user's words must have come."""
+        if turn.prompt is None or turn.echo_is_done:
+            return
+        turn.echo_is_done = True
+        if len(turn.echo) > 1:
+            self._tell("W-6c", "all pieces of the user's words", repr("".join(turn.echo)[:60]))
+        else:
+            got = repr(turn.echo[0][:60]) if turn.echo else "none"
+            self._tell("W-20b", "the user's words behind the progress", got)
+
+    def finish(self) -> None:
+        """Nothing comes any more."""
+        if self.turn is not None:
+            self._owes(self.turn.index, "W-22e", "a finished progress for the turn")
+        for place, prompt in enumerate(self.prompts):
+            if not prompt.is_answered:
+                continue  # what it owes is its answer
+            if not prompt.may_be_dropped:
+                row = "W-22b" if place or self.turn is not None else "W-20a"
+                self._owes(prompt.index, row, "a turn for the prompt")
+            elif self.turn is None and prompt.message not in self.said_when_stopped:
+                self._owes(prompt.index, "W-22d", "the dropped prompt in a text of the system's")
+
+    def _owes(self, index: int, row: str, expected: str) -> None:
+        self.notes.tell_of(index, row, expected=expected, got="none", chat_id=self.id)
+
+    def _tell(self, row: str, expected: str, got: str) -> None:
+        self.notes.tell(row, expected=expected, got=got, chat_id=self.id)
