@@ -1,4 +1,4 @@
-"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `schema`, `tap`.
+"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `schema`, and others.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
 What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
@@ -77,7 +77,10 @@ more: the editor's side to the server that COMMAND starts, or without one the
 server's side to whoever started us.
 """
 
-_WITH_VALUE = ("--config-file", "--log-level", "--protocol-revision", "--revision", "--model")
+_WITH_VALUE = (
+    *("--config-file", "--log-level", "--protocol-revision", "--revision", "--model"),
+    *("--out", "--port", "--replay", "--deadline"),
+)
 
 _SERVING = ("serve", "server")
 
@@ -91,8 +94,8 @@ def run(arguments: Sequence[str]) -> int:
         _parser().print_help(sys.stderr)  # a person, who would wait for ever
         return 2
     command, others = _parted(arguments)
-    if command == "ecp":
-        return _ecp(others)
+    if command in _WITH_PARSERS:
+        return _WITH_PARSERS[command](others)
     server: list[str] = []
     if command == "tap" and "--" in others:
         dashes = others.index("--")
@@ -194,6 +197,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     schema.add_argument("--typescript", action="store_true", help="in place of JSON Schema")
     _add_tap(commands)
+    commands.add_parser("inspect", help="show a conversation that tap kept, and its faults")
+    commands.add_parser("conformance", help="find where a server departs from the protocol")
     return parser
 
 
@@ -202,7 +207,7 @@ def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
         "tap",
         help="keep what an editor and a server say to each other",
         usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
-        "[--deadline SECONDS] [-- COMMAND ...]",
+        "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
         description=_TAP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -224,6 +229,11 @@ def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="SECONDS",
         help="how long a player waits for the other side (default: 30)",
     )
+    tap.add_argument("--inspect", action="store_true", help="show it meanwhile, as `inspect` does")
+    tap.add_argument(
+        "--port", type=int, default=0, metavar="N", help="of that page (default: a free one)"
+    )
+    tap.add_argument("--no-open", action="store_true", help="open no browser with it")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -343,7 +353,16 @@ def _tap(arguments: argparse.Namespace) -> int:
         return play_again(arguments.replay, arguments.server, deadline=arguments.deadline)
     if not arguments.server:
         return _refuse("tap: expected `-- COMMAND` that starts a server")
-    return tap_stdio(arguments.server, out=arguments.out, masked=not arguments.unmasked)
+    page = None
+    if arguments.inspect:
+        page = ["--port", str(arguments.port), *(["--no-open"] if arguments.no_open else [])]
+    return tap_stdio(arguments.server, out=arguments.out, masked=not arguments.unmasked, page=page)
+
+
+def _inspect(arguments: Sequence[str]) -> int:
+    from eca_server.inspector.cli import run as run_inspect  # noqa: PLC0415
+
+    return run_inspect(arguments)
 
 
 def _ecp(arguments: Sequence[str]) -> int:
@@ -352,10 +371,26 @@ def _ecp(arguments: Sequence[str]) -> int:
     return run_ecp(arguments)
 
 
+def _conformance(arguments: Sequence[str]) -> int:
+    from eca_server.conformance.cli import run as run_conformance  # noqa: PLC0415
+
+    mend_streams()
+    try:
+        return run_conformance(arguments)
+    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
+        code = exit_code_of("eca-server conformance", raised)
+        if code is None:
+            raise
+        return code
+
+
 def _refuse(why: str) -> int:
     sys.stderr.write(f"eca-server: {why}\n")
     return 2
 
+
+_WITH_PARSERS = {"conformance": _conformance, "ecp": _ecp, "inspect": _inspect}
+"""The commands that read their arguments themselves."""
 
 _COMMANDS = {
     "serve": _serve,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-__all__ = ["exit_code_of", "mend_streams", "silence", "tell"]
+__all__ = ["exit_code_of", "mend_streams", "printable", "silence", "tell"]
 
 
 def mend_streams() -> None:
@@ -37,6 +37,12 @@ def exit_code_of(program: str, raised: BaseException, *, is_server: bool = False
         sys.stderr.write(f"{program}: {fault}\n")
     silence(sys.stdout)
     return 1
+
+
+def printable(text: str, *, longest: int = 500) -> str:
+    """`text` on one line, without a character that does anything to a terminal."""
+    cut = text if len(text) <= longest else f"{text[:longest]}..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def silence(stream: TextIO) -> None:

@@ -19,8 +19,8 @@ import attrs
 import trio
 
 from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
+from eca_server.command_line import printable
 from eca_server.ecp.leftovers import MARK, end_leftovers
-from eca_server.ecp.progress import printable
 from eca_server.ecp.reports.files import OutputsInvalid, check_file, write_file
 from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target

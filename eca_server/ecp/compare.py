@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from eca_server.command_line import printable
 from eca_server.ecp.audit import sum_of_usage
-from eca_server.ecp.progress import printable
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 
 __all__ = ["Change", "Comparison", "Side", "compare", "fisher"]

@@ -12,21 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from eca_server.command_line import tell
+from eca_server.command_line import printable, tell
 from eca_server.ecp.results import ScenarioReport
 
-__all__ = ["Progress", "printable"]
+__all__ = ["Progress"]
 
 _MARKS: Final = {True: "passed", False: "FAILED"}
 _COLOURS: Final = {True: "\x1b[32m", False: "\x1b[31m"}
 _PLAIN: Final = "\x1b[0m"
 _REDRAW: Final = 0.1  # seconds between two drawings of the live line
-
-
-def printable(text: str, *, longest: int = 500) -> str:
-    """`text` on one line, without a character that does anything to a terminal."""
-    cut = text if len(text) <= longest else f"{text[:longest]}..."
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 class Progress:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import trio
 
-from eca_server.command_line import tell
+from eca_server.command_line import printable, tell
 from eca_server.ecp.audit import RunFacts, audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import with_datasets
 from eca_server.ecp.graders import SettingsInvalid, settings_from
 from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
-from eca_server.ecp.progress import Progress, printable
+from eca_server.ecp.progress import Progress
 from eca_server.ecp.reports.files import Outputs, OutputsInvalid, Render, ReportKind
 from eca_server.ecp.reports.masking import hiding, masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport

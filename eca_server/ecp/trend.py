@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from eca_server.ecp.progress import printable
+from eca_server.command_line import printable
 from eca_server.ecp.results import RunReport
 
 __all__ = ["Trend", "trend"]

@@ -13,7 +13,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.seat import Seat, initialize_params
+from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, failing
@@ -85,6 +85,7 @@ class Bench:
         alone = fresh or self._alone or not hello
         if alone:
             wire = await self._servers.alone(config or {})
+            wire.case = self.case
         else:
             wire = await self._servers.shared(
                 config or {}, initialize or {}, lambda wire: self._greet(wire, initialize)
@@ -113,7 +114,7 @@ class Bench:
 
     def initialize_params(self, root: Path) -> dict[str, Any]:
         """What is said in `initialize`, with that workspace."""
-        return initialize_params(self.target.edition, root)
+        return self.target.initialize_params(root)
 
     def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
         """Judge a row: whether that is so. It never raises; whether it was so.

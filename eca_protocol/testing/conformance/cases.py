@@ -15,7 +15,7 @@ from eca_protocol.testing.requirements import lookup
 if TYPE_CHECKING:
     from eca_protocol.testing.conformance.bench import Bench
 
-__all__ = ["Case", "Need", "NotApplicable", "Stuck", "case", "server_cases"]
+__all__ = ["Case", "Died", "Need", "NotApplicable", "Stuck", "case", "server_cases"]
 
 Need = Literal["process", "config", "native-tools", "mcp"]
 """What a case cannot do without.
@@ -34,6 +34,10 @@ class Stuck(Exception):
         super().__init__(f"expected {expected}, got {got}")
         self.expected = expected
         self.got = got
+
+
+class Died(Stuck):
+    """So it is because the server has ended."""
 
 
 class NotApplicable(Exception):

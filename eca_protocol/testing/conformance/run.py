@@ -17,8 +17,9 @@ from eca_protocol import json
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
 from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.transcript import Side
 
-__all__ = ["Run", "binds"]
+__all__ = ["Incident", "Run", "binds"]
 
 _FRAMES_AND_LIFECYCLE = frozenset(
     {
@@ -35,13 +36,26 @@ _FRAMES_AND_LIFECYCLE = frozenset(
 )
 
 
-def binds(id_: str, edition: Revision) -> bool:
-    """Whether a row binds a server of that edition; in the draft frames and lifecycle do (W-50)."""
+def binds(id_: str, edition: Revision, *, side: Side = "server") -> bool:
+    """Whether a row binds that side in that edition; in the draft frames do, too (W-50)."""
     row = REQUIREMENTS[id_]
-    if row.side == "client":
+    if row.side not in (side, "both"):
         return False
     in_draft = edition is Revision.DRAFT and row.section in _FRAMES_AND_LIFECYCLE
     return row.window.holds(edition) or in_draft
+
+
+@attrs.frozen(kw_only=True)
+class Incident:
+    """The target ended while a case talked to it.
+
+    Attributes:
+        case: the case.
+        what: what was waited for, and how the target ended.
+    """
+
+    case: str
+    what: str
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +76,7 @@ class Run:
     started: datetime
     seconds: float
     findings: tuple[Finding, ...]
-    incidents: tuple[str, ...] = ()
+    incidents: tuple[Incident, ...] = ()
 
     def counts(self) -> Mapping[Verdict, int]:
         """How many findings there are of each verdict."""

@@ -6,14 +6,12 @@ answers to its requests, what is said of its chats, and whatever concerns nobody
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
@@ -111,6 +109,11 @@ class Seat:
         self.wire.seats.remove(self)
 
     @property
+    def case(self) -> str:
+        """The case that sits here."""
+        return self._bench.case
+
+    @property
     def edition(self) -> Revision:
         """The edition that is spoken."""
         return self._bench.edition
@@ -158,8 +161,10 @@ class Seat:
         """
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.id_owners.setdefault(id_key(message["id"]), self)
-        body = message if isinstance(message, bytes) else json.dumps(message)
-        await self.write(encode_frame(body))
+        if isinstance(message, bytes):
+            await self.write(encode_frame(message))
+        else:
+            await self.write(self._bench.target.personality.frame(message))
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given.
@@ -169,7 +174,7 @@ class Seat:
         """
         given = self.wire.next_id() if id is UNSET else id
         message = {"jsonrpc": "2.0", "id": given, "method": method}
-        await self.send(message if params is UNSET else {**message, "params": params})
+        await self.send({**message, **self._params(params)})
         return given
 
     async def tell(self, method: str, params: Any = UNSET) -> None:
@@ -179,7 +184,13 @@ class Seat:
             Stuck: the server takes no more.
         """
         message = {"jsonrpc": "2.0", "method": method}
-        await self.send(message if params is UNSET else {**message, "params": params})
+        await self.send({**message, **self._params(params)})
+
+    def _params(self, params: Any) -> Mapping[str, Any]:
+        adds = self._bench.target.personality.adds
+        if params is UNSET:
+            return {}
+        return {"params": {**adds, **params} if isinstance(params, Mapping) else params}
 
     async def answer(self, id: Any, *, seconds: float = 5) -> Mapping[str, Any]:  # noqa: A002
         """The answer to that request, whole.
@@ -279,9 +290,10 @@ class Seat:
         Raises:
             Stuck: `initialize` is not answered.
         """
-        params = merged(self._bench.initialize_params(self.root), initialize or {})
+        target = self._bench.target
+        params = merged(target.initialize_params(self.root), initialize or {})
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
-        await self.tell("initialized", {})
+        await self.tell("initialized", target.personality.initialized)
         if self.edition > Revision.DRAFT:
             with anyio.move_on_after(_INTRODUCED_SECONDS):
                 while not (self._has_config and self._native is not None):
@@ -349,22 +361,3 @@ class Seat:
             self.claim(named)
         self._chats.append(ChatSeat(self, model, named))
         return self._chats[-1]
-
-
-def initialize_params(edition: Revision | None, root: Path) -> dict[str, Any]:
-    """What a plain client says of itself; an edition is told where one is asked for."""
-    assistant: dict[str, Any] = {"chat": True}
-    options: dict[str, Any] = {}
-    if edition is Revision.DRAFT:
-        assistant |= {"doc": True, "edit": True, "fix": True}
-    elif edition is Revision.CURRENT:
-        assistant["chatCapabilities"] = {}
-    if edition is not None:
-        options["protocolRevision"] = edition.value
-    return {
-        "processId": os.getpid(),
-        "clientInfo": {"name": "eca-conformance", "version": "1.0"},
-        "initializationOptions": options,
-        "capabilities": {"codeAssistant": assistant},
-        "workspaceFolders": [{"name": root.name, "uri": root.as_uri()}],
-    }

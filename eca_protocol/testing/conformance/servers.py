@@ -82,6 +82,13 @@ class Servers:
             entry.ready.set()
         return entry.wire
 
+    async def leave(self) -> None:
+        """Shut the shared ones down in order, all at once."""
+        async with anyio.create_task_group() as leaving:
+            for entry in self._shared.values():
+                if entry.wire.alive:
+                    leaving.start_soon(entry.wire.leave)
+
     def _new(self, config: Mapping[str, Any]) -> Wire:
         folders = Folders(root=self._root / f"server-{next(self._numbers)}")
         wire = Wire(self._target, folders, self._url, config)

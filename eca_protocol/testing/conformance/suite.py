@@ -17,14 +17,15 @@ import attrs
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.bench import Bench
-from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.cases import Case, Died, NotApplicable, Stuck, server_cases
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.run import Incident, Run, binds
 from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.unseen import UNSEEN
-from eca_protocol.testing.conformance.verdicts import Finding, Verdict, worst
+from eca_protocol.testing.conformance.verdicts import Finding, Verdict, failing, worst
+from eca_protocol.testing.conformance.watched import watched
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = ["Suite", "run_suite"]
@@ -44,25 +45,23 @@ class Suite:
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition = target.edition or Revision.R2025_10
-        self.incidents: list[str] = []
+        self.incidents: list[Incident] = []
         self.servers = servers
         self._target = target
         self._model = model
 
-    async def start(self) -> None:
-        """Start the first server, and learn which edition it speaks.
-
-        Raises:
-            StartFailed: it cannot be started, or it does not answer; the text has what it said.
-        """
+    async def start(self) -> StartFailed | None:
+        """Start the first server, and learn which edition it speaks; why that cannot be, if so."""
         bench = self.bench("the start")
         try:
             async with bench.seat() as seat:
                 if self._target.edition is None:
                     self.edition = detect_server(seat.config.get("variants"))
         except Stuck as stuck:
-            said = "".join(wire.errors for wire in self.servers.started)
-            raise StartFailed(f"{stuck}\n{said}".strip()) from stuck
+            return StartFailed(f"{stuck}\n{self.servers.started[-1].errors}".strip())
+        except StartFailed as failure:
+            return failure
+        return None
 
     def bench(self, case: str, *, alone: bool = False) -> Bench:
         """The surroundings of a case."""
@@ -73,16 +72,29 @@ class Suite:
     async def judge(self, case: Case) -> list[Finding]:
         """Run a case; a finding at least for each row that it declares.
 
-        When a server dies at which other cases sat, too, the case is run once more alone.
+        When a server ends at which other cases sat, too, the case is run once more alone.
         """
         lacking = self._lacking(case)
         if lacking:
             return [_untold(case, id_, "untestable", lacking) for id_ in case.rows]
         bench = self.bench(case.name)
-        findings = await self._judge(case, bench)
+        findings, death = await _judge(case, bench)
         if bench.died:
-            findings = await self._judge(case, self.bench(case.name, alone=True))
+            findings, death = await _judge(case, self.bench(case.name, alone=True))
+        if death:
+            self.incidents.append(Incident(case=case.name, what=death))
         return findings
+
+    async def close(self) -> list[Finding]:
+        """Shut the shared servers down in order; what the watchers of all servers have seen."""
+        await self.servers.leave()
+        return [
+            finding
+            for wire in self.servers.started
+            for observation in wire.observations
+            if observation.side == "server"
+            for finding in [watched(wire, observation)]
+        ]
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
@@ -91,23 +103,35 @@ class Suite:
             return "the target has a configuration of its own"
         return ""
 
-    async def _judge(self, case: Case, bench: Bench) -> list[Finding]:
-        is_lacking, why = False, "the case has not come to it"
-        try:
-            with anyio.fail_after(case.seconds):
-                await case.run(bench)
-        except NotApplicable as fault:
-            is_lacking, why = True, str(fault)
-        except (Stuck, StartFailed) as fault:
-            why = str(fault)
-        except TimeoutError as fault:
-            why = str(fault) or f"the case took more than {case.seconds:g} s"
-        except Exception as fault:  # noqa: BLE001 - what a broken server says may be read anyhow
+
+async def _judge(case: Case, bench: Bench) -> tuple[list[Finding], str]:
+    """Run a case; its findings, and how the server ended if that has cut it short."""
+    verdict: Verdict = "untestable"
+    why, death = "the case has not come to it", ""
+    try:
+        with anyio.fail_after(case.seconds):
+            await case.run(bench)
+    except Exception as raised:  # noqa: BLE001 - what a broken server says may be read anyhow
+        fault = _first(raised)
+        why = str(fault)
+        if isinstance(fault, Died):
+            death = why
+        elif isinstance(fault, NotApplicable):
+            verdict = "not-applicable"
+        elif isinstance(fault, TimeoutError):
+            why = why or f"the case took more than {case.seconds:g} s"
+        elif not isinstance(fault, Stuck | StartFailed):
             why = f"what came cannot be read: {fault!r}"
-        judged = {finding.id for finding in bench.findings}
-        verdict: Verdict = "not-applicable" if is_lacking else "untestable"
-        rest = [_untold(case, id_, verdict, why) for id_ in case.rows if id_ not in judged]
-        return bench.findings + rest
+    judged = {finding.id for finding in bench.findings}
+    rest = [_untold(case, id_, verdict, why) for id_ in case.rows if id_ not in judged]
+    return bench.findings + rest, death
+
+
+def _first(raised: Exception) -> Exception:
+    """An exception, or the first of a group's."""
+    while isinstance(raised, ExceptionGroup):
+        raised = raised.exceptions[0]
+    return raised
 
 
 def _untold(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
@@ -126,11 +150,14 @@ async def open_suite(target: Target) -> AsyncIterator[Suite]:
             servers = Servers(group, target, root, url=model.url)
             suite = Suite(target, model, servers)
             try:
-                await suite.start()
-                yield suite
+                failure = await suite.start()
+                if failure is None:
+                    yield suite
             finally:
                 for wire in servers.started:
                     wire.stop()
+    if failure is not None:
+        raise failure
 
 
 @contextmanager
@@ -182,6 +209,8 @@ async def run_suite(
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
+        for finding in await suite.close():
+            found.setdefault(finding.id, []).append(finding)
         if whole.cancelled_caught:
             for case in mine:
                 for id_ in case.rows:
@@ -205,7 +234,10 @@ def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> I
             continue
         judged = found.get(id_) or found.get(SAME.get(id_, ""))
         if judged:
-            yield attrs.evolve(worst(judged), id=id_)
+            finding = worst(judged)
+            is_broken = finding.verdict in {"fail", "warn"}
+            verdict = failing(id_) if is_broken else finding.verdict
+            yield attrs.evolve(finding, id=id_, verdict=verdict)
         else:
             why = UNSEEN.get(id_, "no case judges it yet")
             yield Finding(id=id_, verdict="untestable", got=why)

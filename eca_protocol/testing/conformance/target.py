@@ -16,6 +16,7 @@ import attrs
 from eca_protocol import json
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+from eca_protocol.testing.conformance.personalities import PLAIN, Personality
 
 __all__ = ["API", "KEY", "MODEL", "OTHER_MODEL", "Folders", "Serve", "Target"]
 
@@ -35,6 +36,11 @@ _MODELS: Final[Mapping[str, Any]] = {
     },
     "other": {},
 }
+_TELLING: Final[Mapping[Revision | None, Mapping[str, Any]]] = {
+    Revision.DRAFT: {"doc": True, "edit": True, "fix": True},
+    Revision.CURRENT: {"chatCapabilities": {}},
+}
+"""The capabilities by which a client tells that it speaks an edition."""
 _SECRET_ENDINGS: Final = ("_API_KEY", "_TOKEN", "_SECRET")
 
 
@@ -87,6 +93,7 @@ class Target:
         config_args: arguments behind the command.
         api: which API its model speaks.
         edition: the edition it is told to speak; None: what it turns out to speak.
+        personality: the client that the suite plays.
     """
 
     command: tuple[str, ...] = ()
@@ -98,6 +105,7 @@ class Target:
     config_args: tuple[str, ...] = ()
     api: API = "openai-chat"
     edition: Revision | None = None
+    personality: Personality = PLAIN
 
     @property
     def takes_config(self) -> bool:
@@ -119,6 +127,28 @@ class Target:
             "catalog": {"refresh": False},
         }
         return merged(base, more)
+
+    def initialize_params(self, root: Path) -> dict[str, Any]:
+        """What the suite says in `initialize`, with that folder as the workspace.
+
+        An edition is told in the words of a client that speaks it, and by the option that servers
+        of ours know.
+        """
+        who = self.personality
+        assistant = {**_TELLING.get(self.edition, {}), **who.assistant}
+        options = who.options
+        if self.edition is not None:
+            options = {**(options or {}), "protocolRevision": self.edition.value}
+        params: dict[str, Any] = {
+            "clientInfo": who.client,
+            "capabilities": {"codeAssistant": assistant},
+            "workspaceFolders": [{"name": root.name, "uri": root.as_uri()}],
+        }
+        if options is not None:
+            params["initializationOptions"] = options
+        if who.process_id != "nothing":
+            params["processId"] = os.getpid() if who.process_id == "number" else None
+        return params
 
     def prepare(
         self, folders: Folders, url: str, more: Mapping[str, Any]

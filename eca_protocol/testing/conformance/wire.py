@@ -22,15 +22,17 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
-from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.cases import Died, Stuck
 from eca_protocol.testing.conformance.target import Folders, Target
 from eca_protocol.testing.conformance.verdicts import Exchanged
+from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.cutter import Cutter, message_in
 
 __all__ = ["Heard", "Listener", "Recorded", "Wire", "id_key"]
 
 _LAST_LINES: Final = 16_384  # bytes of its stderr that are kept
+_LEAVE_SECONDS: Final = 3.0
 _LADDER: Final = Ladder(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 
 
@@ -106,7 +108,10 @@ class Wire:
     """A server that runs, until `stop` or its own end.
 
     Attributes:
+        folders: its own.
+        case: the case that has it alone; empty where several share it.
         record: what both sides wrote, in order.
+        observations: what of it breaks a row, as the watcher sees it.
         heard: the server's messages among it.
         seats: told of each message as it comes.
         chat_owners: the seat of each chat that one has claimed.
@@ -123,7 +128,9 @@ class Wire:
         self._url = url
         self._config = config
         self.folders = folders
+        self.case = ""
         self.record: list[Recorded] = []
+        self.observations: list[Observation] = []
         self.heard: list[Heard] = []
         self.seats: list[Listener] = []
         self.chat_owners: dict[str, Listener] = {}
@@ -146,6 +153,7 @@ class Wire:
         self._scope = anyio.CancelScope()
         self._closes_input = False
         self._cut = {"client": Cutter(), "server": Cutter()}
+        self._watcher = Watcher()
 
     @property
     def now(self) -> float:
@@ -194,9 +202,10 @@ class Wire:
 
         Raises:
             Stuck: the server takes no more.
+            Died: it has ended.
         """
         if self._closes_input or self.gone.is_set():
-            raise Stuck("a server that reads", "its input is closed")
+            raise Died("a server that reads", self._obituary())
         for piece, body in self._cut["client"].feed(data):
             self._note("client", piece, body)
         mine = self._queue(data)
@@ -212,6 +221,7 @@ class Wire:
         """Let it see the end of its input, after what is still to be written."""
         for piece, body in self._cut["client"].feed_eof():
             self._note("client", piece, body)
+        self.observations += self._watcher.feed_end("client")
         self._closes_input = True
         self._wake()
 
@@ -219,6 +229,20 @@ class Wire:
         """Read nothing more: the process learns it when it writes."""
         if self._child is not None:
             self._child.close_stdout()
+
+    async def leave(self) -> None:
+        """Shut it down in order; what it still owes then is a breach."""
+        asked = self.next_id()
+        message = {"jsonrpc": "2.0", "id": asked, "method": "shutdown"}
+        with contextlib.suppress(Stuck):
+            await self.write(encode_frame(json.dumps(message)))
+            await self.until(
+                lambda: self.heard and self.heard[-1].message.get("id") == asked,
+                seconds=_LEAVE_SECONDS,
+                expected="an answer to shutdown",
+            )
+            await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))
+        self.observations += self._watcher.finish()
 
     def send_signal(self, number: int) -> None:
         """Send the process a signal; inside the suite there is none."""
@@ -236,7 +260,7 @@ class Wire:
         with anyio.move_on_after(seconds):
             while not condition():
                 if self.gone.is_set():
-                    raise Stuck(expected, self._obituary())
+                    raise Died(expected, self._obituary())
                 await self.changed.wait()
             return
         raise Stuck(expected, f"nothing of the kind in {seconds:g} s")
@@ -249,8 +273,7 @@ class Wire:
         return self.exit_code
 
     def _obituary(self) -> str:
-        last = "; ".join(self.errors.strip().splitlines()[-3:])
-        return f"its end with exit code {self.exit_code}{': ' if last else ''}{last}"
+        return f"its end with exit code {self.exit_code}"
 
     def _wake(self) -> None:
         changed, self.changed = self.changed, anyio.Event()
@@ -323,6 +346,7 @@ class Wire:
                 self._note("server", piece, body)
             if not data:
                 break
+        self.observations += self._watcher.feed_end("server")
         self.output_ended = True
         self._wake()
 
@@ -355,6 +379,7 @@ class Wire:
         self.record.append(
             Recorded(at=heard.at, side=side, data=data, chat_id=heard.chat_id, answers=answers)
         )
+        self._watch(side, data, body, heard)
         if side == "client" or message is None:
             return
         self.heard.append(heard)
@@ -363,6 +388,12 @@ class Wire:
         if heard.method and "id" in message:
             self._reply(heard)
         self._wake()
+
+    def _watch(self, side: Side, data: bytes, body: bytes | None, heard: Heard) -> None:
+        if body is not None and heard.message and data == encode_frame(body):
+            self.observations += self._watcher.feed(side, heard.message, at=heard.at)
+        else:
+            self.observations += self._watcher.feed_raw(side, data, at=heard.at)
 
     def _reply(self, request: Heard) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.message["id"]}

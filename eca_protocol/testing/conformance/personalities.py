@@ -1,0 +1,122 @@
+"""The clients of the field as data: what each says of itself, and how it writes.
+
+The suite can take such a part, to see whether a server that knows its clients serves each of them
+well. This is the only place of the kit where their names stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.framing import encode_frame
+
+__all__ = ["PERSONALITIES", "PLAIN", "Personality"]
+
+
+@attrs.frozen(kw_only=True)
+class Personality:
+    """What one client does in its own way.
+
+    Attributes:
+        client: its `clientInfo`.
+        assistant: `capabilities.codeAssistant`.
+        options: its `initializationOptions`; None: it sends none.
+        process_id: whether it sends its number, a null, or nothing.
+        initialized: the params of its `initialized`; None is a null.
+        adds: members that it puts into the params of every message that has some.
+        spelling: how its JSON is written: plainly, with a line's end behind it, or with escaped
+            slashes.
+    """
+
+    client: Mapping[str, Any]
+    assistant: Mapping[str, Any]
+    options: Mapping[str, Any] | None = attrs.field(factory=dict)
+    process_id: Literal["number", "null", "nothing"] = "number"
+    initialized: Any = attrs.field(factory=dict)
+    adds: Mapping[str, Any] = attrs.field(factory=dict)
+    spelling: Literal["plain", "line end", "escaped slashes"] = "plain"
+
+    def frame(self, message: Any) -> bytes:
+        """A message as this client writes it.
+
+        Raises:
+            LocalProtocolError: it cannot be written as JSON.
+        """
+        body = json.dumps(message)
+        if self.spelling == "line end":
+            body += b"\n"
+        elif self.spelling == "escaped slashes":
+            body = body.replace(b"/", b"\\/")
+        return encode_frame(body)
+
+
+PLAIN: Final = Personality(
+    client={"name": "eca-conformance", "version": "1.0"}, assistant={"chat": True}
+)
+"""Nobody in particular."""
+
+_ASKS: Final = {"askQuestion": True}
+_EDITOR: Final = {"diagnostics": True, "definition": True, "references": True}
+
+_EMACS: Final = {"name": "emacs", "version": "GNU Emacs 30.1 (build 1, x86_64)\n of 2025-02-24"}
+_VSCODE: Final = {"name": "VsCode", "version": "XXX"}
+
+PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
+    {
+        "cli": Personality(
+            client={"name": "eca-cli"},
+            assistant={"chat": True},
+            options=None,
+            process_id="null",
+        ),
+        "desktop": Personality(
+            client={"name": "Desktop", "version": "0.9.12"},
+            assistant={"chat": True, "chatCapabilities": _ASKS},
+            options=None,
+        ),
+        "emacs": Personality(
+            client=_EMACS,
+            assistant={"chat": True, "chatCapabilities": _ASKS, "editor": _EDITOR},
+            options={"chatAgent": None},
+            initialized=None,
+            spelling="line end",
+        ),
+        "emacs-2025": Personality(
+            client=_EMACS,
+            assistant={"chat": True, "editor": {"diagnostics": True}},
+            options={"chatBehavior": None},
+            initialized=None,
+            spelling="line end",
+        ),
+        "intellij": Personality(
+            client={"name": "IntelliJ", "version": "0.29.0"},
+            assistant={"chat": True, "chatCapabilities": _ASKS, "editor": _EDITOR},
+            options={"serverPath": None, "serverArgs": "", "usageStringFormat": "%s"},
+            process_id="nothing",
+        ),
+        "neovim": Personality(
+            client={"name": "Neovim", "version": "0.10.4"},
+            assistant={"chat": True, "editor": {"diagnostics": True}},
+            options=None,
+            initialized=[],
+            adds={"contexts": []},
+            spelling="escaped slashes",
+        ),
+        "vscode": Personality(
+            client=_VSCODE,
+            assistant={
+                "chat": True,
+                "rewrite": True,
+                "chatCapabilities": _ASKS,
+                "editor": _EDITOR,
+            },
+        ),
+        "vscode-2025": Personality(client=_VSCODE, assistant={"chat": True}),
+    }
+)
+"""By the name that the command line gives them; with a year: as they were then."""

@@ -1,0 +1,1 @@
+"""`eca-server conformance`: the conformance suite of the SDK as a command, and its reports."""

@@ -1,0 +1,291 @@
+"""The command line of `conformance`.
+
+Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 the target cannot be
+started, 130 and 143 ended by a signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import attrs
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.json import dumps
+from eca_protocol.revisions import Revision, parse_revision
+from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.known import known_failures, known_text, unexpected
+from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.suite import SECONDS, run_suite
+from eca_protocol.testing.conformance.target import Target
+from eca_server.command_line import printable, tell
+from eca_server.conformance.progress import Progress
+from eca_server.conformance.table import table
+from eca_server.signals import until_a_signal
+
+__all__ = ["run"]
+
+_DESCRIPTION = """\
+Find out where a server departs from the ECA protocol: COMMAND starts it, in
+whatever language it is written; the suite is its editor and its model, and
+judges each row of the requirements table that it can see.
+
+The model stands at a loopback address. The server is told of it in ECA_CONFIG,
+in upstream's form; a server that is configured otherwise gets the file that
+--config-template describes. In it, in COMMAND, in --config-arg and in --env
+these stand for what the suite puts in: {{url}}, {{key}}, {{model}},
+{{workspace}} and {{file}}, the written file.
+"""
+
+_EPILOG = """\
+Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 the
+server cannot be started.
+"""
+
+_CANNOT_START: Final = 3
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\nTry `eca-server conformance --help`.\n")
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="eca-server conformance",
+        usage="eca-server conformance [options] -- COMMAND [ARGUMENT ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    about = parser.add_argument_group("the server")
+    about.add_argument(
+        "--edition",
+        type=_edition,
+        metavar="EDITION",
+        help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
+    )
+    about.add_argument(
+        "--as",
+        dest="personality",
+        choices=sorted(PERSONALITIES),
+        metavar="CLIENT",
+        help=f"be like a client of the field: {', '.join(sorted(PERSONALITIES))}",
+    )
+    about.add_argument("--cwd", type=Path, metavar="FOLDER", help="where COMMAND is started")
+    about.add_argument(
+        "--env",
+        action="append",
+        type=_variable,
+        default=[],
+        metavar="NAME=VALUE",
+        help="one more environment variable; may be repeated",
+    )
+    about.add_argument(
+        "--config-template", type=Path, metavar="FILE", help="its configuration, to be filled in"
+    )
+    about.add_argument(
+        "--config-arg",
+        action="append",
+        default=[],
+        metavar="ARGUMENT",
+        help="one more argument behind COMMAND, such as --config={{file}}; may be repeated",
+    )
+    about.add_argument(
+        "--api",
+        choices=("openai-chat", "anthropic"),
+        default="openai-chat",
+        help="which API the model speaks (default: %(default)s)",
+    )
+    which = parser.add_argument_group("the suite")
+    which.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows or cases by name, such as 'W-2*' or 'stops.*'; may be repeated",
+    )
+    which.add_argument("--list", action="store_true", help="list the cases and run none")
+    which.add_argument("--jobs", type=_count, metavar="N", help="cases at once (default: by CPUs)")
+    which.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=SECONDS,
+        metavar="N",
+        help="for the whole; what has no time is untestable (default: %(default)g)",
+    )
+    found = parser.add_argument_group("what is found")
+    found.add_argument("--verbose", action="store_true", help="tell of every row")
+    found.add_argument("--json-out", type=Path, metavar="FILE", help="the findings as a JSON list")
+    found.add_argument(
+        "--known-failures",
+        type=Path,
+        metavar="FILE",
+        help="ids, one a line: what fails there fails the run no more",
+    )
+    found.add_argument(
+        "--write-known-failures", type=Path, metavar="FILE", help="write down what fails today"
+    )
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; the exit code.
+
+    Raises:
+        OSError: a report cannot be written.
+    """
+    words = list(arguments)
+    split = words.index("--") if "--" in words else len(words)
+    command = tuple(words[split + 1 :])
+    options = _parser().parse_args(words[:split])
+    chosen = _chosen(options.only)
+    if options.list:
+        sys.stdout.write("".join(map(_listed, chosen.values())))
+        return 0
+    if not command:
+        return _refuse("expected `-- COMMAND` that starts a server")
+    if not chosen:
+        return _refuse(f"--only: no row or case is called {' or '.join(options.only)}")
+    try:
+        known = known_failures(_text(options.known_failures))
+        target = _target(options, command)
+    except (OSError, ValueError) as fault:
+        return _refuse(str(fault))
+    return _judge(options, target, chosen, known)
+
+
+def _judge(
+    options: argparse.Namespace,
+    target: Target,
+    chosen: dict[str, Case],
+    known: Collection[str],
+) -> int:
+    progress = Progress(sys.stderr, len(chosen))
+
+    async def judge() -> Run | StartFailed:
+        try:
+            return await run_suite(
+                target,
+                cases=chosen.values(),
+                jobs=options.jobs,
+                seconds=options.seconds,
+                told=progress.take,
+            )
+        except StartFailed as fault:
+            return fault
+
+    outcome, signalled = trio.run(until_a_signal, judge)
+    progress.end()
+    if outcome is None:
+        return 128 + (signalled or 0)
+    if isinstance(outcome, StartFailed):
+        _complain(f"the server cannot be started: {outcome}")
+        return _CANNOT_START
+    if options.only:
+        outcome = _narrowed(outcome, chosen)
+    _write(options, outcome)
+    tell(table(outcome, known, verbose=options.verbose), sys.stdout)
+    return 1 if unexpected(outcome, known) else 0
+
+
+def _write(options: argparse.Namespace, outcome: Run) -> None:
+    if options.json_out is not None:
+        options.json_out.write_bytes(dumps(outcome.to_json()) + b"\n")
+    if options.write_known_failures is not None:
+        options.write_known_failures.write_text(known_text(outcome), "utf-8")
+
+
+def _chosen(patterns: Sequence[str]) -> dict[str, Case]:
+    """The cases that a pattern names, with the rows that count; all without a pattern."""
+    chosen = {}
+    for name, case in server_cases().items():
+        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            chosen[name] = case
+            continue
+        rows = tuple(
+            id_
+            for id_ in case.rows
+            if any(fnmatch.fnmatchcase(id_, pattern) for pattern in patterns)
+        )
+        if rows:
+            chosen[name] = attrs.evolve(case, rows=rows)
+    return chosen
+
+
+def _narrowed(outcome: Run, chosen: dict[str, Case]) -> Run:
+    """Only the findings on rows of the chosen cases."""
+    rows = {id_ for case in chosen.values() for id_ in case.rows}
+    return attrs.evolve(outcome, findings=tuple(f for f in outcome.findings if f.id in rows))
+
+
+def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
+    template: Path | None = options.config_template
+    return Target(
+        command=command,
+        cwd=options.cwd,
+        env=dict(options.env),
+        template=None if template is None else template.read_text("utf-8"),
+        template_name=template.name if template else "",
+        config_args=tuple(options.config_arg),
+        api=options.api,
+        edition=options.edition,
+        personality=PERSONALITIES.get(options.personality, PLAIN),
+    )
+
+
+def _listed(case: Case) -> str:
+    return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
+
+
+def _text(path: Path | None) -> str:
+    return path.read_text("utf-8") if path is not None else ""
+
+
+def _edition(name: str) -> Revision:
+    try:
+        return parse_revision(name)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from fault
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"expected seconds, got {text!r}")
+    return seconds
+
+
+def _refuse(why: str) -> int:
+    _complain(why)
+    return 2
+
+
+def _complain(why: str) -> None:
+    told = "\n".join(printable(line, longest=2000) for line in why.splitlines())
+    sys.stderr.write(f"eca-server conformance: {told}\n")

@@ -1,0 +1,50 @@
+"""What a person sees while the suite runs: a live line on a terminal, elsewhere nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from eca_protocol.testing.conformance.cases import Case
+from eca_protocol.testing.conformance.verdicts import Finding
+from eca_server.command_line import tell
+
+__all__ = ["Progress"]
+
+_REDRAW: Final = 0.1  # seconds between two drawings
+
+
+class Progress:
+    """Tells how far the suite is.
+
+    Args:
+        out: where it is told.
+        total: how many cases there are.
+    """
+
+    def __init__(self, out: TextIO, total: int) -> None:
+        self._out = out
+        self._total = total
+        self._live = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._done = 0
+        self._failed: set[str] = set()
+        self._began = time.monotonic()
+        self._drawn = 0.0
+
+    def take(self, case: Case, findings: Sequence[Finding]) -> None:
+        """A case has ended."""
+        self._done += 1
+        self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}
+        now = time.monotonic()
+        if self._live and now - self._drawn >= _REDRAW:
+            self._drawn = now
+            failed = f", {len(self._failed)} rows fail" if self._failed else ""
+            done = f"{self._done} of {self._total} cases{failed}, {now - self._began:.0f} s"
+            tell(f"\r\x1b[K{done}, last {case.name}", self._out)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self._live:
+            tell("\r\x1b[K", self._out)
