@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,17 @@ _SHORTEST = 8
 """Characters of a variable's value that is hidden wherever it stands; shorter ones are words."""
 
 
-def tap_stdio(command: Sequence[str], *, out: Path | None, masked: bool) -> int:
-    """Run a server behind the standard streams of this process; its exit code."""
+def tap_stdio(
+    command: Sequence[str], *, out: Path | None, masked: bool, page: Sequence[str] | None = None
+) -> int:
+    """Run a server behind the standard streams of this process; its exit code.
+
+    Args:
+        command: starts the server.
+        out: where the conversation is kept; None: a new file in the usual place.
+        masked: what looks like a secret is taken out of it.
+        page: show it meanwhile, by `inspect` with these arguments.
+    """
     sys.setswitchinterval(_SWITCH_SECONDS)
     file, path = _record_file(out)
     _say(f"tap: keeping the conversation in {path}")
@@ -65,12 +75,32 @@ def tap_stdio(command: Sequence[str], *, out: Path | None, masked: bool) -> int:
         on_fault=lambda why: _say(f"tap: {path}: {why}"),
     )
     try:
-        with owned_stdio(for_good=True) as (read_fd, write_fd):
+        with (
+            contextlib.nullcontext() if page is None else _inspected(path, page),
+            owned_stdio(for_good=True) as (read_fd, write_fd),
+        ):
             code = trio.run(_tap, command, read_fd, write_fd, recorder)
     except StartFailed as error:
         _say(f"tap: {error}")
         return 1
     return code if code >= 0 else 128 - code
+
+
+@contextlib.contextmanager
+def _inspected(transcript: Path, page: Sequence[str]) -> Iterator[None]:
+    """Have a process of its own show the transcript; it ends soon after the block, by itself.
+
+    It reads the file, and gets nothing of ours but one end of a pipe that tells it when to end.
+    """
+    inspector = subprocess.Popen(
+        [sys.executable, "-P", "-m", "eca_server", "inspect", "--beside-tap", *page, transcript],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert inspector.stdin is not None
+    with inspector.stdin:
+        yield
 
 
 async def _tap(command: Sequence[str], read_fd: int, write_fd: int, recorder: Recorder) -> int:

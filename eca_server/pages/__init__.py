@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
 
@@ -37,21 +37,30 @@ def quoted(text: str) -> str:
     return _UNSEEN.sub(_spelled, html.escape(text))
 
 
-def page(title: str, body: Iterable[str], *, script: str = "", style: str = "") -> str:
+def page(
+    title: str,
+    body: Iterable[str],
+    *,
+    script: str | Sequence[str] = (),
+    style: str = "",
+    connects: bool = False,
+) -> str:
     """A whole page.
 
     Args:
         title: any text.
         body: HTML, made with `shown` and `quoted` where it holds what came from elsewhere.
-        script: the name of the script of this folder that the page runs, if any.
+        script: the name of the script of this folder that the page runs, or of several.
         style: likewise, of a style sheet beside the one of all pages.
+        connects: the script may ask the server that the page came from.
     """
     rules = "".join(_file(name) for name in ("page.css", style) if name)
-    code = _file(script) if script else ""
+    code = "".join(map(_file, [script] if isinstance(script, str) else script))
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; trusted-types 'none'; "
         "require-trusted-types-for 'script'; "
         f"style-src {_hash(rules)}; script-src {_hash(code)}"
+        + ("; connect-src 'self'" if connects else "")
     )
     return "".join(
         (

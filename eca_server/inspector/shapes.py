@@ -1,0 +1,123 @@
+"""The models of every edition as data, with which the page reads a message that is opened.
+
+Shapes are lists that begin with what they are: `["is", "string"]`, `["any"]`, `["object"]`,
+`["one of", {VALUE: EDITIONS}]`, `["list", SHAPE]`, `["model", NAME]`, `["tagged", {TYPE: NAME}]`,
+`["or null", SHAPE]`. EDITIONS are the first and the last that know something, by their place in
+`editions`; null: all that the table is for; none: it is only read because old servers send it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eca_protocol.draft import DRAFT
+from eca_protocol.endpoint import Method, Table
+from eca_protocol.messages.marks import Within
+from eca_protocol.messages.shapes import (
+    Anything,
+    Array,
+    Choice,
+    Field,
+    JSONObject,
+    Model,
+    ModelClass,
+    Nullable,
+    Scalar,
+    Shape,
+    Tagged,
+    fields_of,
+    shape_of,
+    window_of_class,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision, Window
+
+__all__ = ["shapes"]
+
+_EDITIONS: Final = list(Revision)
+_ALL: Final = list(range(len(_EDITIONS)))
+
+
+def shapes() -> dict[str, Any]:
+    """Both tables, the draft's and that of all editions since, as a JSON value."""
+    return {
+        "editions": [revision.value for revision in _EDITIONS],
+        "draft": _Models().table(DRAFT),
+        "since": _Models().table(ECA),
+    }
+
+
+class _Models:
+    """The models that the messages of a table are made of, found on the way."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def table(self, table: Table) -> dict[str, Any]:
+        methods = {row.name: self._method(row) for row in table}
+        return {"methods": methods, "models": self._found}
+
+    def _method(self, row: Method) -> dict[str, Any]:
+        return {
+            "kind": row.kind,
+            "in": _editions(row.window),
+            "params": None if row.params is None else self._shape(shape_of(row.params)),
+            "result": None if row.result is None else self._shape(shape_of(row.result)),
+        }
+
+    def _shape(self, shape: Shape) -> list[Any]:
+        match shape:
+            case Scalar(names):
+                return ["is", *names]
+            case Anything() | JSONObject():
+                return ["any" if isinstance(shape, Anything) else "object"]
+            case Choice(values):
+                return ["one of", {value: _editions(mark) for value, mark in values.items()}]
+            case Array(inner) | Nullable(inner):
+                return ["list" if isinstance(shape, Array) else "or null", self._shape(inner)]
+            case Model(cls):
+                return ["model", self._model(cls)]
+            case Tagged(members):
+                return ["tagged", {tag: self._model(cls) for tag, cls in members.items()}]
+
+    def _model(self, cls: ModelClass) -> str:
+        name: str = cls.__name__
+        if name in self._found:
+            return name
+        fields: dict[str, Any] = {}
+        self._found[name] = {
+            "fields": fields,
+            "in": _editions(window_of_class(cls)),
+            "open": any(field.reading.rest for field in fields_of(cls)),
+        }
+        tag = getattr(cls, "type", None)
+        if isinstance(tag, str):
+            fields["type"] = {"shape": ["one of", {tag: None}], "in": None, "needed": _ALL}
+        for field in fields_of(cls):
+            if not field.reading.rest:
+                fields[field.wire] = self._field(field)
+        return name
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        reading, window = field.reading, field.window
+        needed = [
+            place
+            for place, revision in enumerate(_EDITIONS)
+            if reading.required_in(revision)
+            and (not field.has_default or (window.holds(revision) and reading.written))
+        ]
+        forgives_null = field.has_default and not isinstance(field.shape, Anything)
+        return {
+            "shape": self._shape(field.shape),
+            "in": _editions(window) if reading.written else [],
+            "needed": needed,
+            "null": None if not forgives_null else "fine" if reading.nullable else "odd",
+            "ruling": window.ruling or reading.ruling,
+        }
+
+
+def _editions(window: Window | Within | None) -> list[int] | None:
+    if window is None:
+        return None
+    ends = [_EDITIONS.index(window.since), _EDITIONS.index(window.until)]
+    return None if ends == [1, 3] else ends
