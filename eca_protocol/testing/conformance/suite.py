@@ -222,12 +222,23 @@ async def run_suite(
         edition=edition,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(_of_each_row(found, edition)),
+        findings=tuple(_of_each_row(found, edition, _of_other_editions(chosen, edition))),
         incidents=tuple(suite.incidents),
     )
 
 
-def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterable[Finding]:
+def _of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:
+    """The rows that only cases of other editions judge."""
+    cases = tuple(cases)
+    others = {id_ for case in cases if not case.window.holds(edition) for id_ in case.rows}
+    return frozenset(
+        others.difference(*(case.rows for case in cases if case.window.holds(edition)))
+    )
+
+
+def _of_each_row(
+    found: Mapping[str, Sequence[Finding]], edition: Revision, elsewhere: frozenset[str]
+) -> Iterable[Finding]:
     """One finding for each row that binds a server of that edition."""
     for id_ in REQUIREMENTS:
         if not binds(id_, edition):
@@ -238,6 +249,8 @@ def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> I
             is_broken = finding.verdict in {"fail", "warn"}
             verdict = failing(id_) if is_broken else finding.verdict
             yield attrs.evolve(finding, id=id_, verdict=verdict)
+        elif id_ in elsewhere:
+            yield Finding(id=id_, verdict="not-applicable", got="it is about other editions")
         else:
             why = UNSEEN.get(id_, "no case judges it yet")
             yield Finding(id=id_, verdict="untestable", got=why)

@@ -12,6 +12,8 @@ CHAPTERS: Final = (
     "bodies",
     "jsonrpc",
     "ends",
+    "configuration",
+    "behaviors",
     "turns",
     "stops",
     "deletion",
@@ -21,4 +23,6 @@ CHAPTERS: Final = (
     "titles",
     "links",
     "queries",
+    "contexts",
+    "mcp",
 )

@@ -110,7 +110,7 @@ async def commands_are_found(bench: Bench) -> None:
             types = {each.get("type") for each in everything}
             bench.check("W-40c", types == {"native"}, expected="native", got=types)
         else:
-            bench.not_applicable("W-40c", "It is about the editions up to 2025-10.")
+            bench.not_applicable("W-40c", "It is about editions up to 2025-10.")
         arguments = [argument for each in everything for argument in each.get("arguments") or ()]
         unsaid = [each for each in arguments if not isinstance(each.get("required"), bool)]
         bench.check("W-40d", not unsaid, expected="`required` of each argument", got=unsaid)

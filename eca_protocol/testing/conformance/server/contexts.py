@@ -1,0 +1,187 @@
+"""Cases of contexts: what a prompt carries along is shown to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.reading import finishes, result_of, said, words
+from eca_protocol.testing.script import reply
+
+LARGE = 200_000
+
+
+async def shown_to_the_model(seat: Seat, *contexts: Mapping[str, Any], text: str = "Hi.") -> str:
+    """All texts of the request that a prompt with these contexts becomes.
+
+    Raises:
+        Stuck: it becomes none.
+    """
+    chat = seat.chat(reply("I see."))
+    await chat.prompt(text, contexts=list(contexts))
+    await chat.finished()
+    return words(chat.model.requests[0].body)
+
+
+def file(path: Path, *lines: int) -> dict[str, Any]:
+    """A file, or some of its lines."""
+    context: dict[str, Any] = {"type": "file", "path": str(path)}
+    if lines:
+        context["linesRange"] = dict(zip(("start", "end"), lines, strict=True))
+    return context
+
+
+@case("CTX-1", "CTX-2", "W-41d")
+async def files_are_shown_whole_or_in_part(bench: Bench) -> None:
+    """A file of nine lines, and its lines 4 to 6."""
+    async with bench.seat() as seat:
+        path = seat.workspace / "nine.txt"
+        names = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta", "iota")
+        lines = [f"line {name}" for name in names]
+        path.write_text("\n".join(lines) + "\n")
+        whole = await shown_to_the_model(seat, file(path))
+        missing = [line for line in lines if line not in whole]
+        bench.check("CTX-1", not missing, expected="each line of the file", got=missing)
+        part = await shown_to_the_model(seat, file(path, 4, 6))
+        given = [line for line in lines if line in part]
+        bench.check(
+            "CTX-2",
+            lines[4] in given and not {lines[0], lines[8]} & set(given),
+            expected="lines in the midst of the file, not its first and last",
+            got=given,
+        )
+        bench.check(
+            "W-41d",
+            lines[4] not in given or (given[0], given[-1]) == (lines[3], lines[5]),
+            expected=f"{lines[3]!r} to {lines[5]!r}",
+            got=given,
+        )
+
+
+@case("CTX-3", "W-41a", "CTX-5")
+async def a_directory_is_shown(bench: Bench) -> None:
+    """A directory of texts, one without any, and one with more than any model reads."""
+    async with bench.seat() as seat:
+        folder = seat.workspace / "folder"
+        (folder / "below").mkdir(parents=True)
+        (folder / "below" / "text.md").write_text("what stands below\n")
+        (folder / "picture-of-nothing.bin").write_bytes(bytes(range(256)))
+        told = await shown_to_the_model(seat, {"type": "directory", "path": str(folder)})
+        bench.check("CTX-3", "what stands below" in told, expected="the text of its file", got=told)
+        named = "picture-of-nothing.bin" in told
+        large = seat.workspace / "large"
+        large.mkdir()
+        for number in range(20):
+            (large / f"{number}.txt").write_text(f"{number:09} of much\n" * (LARGE // 18))
+        much = await shown_to_the_model(seat, {"type": "directory", "path": str(large)})
+        bench.check(
+            "W-41a",
+            named and len(much) < 20 * LARGE * 3 // 4,
+            expected="a tree with each file's name; texts up to a cap",
+            got=f"a tree {'with' if named else 'without'} it; {len(much)} characters",
+        )
+        mapped = await shown_to_the_model(seat, {"type": "repoMap"})
+        bench.check(
+            "CTX-5",
+            "picture-of-nothing.bin" in mapped,
+            expected="the repository's files",
+            got=mapped,
+        )
+
+
+@case("CTX-6", "W-41c")
+async def the_cursor_is_passed_on(bench: Bench) -> None:
+    """A position, and a selection."""
+    async with bench.seat() as seat:
+        path = seat.workspace / "edited.py"
+        path.write_text("x = 1\n" * 5000)
+        start, end = {"line": 4711, "character": 1}, {"line": 4713, "character": 1987}
+        cursor = {"type": "cursor", "path": str(path)}
+        here = await shown_to_the_model(
+            seat, {**cursor, "position": {"start": start, "end": start}}
+        )
+        there = await shown_to_the_model(seat, {**cursor, "position": {"start": start, "end": end}})
+        bench.check(
+            "CTX-6",
+            path.name in here and path.name in there and here.count("471") != there.count("471"),
+            expected="the file, with one place or two",
+            got=f"{here}\n\n{there}",
+        )
+        bench.check(
+            "W-41c",
+            "4711" in here and all(each in there for each in ("4711", "4713", "1987")),
+            expected="4711; then 4711 and 4713:1987",
+            got=f"{here}\n\n{there}",
+        )
+
+
+@case("CTX-8")
+async def contexts_of_different_types_go_together(bench: Bench) -> None:
+    """A file, a directory and the cursor in one prompt."""
+    async with bench.seat() as seat:
+        (seat.workspace / "folder-of-some").mkdir()
+        for name in ("alone.txt", "folder-of-some/inside.txt", "cursor.txt"):
+            (seat.workspace / name).write_text(f"text of {name}\n")
+        place = {"line": 1, "character": 1}
+        told = await shown_to_the_model(
+            seat,
+            file(seat.workspace / "alone.txt"),
+            {"type": "directory", "path": str(seat.workspace / "folder-of-some")},
+            {
+                "type": "cursor",
+                "path": str(seat.workspace / "cursor.txt"),
+                "position": {"start": place, "end": place},
+            },
+        )
+        wanted = ("text of alone.txt", "text of folder-of-some/inside.txt", "cursor.txt")
+        missing = [each for each in wanted if each not in told]
+        bench.check("CTX-8", not missing, expected="all of them", got=missing)
+
+
+@case("W-41b")
+async def only_a_context_leads_outside_the_workspace(bench: Bench) -> None:
+    """A file outside the roots, given as a context, and mentioned in the text."""
+    async with bench.seat() as seat:
+        path = seat.wire.folders.home / f"outside-{seat.workspace.name}.txt"
+        path.write_text("text from outside\n")
+        given = await shown_to_the_model(seat, file(path))
+        mentioned = await shown_to_the_model(seat, text=f"See @{path} for more.")
+        bench.check(
+            "W-41b",
+            "text from outside" in given and "text from outside" not in mentioned,
+            expected="its text where it is a context, and not where it is mentioned",
+            got=f"given: {given}\n\nmentioned: {mentioned}",
+        )
+
+
+@case("W-41e")
+async def an_unknown_context_is_skipped_with_a_note(bench: Bench) -> None:
+    """A context of a type that there is not."""
+    async with bench.seat() as seat:
+        chat = seat.chat(reply("I see."))
+        answer = await chat.prompt("Hi.", contexts=[{"type": "hologram", "of": "a cat"}])
+        ended = result_of(answer) and await finishes(chat)
+        asked = words(chat.model.requests[0].body) if chat.model.requests else ""
+        bench.check(
+            "W-41e",
+            ended and asked and "hologram" in said(chat, "system") + asked,
+            expected="a turn, and a note to the user or the model",
+            got=f"{answer}, {[heard.content for heard in chat.heard]}",
+        )
+
+
+@case("CTX-4")
+async def a_page_of_the_web_is_shown(bench: Bench) -> None:
+    """The list of the scripted model's models, as a page: no other web is at hand."""
+    async with bench.seat() as seat:
+        told = await shown_to_the_model(seat, {"type": "web", "url": f"{bench.model.url}/models"})
+        if '"object":"list"' in told.replace(" ", ""):
+            bench.saw("CTX-4")
+        else:
+            bench.untestable(
+                "CTX-4", "The page is on this machine, whose addresses a server may well refuse."
+            )
