@@ -128,7 +128,7 @@ async def _answer(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
         return {}
 
 
-UNFIT: Final = (
+UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
     ("chat/prompt", {}, "message"),
     ("chat/prompt", {"message": 7}, "message"),
     ("chat/prompt", {"message": "Hi.", "chatId": 7}, "chatId"),

@@ -1,0 +1,234 @@
+"""Cases of what the server tells of itself: settings to choose from, tool servers, changes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.target import merged
+from eca_protocol.testing.conformance.wire import Heard
+
+MEMBERS: Final = (
+    "models",
+    "selectModel",
+    "behaviors",
+    "selectBehavior",
+    "agents",
+    "selectAgent",
+    "welcomeMessage",
+)
+SELECTED: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
+GREETING: Final = "Welcome to the conformance suite"
+MUTE: Final = {"command": sys.executable, "args": ["-Ic", "import sys; sys.stdin.read()"]}
+"""An MCP server that never answers."""
+
+
+@case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11")
+async def it_introduces_itself(bench: Bench) -> None:
+    """`initialize` and `initialized`, then all that comes unasked."""
+    async with bench.seat(hello=False) as seat:
+        await _introduced(bench, seat)
+        news, native = _first(seat, "config/updated"), _first(seat, "tool/serverUpdated")
+        await _task_ends(seat, shows="W-11e")
+    bench.saw("LIFE-14", "W-11e")
+    chat: Mapping[str, Any] = news.params.get("chat", {})
+    missing = [name for name in MEMBERS if name not in chat]
+    bench.check("W-11a", not missing, expected=f"{', '.join(MEMBERS)} in `chat`", got=chat)
+    odd = {
+        name: chat[name]
+        for name, of in SELECTED.items()
+        if name in chat and not (chat[name] and chat[name] in chat.get(of, ()))
+    }
+    bench.check("W-11b", not odd, expected="selections of their lists, no empty ones", got=odd)
+    bench.check(
+        "W-11c",
+        news.index < native.index,
+        expected="the native server behind `config/updated`",
+        got=f"the numbers {news.index} and {native.index}",
+    )
+    bench.check(
+        "CONF-8",
+        native.params.get("status") == "running",
+        expected="a native server that is running",
+        got=native.params.get("status"),
+    )
+    _tools_are_shown(bench, native.params.get("tools"))
+
+
+def _first(seat: Seat, method: str) -> Heard:
+    return next(heard for heard in seat.heard if heard.method == method)
+
+
+async def _introduced(bench: Bench, seat: Seat, **more: Any) -> None:
+    """The handshake, and what a server tells behind it up to the native tools.
+
+    Raises:
+        Stuck: it does not.
+    """
+    params = merged(bench.initialize_params(seat.root), more)
+    await seat.ask("initialize", params, seconds=30)
+    await seat.tell("initialized", {})
+    await seat.until(
+        lambda message: message.get("method") == "config/updated",
+        shows="LIFE-14",
+        expected="`config/updated`",
+    )
+    await seat.until(_is_native, shows="W-11c", expected="`tool/serverUpdated` of the server ECA")
+
+
+def _is_native(message: Mapping[str, Any]) -> bool:
+    """Whether it shows the native server, whatever its name is."""
+    return message.get("method") == "tool/serverUpdated" and message["params"].get("type") != "mcp"
+
+
+async def _task_ends(seat: Seat, *, shows: str) -> None:
+    """Wait for the finish of a task that was started.
+
+    Raises:
+        Stuck: there is none; the row that it shows fails.
+    """
+    started: list[object] = []
+
+    def ends(message: Mapping[str, Any]) -> bool:
+        if message.get("method") != "$/progress":
+            return False
+        params = message["params"]
+        if params.get("type") == "start":
+            started.append(params.get("taskId"))
+        return params.get("type") == "finish" and params.get("taskId") in started
+
+    await seat.until(ends, shows=shows, expected="the start and the finish of one task")
+
+
+def _tools_are_shown(bench: Bench, tools: Any) -> None:
+    shown = tools if isinstance(tools, list) else []
+    odd = [
+        tool
+        for tool in shown
+        if not (
+            isinstance(tool, Mapping)
+            and isinstance(tool.get("parameters"), Mapping)
+            and isinstance(tool.get("disabled"), bool)
+        )
+    ]
+    bench.check(
+        "CONF-11",
+        bool(shown) and not odd,
+        expected="each tool with its schema and whether it is disabled",
+        got=odd or tools,
+    )
+
+
+@case("LIFE-17", "W-11d", "W-11f", needs="config")
+async def an_mcp_server_holds_nothing_up(bench: Bench) -> None:
+    """An MCP server is configured that never answers; the introduction, and what is told of it."""
+    config = {"mcpServers": {"mute": MUTE}}
+    async with bench.seat(config=config, hello=False) as seat:
+        await _introduced(bench, seat)
+        mute = await seat.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
+        await _task_ends(seat, shows="W-11f")
+        bench.saw("W-11f")
+        bench.check(
+            "LIFE-17",
+            (news := _first(seat, "config/updated")).index < mute.index,
+            expected="the MCP server behind the first `config/updated`",
+            got=f"the numbers {mute.index} and {news.index}",
+        )
+        native = await seat.until(_is_native, expected="the native server")
+        bench.check(
+            "W-11d",
+            native.index < mute.index,
+            expected="the MCP server behind the native one",
+            got=f"the numbers {mute.index} and {native.index}",
+        )
+
+
+def _is_mute(message: Mapping[str, Any]) -> bool:
+    return message.get("method") == "tool/serverUpdated" and message["params"].get("name") == "mute"
+
+
+@case("LIFE-16", needs="config")
+async def a_provider_holds_nothing_up(bench: Bench) -> None:
+    """A provider is configured whose endpoint takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:
+        provider = {
+            "api": "openai-chat",
+            "url": f"http://127.0.0.1:{endpoint.getsockname()[1]}/v1",
+            "key": "a key",
+            "fetchModels": True,
+            "models": {"silent": {}},
+        }
+        config = {"providers": {"silent": provider}}
+        async with bench.seat(config=config, hello=False) as seat:
+            await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+            await seat.tell("initialized", {})
+            await seat.until(
+                lambda message: message.get("method") == "config/updated",
+                shows="LIFE-16",
+                expected="`config/updated`, though a provider does not answer",
+            )
+    bench.saw("LIFE-16")
+
+
+@case("CONF-6", needs="config")
+async def the_welcome_is_the_configured_one(bench: Bench) -> None:
+    """`welcomeMessage` is configured."""
+    async with bench.seat(config={"welcomeMessage": GREETING}, fresh=True) as seat:
+        got = seat.config.get("welcomeMessage")
+    bench.check("CONF-6", got == GREETING, expected=GREETING, got=got)
+
+
+@case("CONF-3", "W-11g", needs="config", seconds=30)
+async def a_change_of_configuration_is_told(bench: Bench) -> None:
+    """A file `.eca/config.json` appears in the workspace, and changes one setting."""
+    async with bench.seat(fresh=True) as seat:
+        known = seat.config
+        folder = seat.root / ".eca"
+        folder.mkdir()
+        new = folder / "new"
+        new.write_text(json.dumps({"welcomeMessage": GREETING}))
+        new.replace(folder / "config.json")
+        update = await seat.until(
+            lambda message: message.get("method") == "config/updated" and GREETING in str(message),
+            seconds=15,
+            shows="CONF-3",
+            expected="`config/updated` with the new welcome",
+        )
+    bench.saw("CONF-3")
+    chat = update.params["chat"]
+    again = [name for name, value in chat.items() if known.get(name) == value or value is None]
+    bench.check("W-11g", not again, expected="only what has changed, and no null", got=again)
+
+
+@case("W-36d")
+async def unknown_mcp_servers_are_named_to_the_user(bench: Bench) -> None:
+    """`mcp/startServer` and `mcp/stopServer` with names that nobody knows."""
+    async with bench.seat() as seat:
+        for method, name in (
+            ("mcp/startServer", "start-nobody"),
+            ("mcp/stopServer", "stop-nobody"),
+        ):
+            await seat.tell(method, {"name": name})
+            try:
+                shown = await seat.until(
+                    partial(_warns_of, name), expected=f"`$/showMessage` that names {name!r}"
+                )
+                got: object = shown.params
+            except Stuck as stuck:
+                got = stuck.got
+            bench.check(
+                "W-36d",
+                isinstance(got, Mapping) and got.get("type") == "warning",
+                expected=f"a warning that names {name!r}",
+                got=got,
+            )
+
+
+def _warns_of(name: str, message: Mapping[str, Any]) -> bool:
+    return message.get("method") == "$/showMessage" and name in str(message)
