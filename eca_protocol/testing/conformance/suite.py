@@ -88,13 +88,16 @@ class Suite:
     async def close(self) -> list[Finding]:
         """Shut the shared servers down in order; what the watchers of all servers have seen."""
         await self.servers.leave()
-        return [
-            finding
-            for wire in self.servers.started
+        wires = self.servers.started
+        findings = [
+            watched(wire, observation)
+            for wire in wires
             for observation in wire.observations
             if observation.side == "server"
-            for finding in [watched(wire, observation)]
         ]
+        seen = sorted(set().union(*(wire.seen for wire in wires)))
+        came = [Finding(id=id_, verdict="pass", got="it came, as it should") for id_ in seen]
+        return findings + came
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
@@ -252,5 +255,6 @@ def _of_each_row(
         elif id_ in elsewhere:
             yield Finding(id=id_, verdict="not-applicable", got="it is about other editions")
         else:
-            why = UNSEEN.get(id_, "no case judges it yet")
-            yield Finding(id=id_, verdict="untestable", got=why)
+            is_letter = id_.startswith(("FIELD:", "VALUE:"))
+            unjudged = "no message had it" if is_letter else "no case judges it"
+            yield Finding(id=id_, verdict="untestable", got=UNSEEN.get(id_, unjudged))

@@ -23,6 +23,7 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
 from eca_protocol.testing.conformance.cases import Died, Stuck
+from eca_protocol.testing.conformance.seen import Seen
 from eca_protocol.testing.conformance.target import Folders, Target
 from eca_protocol.testing.conformance.verdicts import Exchanged
 from eca_protocol.testing.watching import Observation, Watcher
@@ -154,6 +155,12 @@ class Wire:
         self._closes_input = False
         self._cut = {"client": Cutter(), "server": Cutter()}
         self._watcher = Watcher()
+        self._seen = Seen()
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """The rows of the fields and values that have passed."""
+        return frozenset(self._seen.rows)
 
     @property
     def now(self) -> float:
@@ -380,6 +387,8 @@ class Wire:
             Recorded(at=heard.at, side=side, data=data, chat_id=heard.chat_id, answers=answers)
         )
         self._watch(side, data, body, heard)
+        if message is not None:
+            self._seen.take(side, message, id_key(message.get("id")))
         if side == "client" or message is None:
             return
         self.heard.append(heard)

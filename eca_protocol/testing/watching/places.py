@@ -10,7 +10,7 @@ from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.requirements import interfaces_current as current
 from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
 
-__all__ = ["row_of_place"]
+__all__ = ["row_of_place", "rows_in"]
 
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[(".*?")\]""")
 _SPELLED: Final = re.compile(r"\*?(\w+)\??:(.+)")
@@ -45,6 +45,34 @@ def row_of_place(interface: str, path: str, raw: Any, *, is_value: bool) -> str 
         type_ = spelled.replace("object", f"{found}.{name}")
         value = value.get(name) if isinstance(value, dict) else None
     return (_row_of_value(row, type_, value) if is_value else None) or row
+
+
+def rows_in(interface: str, raw: Any) -> Iterator[str]:
+    """The rows of all fields and values that stand in a message of that interface.
+
+    Args:
+        interface: what the whole params or result are, as the inventory calls it.
+        raw: the whole params or result.
+    """
+    if isinstance(raw, list):
+        for item in raw:
+            yield from rows_in(interface.removesuffix("[]"), item)
+    found = _interface_of(interface, raw) if isinstance(raw, dict) else None
+    if found is None:
+        return
+    if interface in _ALIASES and (row := _known(f"VALUE:{interface}={found}")):
+        yield row
+    for name, value in raw.items():
+        spelled = _FIELDS[found].get(name)
+        row = _known(f"FIELD:{found}.{name}")
+        if spelled is None or row is None or value is None:
+            continue
+        yield row
+        type_ = spelled.replace("object", f"{found}.{name}")
+        for item in value if isinstance(value, list) else [value]:
+            if literal := _row_of_value(row, type_.removesuffix("[]"), item):
+                yield literal
+        yield from rows_in(type_, value)
 
 
 def _row_of_value(row: str | None, type_: str, value: Any) -> str | None:
