@@ -142,14 +142,16 @@ async def find_resource(http: HTTPClient, url: str, demand: Demand) -> Resource:
             issuer=f"{parts.scheme}://{parts.netloc}",
             is_described=False,
         )
-    identifier = _text(document, "resource") or canonical(url)
+    identifier = _checked(_text(document, "resource") or canonical(url))
     if not _covers(identifier, url):
         raise OAuthFault(f"its metadata is that of another resource: {mask(identifier)}")
     issuers = _texts(document, "authorization_servers")
     if not issuers:
         raise OAuthFault("its metadata names no authorization server")
     return Resource(
-        identifier=identifier, issuer=issuers[0], scopes=_texts(document, "scopes_supported")
+        identifier=identifier,
+        issuer=_checked(issuers[0]),
+        scopes=_texts(document, "scopes_supported"),
     )
 
 
@@ -282,10 +284,19 @@ def _endpoint(document: Mapping[str, Any], name: str, url: str) -> str:
 
 def _allowed(place: str, url: str) -> str:
     """A URL that a server has led us to; this machine is open only to servers that are on it."""
-    parts = urlsplit(place)
+    parts = urlsplit(_checked(place))
     is_open = parts.scheme == "http" and is_on_this_machine(place) and is_on_this_machine(url)
     if parts.scheme != "https" and not is_open:
         raise OAuthFault(f"expected an https URL for a login, got {mask(place)}")
+    return place
+
+
+def _checked(place: str) -> str:
+    """A text that can be taken apart as a URL."""
+    try:
+        urlsplit(place).port  # noqa: B018 - it is what raises
+    except ValueError:
+        raise OAuthFault(f"expected a URL, got {mask(place)[:200]!r}") from None
     return place
 
 
