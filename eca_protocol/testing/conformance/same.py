@@ -57,7 +57,47 @@ _EDITOR: Final = {
     "LIFE-9": "W-42d",
 }
 
+_CHAT: Final = {
+    "CHAT-5": "W-28a",
+    "CHAT-6": "CTX-1",
+    "CHAT-32": "W-23f",
+    "CHAT-35": "W-24f",
+    "CLIENT-11": "W-21c",
+    "CLIENT-12": "W-21d",
+    "CLIENT-14": "W-22e",
+    "CLIENT-15": "W-20a",
+    "CLIENT-19": "W-27b",
+    "CLIENT-31": "W-20b",
+    "CLIENT-32": "W-24a",
+    "ARROW:chat-text-2": "W-20a",
+    "ARROW:chat-text-3": "W-20b",
+    "ARROW:chat-text-4": "CHAT-3",
+    "ARROW:chat-text-5": "W-20c",
+    "ARROW:chat-text-6": "CHAT-12",
+    "ARROW:chat-text-7": "CHAT-12",
+    "ARROW:chat-text-8": "W-22e",
+    "ARROW:chat-text-9": "W-22e",
+}
+
+_TOOLS: Final = {
+    "TOOL-19": "W-31",
+    "CLIENT-16": "W-30a",
+    "CLIENT-17": "W-30b",
+    "CLIENT-18": "W-32a",
+    "CLIENT-21": "TOOL-13",
+    "CLIENT-22": "W-35b",
+    "CLIENT-27": "W-34a",
+    "ARROW:chat-tool-call-3": "CHAT-12",
+    "ARROW:chat-tool-call-5": "TOOL-1",
+    "ARROW:chat-tool-call-6": "W-30a",
+    "ARROW:chat-tool-call-7": "TOOL-4",
+    "ARROW:chat-tool-call-9": "TOOL-5",
+    "ARROW:chat-tool-call-10": "TOOL-6",
+    "ARROW:chat-tool-call-12": "W-22e",
+    "ARROW:chat-tool-call-13": "W-22e",
+}
+
 SAME: Final[Mapping[str, str]] = MappingProxyType(
-    {**_BASE, **_LIFECYCLE, **_CONFIGURATION, **_EDITOR}
+    {**_BASE, **_LIFECYCLE, **_CONFIGURATION, **_EDITOR, **_CHAT, **_TOOLS}
 )
 """A row -> the row that is judged in its place."""

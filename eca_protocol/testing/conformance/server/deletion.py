@@ -7,6 +7,7 @@ from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.server.reading import conversation, kinds
 from eca_protocol.testing.conformance.server.stops import hung_up
+from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
 
 
@@ -51,7 +52,7 @@ async def a_delete_is_told_of_in_current(bench: Bench) -> None:
 @case("W-24c")
 async def a_client_that_waits_for_it_is_told_finished_before_the_answer(bench: Bench) -> None:
     """The same delete as a client that keeps a deleted chat on its screen until then."""
-    async with bench.seat(initialize={"clientInfo": {"name": "emacs", "version": "30"}}) as seat:
+    async with bench.seat(initialize=EMACS) as seat:
         chat = seat.chat(reply("some", hang()))
         await chat.prompt("Hi.")
         await chat.content("text", text="some")

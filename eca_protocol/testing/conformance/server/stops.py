@@ -38,7 +38,7 @@ AT_ONCE = 0.5
 """Seconds within which a stopped turn has finished; with a tool that runs 1."""
 
 
-@case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-34", seconds=30)
+@case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", seconds=30)
 async def a_stop_ends_the_turn_in_each_state_of_the_answer(bench: Bench) -> None:
     """A stop before the headers, the first word, in a text, in a thought, in a Retry-After."""
     took: dict[str, float | None] = {}
@@ -67,7 +67,7 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(bench: Bench) -> None
     bench.check("W-23e", not slow, expected=f"`finished` within {AT_ONCE} s", got=slow)
     bench.check("W-23f", not left, expected="the connection to the model closed", got=left)
     bench.check("CHAT-34", not deaf, expected="the next prompt's turn", got=deaf)
-    bench.saw("W-23g")
+    bench.saw("W-23g", "CHAT-33")
 
 
 async def stopped(chat: ChatSeat) -> float | None:

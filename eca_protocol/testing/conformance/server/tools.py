@@ -191,7 +191,7 @@ async def an_approved_command_runs(bench: Bench) -> None:
         )
 
 
-@case("TOOL-18", "TOOL-8", "W-30f", "W-31", "W-32b", needs="native-tools")
+@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31", "W-32b", needs="native-tools")
 async def a_rejected_command_does_not_run(bench: Bench) -> None:
     """The model wants a command; the user says no; the model says what it makes of it."""
     async with bench.seat() as seat:
@@ -208,7 +208,7 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
             expected="user-choice",
             got=rejected.get("reason"),
         )
-        bench.saw("TOOL-8", "W-32b")
+        bench.saw("TOOL-8", "TOOL-9", "W-32b")
         await chat.finished()
         bench.check("TOOL-18", not made.exists(), expected="no such file", got=str(made))
         bench.check(
@@ -447,6 +447,27 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
         if bench.edition <= Revision.R2025_10:
             bare += [name for name in listed if not name.startswith("eca_")]
         bench.check("W-33c", not bare, expected="names that begin with eca_", got=bare)
+
+
+@case("W-33b")
+async def the_list_is_sent_again_when_what_is_disabled_changes(bench: Bench) -> None:
+    """The user selects to plan."""
+    async with bench.seat(fresh=True) as seat:
+        seat.tool(WRITE)
+        told = [heard for heard in seat.heard if heard.method == "tool/serverUpdated"]
+        name = behavior(bench)
+        await seat.tell(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
+        again = await seat.until(
+            lambda message: (
+                message.get("method") == "tool/serverUpdated"
+                and message["params"].get("type") == "native"
+            ),
+            after=told[-1],
+            shows="W-33b",
+            expected="the native tools once more",
+        )
+        off = [tool.get("name") for tool in again.params["tools"] if tool.get("disabled")]
+        bench.check("W-33b", off, expected="tools that are disabled now", got=off)
 
 
 def _listed(seat: Seat) -> Mapping[str, Mapping[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.server.reading import (
@@ -10,16 +12,18 @@ from eca_protocol.testing.conformance.server.reading import (
     conversation,
     finishes,
     result_of,
+    said,
 )
 from eca_protocol.testing.conformance.target import MODEL, OTHER_MODEL
-from eca_protocol.testing.script import Reply, reasoning, reply, text, wait
+from eca_protocol.testing.script import Reply, reasoning, reply, wait
 
+EMACS: Final = {"clientInfo": {"name": "emacs", "version": "30"}}
 TEXT = '  Grüße, \U0001f600!\n\n"quoted" \\n and\ttabs  '
 
 
 @case(
     "W-20a", "W-20b", "W-20c", "W-20d", "W-20e", "W-21b", "W-22e", "W-23g", "W-26a", "W-27e",
-    "CHAT-3", "CHAT-7", "CHAT-8", "CHAT-12", "CHAT-13",
+    "CHAT-3", "CHAT-7", "CHAT-8", "CHAT-12", "CHAT-13", "CHAT-14",
 )  # fmt: skip
 async def a_turn_has_its_parts_in_order(bench: Bench) -> None:
     """One prompt, answered in pieces, and another one as soon as its turn has finished."""
@@ -61,8 +65,39 @@ async def a_turn_has_its_parts_in_order(bench: Bench) -> None:
         )
         await seat.settle()
     bench.saw(
-        "W-20a", "W-20b", "W-20c", "W-20d", "W-21b", "W-22e", "W-23g", "W-26a", "W-27e"
+        "W-20a", "W-20b", "W-20c", "W-20d", "W-21b", "W-22e", "W-23g", "W-26a", "W-27e", "CHAT-14"
     )  # fmt: skip
+
+
+LONG = "Ein langer Satz über nichts, 😀. " * 500
+
+
+@case("W-6a")
+async def a_long_text_comes_in_small_pieces(bench: Bench) -> None:
+    """The model says some 20 KiB in one piece."""
+    async with bench.seat() as seat:
+        chat = seat.chat(reply(LONG))
+        await chat.prompt("Tell me much.")
+        await chat.finished()
+        if chat.said != LONG:
+            raise Stuck("the whole of a long text", f"{len(chat.said)} of {len(LONG)} characters")
+    bench.saw("W-6a")
+
+
+@case("W-6c")
+async def the_pieces_of_an_echo_join_to_the_text(bench: Bench) -> None:
+    """A prompt of some 20 KiB, from a client that takes no large frames."""
+    async with bench.seat(initialize=EMACS) as seat:
+        chat = seat.chat(reply("I see."))
+        await chat.prompt(LONG)
+        await chat.finished()
+        echo = said(chat, "user")
+        bench.check(
+            "W-6c",
+            echo == chat.prompted[0],
+            expected="pieces that join to the text",
+            got=f"{len(echo)} of {len(chat.prompted[0])} characters",
+        )
 
 
 @case("CHAT-2")
@@ -154,7 +189,7 @@ async def the_model_that_a_prompt_names_answers_it(bench: Bench) -> None:
 @case("W-21a", "W-22a", "W-22b")
 async def prompts_to_a_busy_chat_wait_for_their_turn(bench: Bench) -> None:
     """Three prompts, while the model has not even begun to answer the first."""
-    held = Reply(before_headers=[wait("go")], steps=[text("one")])
+    held = Reply(before_headers=[wait("go")], steps=reply("one").steps)
     async with bench.seat() as seat:
         chat = seat.chat(held, reply("two"), reply("three"))
         for row, prompt in (("W-21a", "First."), ("W-22a", "Second."), ("W-22a", "Third.")):
