@@ -1,8 +1,8 @@
 """A scripted model: an endpoint on loopback that does what a test tells it.
 
 The rule it keeps: a test waits for events, never for time. A script is a list of replies, one for
-each request to a model; a reply is a list of steps (see `script`), which speak Chat Completions
-but for `raw`, by which a test speaks any other API:
+each request to a model; a reply is a list of steps (see `script`), which speak the Messages API
+where that is asked for, else Chat Completions; by `raw` a test speaks any other API:
 
     script = [reply(text("Hel"), wait("now"), text("lo"))]
     async with Provider(script) as provider:          # or: with provider_in_thread(script) as ...
@@ -22,6 +22,7 @@ import argparse
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from eca_protocol import json
 from eca_protocol.errors import DeadlineExceeded, InvalidJSON
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
+from eca_protocol.testing.messages_events import MessagesEvents
 from eca_protocol.testing.script import (
     Reply,
     Step,
@@ -76,7 +78,8 @@ __all__ = [
 ]
 
 _CHAT = "/chat/completions"
-_ASK_A_MODEL = (_CHAT, "/responses", "/messages", ":streamGenerateContent", "/api/chat")
+_MESSAGES = "/messages"
+_ASK_A_MODEL = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
 """How the paths end under which the APIs are asked for an answer."""
 
 Script = Iterable[Reply] | Callable[["ReceivedRequest"], Reply]
@@ -228,14 +231,22 @@ class _Conversation:
         self._responder = responder
         self._send: Callable[..., Awaitable[None]] = responder.send_raw
         path, _, _ = request.target.partition("?")
-        self._mark = b"data: [DONE]\n\n" if path.endswith(_CHAT) else b""
         body = request.body if isinstance(request.body, dict) else {}
-        self._head = {
-            "id": f"chatcmpl-{len(provider.requests)}",
-            "object": "chat.completion.chunk",
-            "created": 1_700_000_000,
-            "model": body.get("model", "scripted"),
-        }
+        model, number = body.get("model", "scripted"), len(provider.requests)
+        self._events: Callable[[Step], list[bytes]]
+        self._end: Callable[[], list[bytes]]
+        if path.endswith(_MESSAGES):
+            encoder = MessagesEvents(model=model, number=number)
+            self._events, self._end = encoder.of, encoder.end
+        else:
+            head = {
+                "id": f"chatcmpl-{number}",
+                "object": "chat.completion.chunk",
+                "created": 1_700_000_000,
+                "model": model,
+            }
+            done = [b"data: [DONE]\n\n"] if path.endswith(_CHAT) else []
+            self._events, self._end = partial(events, head=head), lambda: done
 
     async def play(self, answer: Reply) -> None:
         headers = {"content-type": "text/event-stream", "x-request-id": "req_scripted"}
@@ -255,8 +266,8 @@ class _Conversation:
             await self._responder.start(answer.status, headers)
             self._send = self._responder.send
         if await self._run(answer.steps):
-            if self._mark:
-                await self._send(self._mark)
+            for event in self._end():
+                await self._send(event)
             await (self._responder.close() if answer.close_delimited else self._responder.end())
 
     async def _run(self, steps: Iterable[Step]) -> bool:
@@ -278,11 +289,12 @@ class _Conversation:
                     await self._responder.close()
                     return False
                 case {"burst": count, "piece": piece}:
-                    [event] = events(text(piece), self._head)
-                    for start in range(0, count, 100):
+                    await self._send(*self._events(text(piece)))
+                    [event] = self._events(text(piece))
+                    for start in range(1, count, 100):
                         await self._send(*[event] * min(100, count - start))
                 case _:
-                    for event in events(step, self._head):
+                    for event in self._events(step):
                         await self._send(event)
         return True
 

@@ -112,11 +112,15 @@ class Target:
         """Whether it can be given more configuration than its model."""
         return self.template is None
 
+    def model_url(self, url: str) -> str:
+        """The base as it is configured: clients of the Messages API add `/v1` themselves."""
+        return url.removesuffix("/v1") if self.api == "anthropic" else url
+
     def configuration(self, url: str, more: Mapping[str, Any]) -> dict[str, Any]:
         """What `ECA_CONFIG` holds: the scripted model, and `more` merged into it."""
         provider = {
             "api": self.api,
-            "url": url,
+            "url": self.model_url(url),
             "key": KEY,
             "fetchModels": False,
             "models": _MODELS,
@@ -158,7 +162,12 @@ class Target:
         Raises:
             OSError: the configuration cannot be written.
         """
-        values = {"url": url, "key": KEY, "model": MODEL, "workspace": str(folders.workspace)}
+        values = {
+            "url": self.model_url(url),
+            "key": KEY,
+            "model": MODEL,
+            "workspace": str(folders.workspace),
+        }
         home = str(folders.home)
         env = {
             name: value

@@ -15,6 +15,7 @@ from eca_protocol.testing.provider import (
     Provider,
     Reply,
     burst,
+    finish,
     provider_in_thread,
     reasoning,
     reply,
@@ -25,10 +26,10 @@ from eca_protocol.testing.provider import (
 )
 
 
-def ask(url: str, body: object) -> tuple[int, bytes]:
+def ask(url: str, body: object, path: str = "/chat/completions") -> tuple[int, bytes]:
     """Posts with the standard library, a client that shares nothing with ours."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(url + "/chat/completions", json.dumps(body).encode())
+    request = urllib.request.Request(url + path, json.dumps(body).encode())
     try:
         with opener.open(request, timeout=5) as answer:
             return answer.status, answer.read()
@@ -147,3 +148,51 @@ def test_a_script_file_is_served_by_a_process_of_its_own(tmp_path):
         assert b"from a file" in ask(url, {})[1]
         assert b"Hello!" in ask(url, {})[1]
         process.terminate()
+
+
+IN_BOTH_APIS = reply(
+    reasoning("Hm"),
+    "Hel",
+    text("lo"),
+    tool_call("f", '{"a":1}'),
+    burst(3, "!"),
+    finish("tool_calls"),
+    usage(3, 4),
+)
+
+
+def test_the_same_steps_are_told_in_the_messages_api_where_that_is_asked_for():
+    with provider_in_thread([IN_BOTH_APIS]) as provider:
+        _, body = ask(provider.url, {"model": "m1", "messages": []}, path="/messages")
+    pairs = [event.split("\n") for event in body.decode().split("\n\n")[:-1]]
+    told = [json.loads(data.removeprefix("data: ")) for _, data in pairs]
+    assert [name.removeprefix("event: ") for name, _ in pairs] == [each["type"] for each in told]
+    blocks = [
+        [each["type"].removeprefix("content_block_") for each in told if each.get("index") == index]
+        for index in range(4)
+    ]
+    thought = ["start", "delta", "delta", "stop"]  # its text, its signature
+    assert blocks == [thought, thought, thought, ["start", *["delta"] * 3, "stop"]]
+    assert told[0]["message"]["model"] == "m1"
+    assert told[-2]["delta"]["stop_reason"] == "tool_use"
+    assert told[-2]["usage"] == {"input_tokens": 3, "output_tokens": 4}
+    assert told[-1] == {"type": "message_stop"}
+
+
+@pytest.mark.long
+def test_the_official_client_reads_the_messages_api():
+    import anthropic  # noqa: PLC0415 - it takes seconds
+
+    with provider_in_thread([IN_BOTH_APIS]) as provider:
+        client = anthropic.Anthropic(
+            api_key="none", base_url=provider.url.removesuffix("/v1"), max_retries=0
+        )
+        question = {"role": "user", "content": "Hi"}
+        with client.messages.stream(model="m1", max_tokens=9, messages=[question]) as stream:
+            answer = stream.get_final_message()
+    thought, said, call, more = answer.content
+    assert (thought.thinking, said.text, more.text) == ("Hm", "Hello", "!!!")
+    assert thought.signature
+    assert (call.id, call.name, call.input) == ("call_1", "f", {"a": 1})
+    assert (answer.model, answer.stop_reason) == ("m1", "tool_use")
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (3, 4)
