@@ -28,6 +28,7 @@ NOISE_BUDGET: Final = 256 * 2**20
 
 _KEPT_NOISE: Final = 5
 _EXCERPT: Final = 200
+_BLANK: Final = b" \t\r\n"  # what JSON takes for white space
 
 
 def envelope_fault(value: dict[str, Any]) -> str | None:
@@ -116,7 +117,7 @@ class AgentLines:
 
     def _passes(self, line: bytes) -> bool:
         """Whether our peer is to see the line."""
-        text = self._without_mark(line).strip()
+        text = self._without_mark(line).strip(_BLANK)
         try:
             value = json.loads(text, duplicate_keys="refuse")
         except InvalidJSON as fault:

@@ -93,6 +93,8 @@ class BackendError(ECAError):
         """The same error, in whose words these secrets do not stand."""
         self.message = mask(self.message, *secrets)
         self.raw = mask(self.raw, *secrets)
+        self.code = self.code and mask(self.code, *secrets)
+        self.request_id = self.request_id and mask(self.request_id, *secrets)
         self.args = (self.message,)
         return self
 
