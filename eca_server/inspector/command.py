@@ -26,7 +26,7 @@ from eca_server.inspector.page import whole_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
 from eca_server.tap import masker
 
-__all__ = ["inspect", "newest_transcript", "write_page"]
+__all__ = ["Follower", "inspect", "newest_transcript", "write_page"]
 
 _CHUNK: Final = 2**18
 _POLL: Final = 0.1
@@ -87,13 +87,13 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
             return _refuse(str(fault))
         if first is not None:
             feed.add(first)
-        follower = _Follower(file, inspection, feed)
+        follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
         trio.run(_serve, site, follower, port, opens, beside_tap)
     return 0
 
 
-async def _serve(site: Site, follower: _Follower, port: int, opens: bool, beside_tap: bool) -> None:
+async def _serve(site: Site, follower: Follower, port: int, opens: bool, beside_tap: bool) -> None:
     async with serve(site.handle, port=port, limits=LIMITS) as server:
         site.port = server.port
         with _door(site.address) as door:
@@ -113,31 +113,31 @@ async def _serve(site: Site, follower: _Follower, port: int, opens: bool, beside
                 nursery.cancel_scope.cancel()
 
 
-class _Follower:
+class Follower:
     """Reads a transcript to its end, which may be yet to come."""
 
     def __init__(self, file: BinaryIO, inspection: Inspection, feed: Feed) -> None:
         self.feed = feed
         self._file = file
         self._inspection = inspection
-        self._tap_has_ended = trio.Event()
+        self.tap_has_ended = trio.Event()
 
     async def see_tap_end(self) -> None:
         """Wait for the end of standard input."""
         await trio.lowlevel.wait_readable(0)
-        self._tap_has_ended.set()
+        self.tap_has_ended.set()
 
     async def follow(self) -> None:
         """Feed what is there, and what comes."""
         is_last = False
         try:
             while not is_last:
-                is_last = self._inspection.is_over or self._tap_has_ended.is_set()
+                is_last = self._inspection.is_over or self.tap_has_ended.is_set()
                 for part in _parts(self._file, self._inspection):
                     self.feed.add(part)
                     await trio.lowlevel.checkpoint()
                 with trio.move_on_after(0 if is_last else _POLL):
-                    await self._tap_has_ended.wait()
+                    await self.tap_has_ended.wait()
             self.feed.add(self._inspection.end())
         except ValueError as fault:
             self.feed.add(self._inspection.fault(str(fault)))

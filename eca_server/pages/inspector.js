@@ -114,7 +114,9 @@
     arrows.lastChild.className =
       isArrow && lane > 1 ? `far to${lane} ${each[LANE] < 0 ? "right" : "left"}` : "";
     what.replaceChildren(spelled((each[WHAT] || each[KIND]).replace("chat/contentReceived: ", "")));
-    if (each[KIND] === "answer" || each[KIND] === "error") what.prepend(made("small", "", each[KIND]), " ");
+    if (each[WHAT] && (each[KIND] === "answer" || each[KIND] === "error")) {
+      what.prepend(made("small", "", each[KIND]), " ");
+    }
     brief.replaceChildren(spelled(each[BRIEF]));
     const time = latency(each);
     late.textContent = time === null ? "" : `${LATENCIES[each[LATE]][0]} ${taken(time)}`;
@@ -157,8 +159,11 @@
 
   const link = (words, number) => button(`${words} ${number}`, () => choose(number, true));
   const section = (title, ...inside) => made("section", "", made("h2", "", title), ...inside);
-  const facts = (told) => made("dl", "", ...Object.entries(told).filter(([, value]) => value)
-    .flatMap(([name, value]) => [made("dt", "", name), made("dd", "", typeof value === "string" ? spelled(value) : value)]));
+  const facts = (told) => made("dl", "", ...Object.entries(told)
+    .filter(([, value]) => value)
+    .map(([name, value]) => made(
+      "div", "", made("dt", "", name), made("dd", "", typeof value === "string" ? spelled(value) : value),
+    )));
 
   const open = (number) => {
     const each = row(number);

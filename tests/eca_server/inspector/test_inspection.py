@@ -1,0 +1,134 @@
+"""What the page is told of a transcript: all of it, once, harmless, without secrets."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.inspector.command import write_page
+from eca_server.inspector.inspection import Inspection
+from eca_server.inspector.page import live_page, whole_page
+from eca_server.tap import masker
+
+RECORD = Path("tests/data/transcripts/real_job.jsonl").read_bytes()
+KEY = "sk-ant-0123456789abcdef"
+HEAD = f'{{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca {KEY}"]}}\n'
+TEXT = 10  # the place of a row's text
+
+
+def line(side: str, message: Any, at: float = 0.0) -> str:
+    return f'{{"at":{at:f},"from":"{side}","message":{json.dumps(message, ensure_ascii=False)}}}\n'
+
+
+def inspected(*pieces: bytes) -> list[dict[str, Any]]:
+    inspection = Inspection("record", masker({}))
+    parts = [part for piece in pieces if (part := inspection.feed(piece)) is not None]
+    return [json.loads(part) for part in (*parts, inspection.end())]
+
+
+def rows_of(parts: list[dict[str, Any]]) -> list[Any]:
+    rows: list[Any] = []
+    for part in parts:
+        assert part.get("first", len(rows)) == len(rows)
+        rows += part.get("rows", [])
+    return rows
+
+
+def test_a_transcript_that_comes_in_pieces_is_told_as_the_whole_one_is() -> None:
+    whole = inspected(RECORD)
+    pieces = inspected(*(RECORD[at : at + 5000] for at in range(0, len(RECORD), 5000)))
+    assert rows_of(pieces) == rows_of(whole)
+    assert len(rows_of(whole)) == RECORD.count(b"\n") - 1
+    assert [part["edition"] for part in pieces if "edition" in part] == ["2025-10"]
+    assert sum("shapes" in part for part in pieces) == 1
+
+
+def test_a_finding_stands_at_the_row_that_breaks_the_requirement() -> None:
+    mark = b'"type": "progress", "state": "finished", "text": ""'
+    lines = RECORD.splitlines(keepends=True)
+    (place,) = [number for number, each in enumerate(lines) if mark in each][:1]
+    lines.insert(place, b'{"at":0.000000,"from":"server","raw":"print\\n"}\n')
+    lines.insert(place + 2, lines[place + 1])
+    parts = inspected(b"".join(lines))
+    found = {number: row for part in parts for number, row, *_ in part.get("findings", [])}
+    assert found == {place - 1: "BASE-2", place + 1: "W-22e"}
+    named = {name: told for part in parts for name, told in part.get("requirements", {}).items()}
+    assert named["W-22e"][1:] == ["Rulings: chat", "must", "server"]
+
+
+def test_what_was_kept_unmasked_is_masked_on_the_page() -> None:
+    prompt = {"id": 1, "method": "chat/prompt", "params": {"message": f"/login openai {KEY}"}}
+    junk = f'{{"at":0.1,"from":"server","raw":"debug: {KEY}"}}\n'
+    record = HEAD + line("client", prompt) + junk
+    told = json.dumps(inspected(record.encode()))
+    assert KEY not in told
+    assert told.count("***") == 6  # the command, both texts and briefs, and what a finding got
+
+
+class _Data(HTMLParser):
+    """What stands between the tags of the page's data."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.data = ""
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = ("id", "told") in attributes
+
+    def handle_data(self, data: str) -> None:
+        self.data += data if self._inside else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+
+@pytest.mark.parametrize(
+    "text", ["</script><script>x()</script>", "<!--<script>", "\u2028\u2029", "\\u003c", "\x00<"]
+)
+def test_no_text_ends_the_data_of_a_page(text: str) -> None:
+    message = {"method": text, "params": {"message": text}}
+    parts = inspected((HEAD + line("client", message)).encode())
+    page = _Data(whole_page(text, (json.dumps(part).encode() for part in parts)))
+    read = json.loads(page.data)
+    assert json.loads(rows_of(read)[0][TEXT]) == message
+    assert page.tags == _Data(whole_page("x", [b"{}"])).tags
+
+
+def test_a_page_of_one_file_loads_nothing_and_the_other_only_from_where_it_came() -> None:
+    assert "connect-src" not in whole_page("x", [])
+    assert "connect-src 'self'" in live_page("x")
+    assert "told" not in live_page("x").split("<script>")[0]
+
+
+def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
+    record, out = tmp_path / "kept.jsonl", tmp_path / "kept.html"
+    record.write_bytes(RECORD)
+    assert write_page(record, out) == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert rows_of(json.loads(_Data(out.read_text("utf-8")).data)) == rows_of(inspected(RECORD))
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (b"", "expected a transcript, got an empty file"),
+        (b"no", "expected a transcript, got an empty file"),
+        (b"no\n", ":1: expected a transcript, got"),
+    ],
+)
+def test_what_is_no_transcript_is_refused(
+    record: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(record)
+    assert write_page(path, tmp_path / "out.html") == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out.html").exists()

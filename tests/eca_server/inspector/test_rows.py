@@ -1,0 +1,154 @@
+"""The list: each message with its lane, and the time since what it follows from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.framing import encode_frame
+from eca_protocol.testing.strategies import json_objects
+from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_server.inspector import rows as rows_module
+from eca_server.inspector.rows import Lane, Row, Rows
+
+
+def passed(side: Side, message: Any, at: float = 0.0) -> Passed:
+    body = json.dumps(message).encode()
+    return Passed(at=at, side=side, data=encode_frame(body), body=body)
+
+
+def told(*entries: Entry) -> list[Row]:
+    rows = Rows()
+    return [
+        rows.row(entry, entry.message if isinstance(entry, Passed) else None) for entry in entries
+    ]
+
+
+def request(id_: Any, method: str, **params: Any) -> Passed:
+    return passed("client", {"id": id_, "method": method, "params": params})
+
+
+def notice(method: str, **params: Any) -> Passed:
+    return passed("client", {"method": method, "params": params})
+
+
+def answer(id_: Any, **result: Any) -> Passed:
+    return passed("server", {"id": id_, "result": result})
+
+
+def news(method: str, **params: Any) -> Passed:
+    return passed("server", {"method": method, "params": params})
+
+
+def content(kind: str, role: str = "assistant", chat: str = "c", **more: Any) -> Passed:
+    said = {"chatId": chat, "role": role, "content": {"type": kind, **more}}
+    return passed("server", {"method": "chat/contentReceived", "params": said})
+
+
+MCP = {"origin": "mcp", "id": "2", "name": "now"}
+NATIVE = {"origin": "native", "id": "1", "name": "grep"}
+FINISHED = content("progress", "system", state="finished", text="")
+
+# What passes, its lane (negative: outward), which row it follows, and what the time between tells.
+CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
+    (request(1, "initialize"), -1, None, None),
+    (answer(1, chatWelcomeMessage="Hi"), 1, 0, "answer"),
+    (news("tool/serverUpdated", type="native"), 3, None, None),
+    (news("tool/serverUpdated", type="mcp"), 4, None, None),
+    (notice("mcp/startServer", name="m"), -4, None, None),
+    (request("a", "chat/prompt", chatId="c", message="one"), -2, None, None),
+    (request("b", "chat/prompt", chatId="c", message="two"), -2, None, None),
+    (content("text", "user", text="one"), 1, None, None),
+    (answer("a", chatId="c"), 1, 5, "answer"),
+    (answer("b", chatId="c"), 1, 6, "answer"),
+    (content("reasonStarted"), 2, 5, "first"),
+    (content("text", text="words"), 2, None, None),
+    (content("toolCallPrepare", **MCP), 2, None, None),
+    (content("toolCallRun", manualApproval=True, **MCP), 2, None, None),
+    (notice("chat/toolCallApprove", chatId="c", toolCallId="2"), -4, 13, "approval"),
+    (content("toolCallRunning", **MCP), -4, None, None),
+    (content("toolCalled", **MCP), 4, 15, "tool"),
+    (content("toolCallRunning", **NATIVE), -3, None, None),
+    (content("toolCalled", **NATIVE), 3, 17, "tool"),
+    (FINISHED, 1, 5, "turn"),
+    (content("text", text="more"), 2, 6, "first"),
+    (request(3, "chat/prompt", chatId="c", message="three"), -2, None, None),
+    (notice("chat/promptStop", chatId="c"), -1, None, None),
+    (FINISHED, 1, 22, "stop"),
+    (request(4, "chat/prompt", message="in no chat yet"), -2, None, None),
+    (answer(4, chatId="d"), 1, 24, "answer"),
+    (content("text", chat="d", text="words"), 2, 24, "first"),
+    (passed("server", {"id": 1, "method": "editor/getDiagnostics"}), 3, None, None),
+    (passed("client", {"id": 1, "result": {}}), -3, 27, "answer"),
+    (request(5, "completion/inline"), -2, None, None),
+    (answer(5), 2, 29, "answer"),
+    (answer(5), 1, None, None),
+    (Ended(at=1, side="client"), 1, None, None),
+    (Exited(at=2, code=0), 1, None, None),
+]
+
+
+def test_each_message_has_its_lane_and_the_time_since_what_it_follows_from() -> None:
+    rows = told(*(entry for entry, *_ in CONVERSATION))
+    seen = [(row.packed()[6], row.earlier, row.late) for row in rows]
+    wanted = [tuple(expected) for _, *expected in CONVERSATION]
+    for number, (got, expected) in enumerate(zip(seen, wanted, strict=True)):
+        assert got == expected, (number, rows[number])
+
+
+def test_a_row_says_in_a_line_what_its_message_is() -> None:
+    asked, error, called, exited = told(
+        request("7", "chat/prompt", chatId="c", message="Hello"),
+        passed("server", {"id": "7", "error": {"code": -32603, "message": "no"}}),
+        content("toolCallRun", **NATIVE),
+        Exited(at=1, code=-9),
+    )
+    assert (asked.kind, asked.what, asked.id, asked.chat) == ("request", "chat/prompt", '"7"', "c")
+    assert asked.brief == "Hello"
+    assert (error.kind, error.what, error.brief) == ("error", "chat/prompt", "no")
+    assert called.what == "chat/contentReceived: toolCallRun"
+    assert called.brief == "grep"
+    assert exited.brief == "The server ended by signal 9."
+
+
+def test_bytes_are_kept_as_they_passed() -> None:
+    body = b'{"method":"exit"}'
+    odd = b"content-length: 17\r\n\r\n" + body
+    plain, header, junk = told(
+        Passed(at=0, side="client", data=encode_frame(body), body=body),
+        Passed(at=0, side="client", data=odd, body=body),
+        Passed(at=0, side="server", data=b"print\xff\n"),
+    )
+    assert (plain.text, plain.raw) == (body.decode(), None)
+    assert (header.text, header.raw) == (body.decode(), odd.decode())
+    assert (junk.kind, junk.text, junk.brief) == ("bytes", "print\\xff\n", "print\\xff\n")
+
+
+def test_of_a_giant_only_the_beginning_is_told() -> None:
+    (row,) = told(Passed(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
+    assert (len(row.text), row.left_out) == (rows_module.LONGEST, 5)
+
+
+strange = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.sampled_from([1, "1", None, True, [], {}]),
+        "method": st.sampled_from(
+            ["chat/contentReceived", "chat/promptStop", "chat/toolCallReject", "x", 3, None]
+        ),
+        "params": json_objects() | st.none() | st.lists(st.none(), max_size=1),
+        "result": json_objects() | st.none(),
+        "error": json_objects() | st.text(max_size=1),
+    },
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["client", "server"]), strange), max_size=5))
+def test_whatever_passes_has_a_row(messages: list[tuple[Side, Any]]) -> None:
+    rows = told(*(passed(side, message) for side, message in messages))
+    assert [row.side for row in rows] == [side for side, _ in messages]
+    assert all(row.earlier is None or row.earlier < number for number, row in enumerate(rows))
+    assert {abs(row.packed()[6]) for row in rows} <= set(Lane)

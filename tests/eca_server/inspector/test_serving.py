@@ -1,0 +1,194 @@
+"""Who is told, and that nobody who is told can hold anything up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.http_server import HTTPRequest
+from eca_server.inspector import serving
+from eca_server.inspector.command import Follower
+from eca_server.inspector.inspection import Inspection
+from eca_server.inspector.serving import Feed, Site
+
+pytestmark = pytest.mark.trio
+
+HEAD = b'{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca"]}\n'
+ENTRY = b'{"at":0.1,"from":"client","message":{"jsonrpc":"2.0","method":"exit"}}\n'
+EXIT = b'{"at":0.2,"exit":0}\n'
+
+
+class Answer:
+    """What a site answers; with `gate`, nothing is read before it is open."""
+
+    def __init__(self, gate: trio.Event | None = None) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.sent: list[bytes] = []
+        self._gate = gate
+
+    async def respond(self, status: int, body: bytes = b"", headers: Any = ()) -> None:
+        await self.start(status, headers)
+        self.sent.append(body)
+
+    async def start(self, status: int, headers: Any = ()) -> None:
+        self.status, self.headers = status, dict(headers)
+
+    async def send(self, *pieces: bytes) -> None:
+        if self._gate is not None:
+            await self._gate.wait()
+        await trio.lowlevel.checkpoint()
+        self.sent += pieces
+
+
+def a_site() -> Site:
+    feed = Feed()
+    feed.add(b"told-to-few")
+    feed.close()
+    site = Site("kept.jsonl", feed)
+    site.port = 4711
+    return site
+
+
+GOOD = {
+    "host": "127.0.0.1:4711",
+    "origin": "http://127.0.0.1:4711",
+    "authorization": "Bearer TOKEN",
+}
+EVIL = "evil.example:4711"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "changed", "status"),
+    [
+        ("POST", "/parts", {}, 200),
+        ("POST", "/parts", {"host": "localhost:4711", "origin": "http://localhost:4711"}, 200),
+        ("GET", "/parts", {}, 405),
+        ("POST", "/", {}, 404),
+        ("POST", "/other", {}, 404),
+        ("POST", "/parts", {"host": EVIL}, 403),
+        ("GET", "/", {"host": EVIL}, 403),
+        ("GET", "/", {"host": "127.0.0.1"}, 403),
+        ("GET", "/", {"host": None}, 403),
+        ("POST", "/parts", {"origin": f"http://{EVIL}"}, 403),
+        ("POST", "/parts", {"origin": "http://127.0.0.1:80"}, 403),
+        ("POST", "/parts", {"origin": "https://127.0.0.1:4711"}, 403),
+        ("POST", "/parts", {"origin": "null"}, 403),
+        ("POST", "/parts", {"origin": None}, 403),
+        ("POST", "/parts", {"authorization": None}, 403),
+        ("POST", "/parts", {"authorization": "Bearer \xff"}, 403),
+        ("POST", "/parts?TOKEN", {"authorization": "Bearer "}, 403),
+    ],
+)
+async def test_only_the_page_that_knows_the_token_is_told(
+    method: str, target: str, changed: dict[str, str | None], status: int
+) -> None:
+    site, answer = a_site(), Answer()
+    headers = {name: value for name, value in {**GOOD, **changed}.items() if value is not None}
+    headers = {name: value.replace("TOKEN", site.token) for name, value in headers.items()}
+    target = target.replace("TOKEN", site.token)
+    request = HTTPRequest(method=method, target=target, headers=headers, body=b"")
+    await site.handle(request, answer)  # type: ignore[arg-type]  # has what is used of one
+    assert answer.status == status
+    assert (b"told-to-few" in answer.sent) == (status == 200)
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+async def test_the_page_itself_holds_nothing_and_no_token() -> None:
+    site, answer = a_site(), Answer()
+    request = HTTPRequest(method="GET", target="/", headers={"host": GOOD["host"]}, body=b"")
+    await site.handle(request, answer)  # type: ignore[arg-type]  # as above
+    assert answer.status == 200
+    assert b"told-to-few" not in answer.sent[0]
+    assert site.token.encode() not in answer.sent[0]
+    assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert answer.headers["cache-control"] == "no-store"
+    assert site.address == f"http://127.0.0.1:4711/#{site.token}"
+    assert site.token != a_site().token
+    assert len(site.token) >= 43
+
+
+async def test_each_reader_is_told_all_of_it_whenever_it_comes(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    feed, early, late = Feed(), Answer(), Answer()
+    nursery.start_soon(feed.read, early)
+    await trio.testing.wait_all_tasks_blocked()
+    for part in (b"head", b"1", b"2"):
+        feed.add(part)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(feed.read, late)
+    feed.add(b"3")
+    await trio.testing.wait_all_tasks_blocked()
+    assert early.sent == late.sent == [b"head", b"1", b"2", b"3"]
+    assert (feed.readers, feed.was_read.is_set()) == (2, False)
+    feed.close()
+    await feed.was_read.wait()
+    assert feed.readers == 0
+
+
+async def test_who_reads_too_slowly_loses_the_oldest_and_holds_nobody_up(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MAX_KEPT", 4)
+    feed, gate = Feed(), trio.Event()
+    slow, quick = Answer(gate), Answer()
+    feed.add(b"head")
+    for reader in (slow, quick):
+        nursery.start_soon(feed.read, reader)
+    for part in (b"11", b"22", b"33", b"44"):
+        await trio.testing.wait_all_tasks_blocked()
+        feed.add(part)
+    feed.close()
+    gate.set()
+    await feed.was_read.wait()
+    assert quick.sent == [b"head", b"11", b"22", b"33", b"44"]
+    assert slow.sent == [b"head", b"33", b"44"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ((HEAD, ENTRY, EXIT), 2),
+        ((HEAD + ENTRY[:30], ENTRY[30:] + ENTRY, EXIT[:3], EXIT[3:]), 3),
+        ((HEAD[:10], HEAD[10:] + ENTRY + EXIT), 2),
+        ((HEAD, ENTRY, b"nonsense\n"), 1),
+    ],
+)
+async def test_a_transcript_is_followed_while_it_is_written(
+    pieces: tuple[bytes, ...],
+    told: int,
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    nursery: trio.Nursery,
+) -> None:
+    path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
+    path.touch()
+    with path.open("rb") as file, path.open("ab", buffering=0) as writer:
+        follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
+        nursery.start_soon(follower.follow)
+        nursery.start_soon(feed.read, answer)
+        for piece in pieces:
+            await trio.sleep(1)
+            writer.write(piece)
+        await feed.was_read.wait()
+    text = b"".join(answer.sent).decode()
+    assert text.count('"exit",') == told
+    assert ('"fault"' in text) == (pieces[-1] == b"nonsense\n")
+
+
+async def test_what_tap_left_without_an_end_is_over_when_tap_is(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    path, feed = tmp_path / "kept.jsonl", Feed()
+    path.write_bytes(HEAD + ENTRY)
+    with path.open("rb") as file:
+        follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
+        with trio.move_on_after(100):
+            await follower.follow()
+            raise AssertionError("it is not over")
+        follower.tap_has_ended.set()
+        await follower.follow()
