@@ -47,6 +47,7 @@ class Suite:
         self.edition = target.edition or Revision.R2025_10
         self.incidents: list[Incident] = []
         self.servers = servers
+        self._seen: set[str] = set()
         self._target = target
         self._model = model
 
@@ -85,19 +86,26 @@ class Suite:
             self.incidents.append(Incident(case=case.name, what=death))
         return findings
 
+    def observed(self) -> list[Finding]:
+        """What the watchers of all servers have seen since the last time."""
+        findings = []
+        for wire in tuple(self.servers.started):
+            findings += [
+                watched(wire, observation)
+                for observation in wire.take_observations()
+                if observation.side == "server"
+            ]
+            self._seen |= wire.seen
+            if wire.gone.is_set():
+                self.servers.started.remove(wire)
+        return findings
+
     async def close(self) -> list[Finding]:
-        """Shut the shared servers down in order; what the watchers of all servers have seen."""
+        """Shut the shared servers down in order; what was observed, and what passed rightly."""
         await self.servers.leave()
-        wires = self.servers.started
-        findings = [
-            watched(wire, observation)
-            for wire in wires
-            for observation in wire.observations
-            if observation.side == "server"
-        ]
-        seen = sorted(set().union(*(wire.seen for wire in wires)))
-        came = [Finding(id=id_, verdict="pass", got="it came, as it should") for id_ in seen]
-        return findings + came
+        observed = self.observed()
+        came = "it came, as it should"
+        return observed + [Finding(id=id_, verdict="pass", got=came) for id_ in self._seen]
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
@@ -202,7 +210,7 @@ async def run_suite(
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
-                findings = await suite.judge(case)
+                findings = [*await suite.judge(case), *suite.observed()]
                 for finding in findings:
                     found.setdefault(finding.id, []).append(finding)
                 if told is not None:

@@ -112,7 +112,6 @@ class Wire:
         folders: its own.
         case: the case that has it alone; empty where several share it.
         record: what both sides wrote, in order.
-        observations: what of it breaks a row, as the watcher sees it.
         heard: the server's messages among it.
         seats: told of each message as it comes.
         chat_owners: the seat of each chat that one has claimed.
@@ -131,7 +130,7 @@ class Wire:
         self.folders = folders
         self.case = ""
         self.record: list[Recorded] = []
-        self.observations: list[Observation] = []
+        self._observations: list[Observation] = []
         self.heard: list[Heard] = []
         self.seats: list[Listener] = []
         self.chat_owners: dict[str, Listener] = {}
@@ -156,6 +155,11 @@ class Wire:
         self._cut = {"client": Cutter(), "server": Cutter()}
         self._watcher = Watcher()
         self._seen = Seen()
+
+    def take_observations(self) -> list[Observation]:
+        """What of the record breaks a row, as the watcher saw it since the last time."""
+        taken, self._observations = self._observations, []
+        return taken
 
     @property
     def seen(self) -> frozenset[str]:
@@ -228,7 +232,7 @@ class Wire:
         """Let it see the end of its input, after what is still to be written."""
         for piece, body in self._cut["client"].feed_eof():
             self._note("client", piece, body)
-        self.observations += self._watcher.feed_end("client")
+        self._observations += self._watcher.feed_end("client")
         self._closes_input = True
         self._wake()
 
@@ -249,7 +253,7 @@ class Wire:
                 expected="an answer to shutdown",
             )
             await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))
-        self.observations += self._watcher.finish()
+        self._observations += self._watcher.finish()
 
     def send_signal(self, number: int) -> None:
         """Send the process a signal; inside the suite there is none."""
@@ -353,7 +357,7 @@ class Wire:
                 self._note("server", piece, body)
             if not data:
                 break
-        self.observations += self._watcher.feed_end("server")
+        self._observations += self._watcher.feed_end("server")
         self.output_ended = True
         self._wake()
 
@@ -400,9 +404,9 @@ class Wire:
 
     def _watch(self, side: Side, data: bytes, body: bytes | None, heard: Heard) -> None:
         if body is not None and heard.message and data == encode_frame(body):
-            self.observations += self._watcher.feed(side, heard.message, at=heard.at)
+            self._observations += self._watcher.feed(side, heard.message, at=heard.at)
         else:
-            self.observations += self._watcher.feed_raw(side, data, at=heard.at)
+            self._observations += self._watcher.feed_raw(side, data, at=heard.at)
 
     def _reply(self, request: Heard) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.message["id"]}

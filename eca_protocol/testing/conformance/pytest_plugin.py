@@ -1,0 +1,192 @@
+"""A pytest plugin that runs the suite as tests, and gives tests of one's own its fixtures.
+
+It is loaded only where it is asked for. Each case is a test, called after it:
+
+    pytest -p eca_protocol.testing.conformance.pytest_plugin --eca-command "my-server --stdio"
+
+`--eca-cases PATTERN` chooses among them by name (`stops.*`; `none` for none), `-k` does as well.
+A test of one's own takes `eca_bench`, or a seat at a server that is the test's alone:
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_it_greets(eca_seat):
+        chat = eca_seat.chat(reply("Hello!"))
+        await chat.prompt("Hi")
+        await chat.finished()
+        assert chat.said == "Hello!"
+
+Whatever breaks a row of the requirements table meanwhile fails the test at its end.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.suite import Suite, open_suite
+from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.verdicts import Finding
+
+__all__ = ["eca_bench", "eca_seat", "eca_target"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("eca", "conformance of ECA servers")
+    group.addoption("--eca-command", metavar="COMMAND", help="what starts the server")
+    group.addoption(
+        "--eca-edition",
+        type=Revision,
+        metavar="EDITION",
+        help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
+    )
+    group.addoption(
+        "--eca-cases",
+        default="*",
+        metavar="PATTERN",
+        help="which cases of the suite are run as tests (default: all)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make ready to run cases; no server is started before the first."""
+    config.stash[_RUNNER] = _Runner()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what was started."""
+    config.stash[_RUNNER].close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Put the cases behind the tests that were collected."""
+    if not session.config.getoption("--eca-command"):
+        return
+    pattern = session.config.getoption("--eca-cases")
+    for name, case in server_cases().items():
+        if fnmatch.fnmatchcase(name, pattern):
+            items.append(CaseItem.from_parent(session, name=name, case=case))
+
+
+class Broken(AssertionError):
+    """Rows that are not kept; the text tells of each."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__("\n\n".join(map(_told, findings)))
+
+
+class CaseItem(pytest.Item):
+    """A case as a test."""
+
+    def __init__(self, *, case: Case, **options: Any) -> None:
+        super().__init__(**options)
+        self._case = case
+
+    def runtest(self) -> None:
+        """Run the case.
+
+        Raises:
+            Broken: binding rows are not kept.
+        """
+        findings = self.config.stash[_RUNNER].judge(_target(self.config), self._case)
+        broken = [finding for finding in findings if finding.verdict == "fail"]
+        if broken:
+            raise Broken(broken)
+        odd = [finding for finding in findings if finding.verdict == "warn"]
+        if odd:
+            self.add_report_section("call", "warnings", "\n\n".join(map(_told, odd)))
+        elif all(finding.verdict != "pass" for finding in findings):
+            pytest.skip("; ".join(dict.fromkeys(finding.got for finding in findings)))
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str:
+        """The rows, without a traceback: that of a case says nothing of the server."""
+        if isinstance(excinfo.value, Broken):
+            return f"{self._case.does}\n\n{excinfo.value}"
+        return str(excinfo.getrepr(style="short"))
+
+    def reportinfo(self) -> tuple[str, int | None, str]:
+        """Where it is from, and its name."""
+        return self._case.run.__module__, None, self.name
+
+
+class _Runner:
+    """The suite of a whole test run, in a thread of its own, started with its first case."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._suite: Suite
+
+    def judge(self, target: Target, case: Case) -> list[Finding]:
+        if self._portal is None:
+            self._portal = self._stack.enter_context(start_blocking_portal("trio"))
+            opened = self._portal.wrap_async_context_manager(open_suite(target))
+            self._suite = self._stack.enter_context(opened)
+        if not case.window.holds(self._suite.edition):
+            pytest.skip(f"not a case for edition {self._suite.edition.value}")
+        return self._portal.call(_judge, self._suite, case)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+_RUNNER: Final = pytest.StashKey[_Runner]()
+
+
+async def _judge(suite: Suite, case: Case) -> list[Finding]:
+    return [*await suite.judge(case), *suite.observed()]
+
+
+def _target(config: pytest.Config) -> Target:
+    command = config.getoption("--eca-command")
+    if not command:
+        pytest.fail("name a server: --eca-command", pytrace=False)
+    return Target(command=tuple(shlex.split(command)), edition=config.getoption("--eca-edition"))
+
+
+def _told(finding: Finding) -> str:
+    row = finding.requirement
+    return (
+        f"{finding.id} ({row.section}): {row.duty}\n"
+        f"  expected: {finding.expected}\n"
+        f"  got:      {finding.got}"
+    )
+
+
+@pytest.fixture(scope="session")
+def eca_target(request: pytest.FixtureRequest) -> Target:
+    """The server of `--eca-command`."""
+    return _target(request.config)
+
+
+@pytest.fixture
+async def eca_bench(
+    request: pytest.FixtureRequest, anyio_backend: object, eca_target: Target
+) -> AsyncIterator[Bench]:
+    """What a case has, with a model and servers of the test's own."""
+    async with open_suite(eca_target) as suite:
+        bench = suite.bench(request.node.name)
+        yield bench
+        broken = [f for f in [*bench.findings, *await suite.close()] if f.verdict == "fail"]
+    if broken:
+        pytest.fail(str(Broken(broken)), pytrace=False)
+
+
+@pytest.fixture
+async def eca_seat(eca_bench: Bench) -> AsyncIterator[Seat]:
+    """A client's seat at a server that is the test's alone; the server has said hello."""
+    async with eca_bench.seat() as seat:
+        yield seat
