@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,8 +65,8 @@ def _number_in(file: Path) -> int:
 async def _becomes_so(condition: Callable[[], bool], *, seconds: float) -> bool:
     """Look at what tells nobody when it changes, until it is so or the time is over."""
     with anyio.move_on_after(seconds):
-        while not condition():
-            await anyio.sleep(0.02)  # noqa: ASYNC110 - another program's doing
+        while not condition():  # noqa: ASYNC110 - it is another program that changes it
+            await anyio.sleep(0.02)
     return condition()
 
 
@@ -90,7 +91,7 @@ async def shutdown_ends_commands(bench: Bench) -> None:
     async with bench.seat(fresh=True) as seat:
         pid = await _sleeps(seat)
         await seat.ask("shutdown", seconds=8)
-        gone = await _becomes_so(lambda: _is_gone(pid), seconds=0.2)
+        gone = await _becomes_so(partial(_is_gone, pid), seconds=0.2)
     _judge(bench, "W-13b", "the command ended before `shutdown` is answered", gone=gone)
 
 
@@ -102,7 +103,7 @@ async def shutdown_ends_mcp_servers(bench: Bench) -> None:
         async with bench.seat(fresh=True, config=_server(file)) as seat:
             pid = await _pid_in(file)
             await seat.ask("shutdown", seconds=8)
-            gone = await _becomes_so(lambda: _is_gone(pid), seconds=0.2)
+            gone = await _becomes_so(partial(_is_gone, pid), seconds=0.2)
     _judge(bench, "LIFE-20", "the MCP server ended before `shutdown` is answered", gone=gone)
 
 
@@ -116,7 +117,7 @@ async def every_end_ends_commands(bench: Bench) -> None:
                 seat.process.signal(signal.SIGTERM)
             else:
                 await seat.close_input()
-            gone = await _becomes_so(lambda pid=pid: _is_gone(pid), seconds=3.5)
+            gone = await _becomes_so(partial(_is_gone, pid), seconds=3.5)
         how = "SIGTERM" if by_signal else "the end of its input"
         _judge(bench, "W-13l", f"the command ended within 3 s of {how}", gone=gone)
         if not gone:

@@ -40,7 +40,7 @@ async def a_thousand_requests_at_once(bench: Bench) -> None:
 
 
 def _mixed() -> list[dict[str, Any]]:
-    kinds = (
+    kinds: tuple[tuple[str, Any], ...] = (
         (QUERY, {"query": "nothing"}),
         ("chat/queryCommands", {"query": "nothing"}),
         ("chat/delete", {"chatId": "nothing"}),
