@@ -15,6 +15,7 @@ ROWS = (
     _base("W-2a", "both", "An answer holds `result` or `error`, never both; null is a result."),
     _base("W-2b", "both", "Ids are integers or texts, 0 and below too, and return as they came."),
     _base("W-2c", "both", "A request whose id still runs gets -32600, the first its answer."),
+    _base("W-2d", "both", "A notification is written without an id, a request with one."),
     _base("W-3a", "both", "No params, null, an empty object and an empty array are the same."),
     _base("W-3b", "both", "A null in an optional field is as if the field were missing."),
     _base("W-3c", "server", "What may be empty may be missing or null where the text wants it."),

@@ -29,6 +29,7 @@ class Asked:
     Attributes:
         index: its entry.
         is_second: whether another with its id was waiting when it came.
+        is_doubtful: whether its frame may have been refused.
     """
 
     side: Side
@@ -36,6 +37,7 @@ class Asked:
     params: Any
     index: int
     is_second: bool = False
+    is_doubtful: bool = False
 
 
 @attrs.define
@@ -61,6 +63,10 @@ class Answers:
         """What `side` wrote cannot be understood; it may get an answer."""
         self._asking[side].odd[_key(message_id)] += 1
 
+    def was_spoiled(self, side: Side) -> bool:
+        """Whether something that `side` wrote could not be understood, as far as is known."""
+        return self._asking[side].odd.total() > 0
+
     def keeps_envelope(self, side: Side, message: Mapping[str, Any]) -> bool:
         """Judge what every message has; False: nothing else can be said of it."""
         fault = _fault_of(side, message)
@@ -70,9 +76,10 @@ class Answers:
         self._notes.tell(row, side=side, expected=expected, got=got)
         if row in _CONFUSING:
             self.spoiled(side, message.get("id"))
-        return row != "BASE-13" and (side == "server" or row not in _CONFUSING)
+        is_call = side == "server" or "id" not in message
+        return row != "BASE-13" and (is_call or row not in _CONFUSING)
 
-    def asked(self, side: Side, message: Mapping[str, Any]) -> Asked:
+    def asked(self, side: Side, message: Mapping[str, Any], *, is_doubtful: bool = False) -> Asked:
         """A request of `side`."""
         key, asking = _key(message["id"]), self._asking[side]
         if key is None:
@@ -84,6 +91,7 @@ class Answers:
             params=message.get("params"),
             index=self._notes.index,
             is_second=bool(waiting),
+            is_doubtful=is_doubtful,
         )
         waiting.append(asked)
         return asked
@@ -112,9 +120,6 @@ class Answers:
         if key is None and asking.odd.total() and "error" in message:
             asking.odd.subtract([next(key for key, count in asking.odd.items() if count)])
             return None
-        if key is not None and key in asking.answered:
-            self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
-            return None
         for type_ in (str, int):
             twin = _twin(type_, given)
             if twin in asking.pending:
@@ -123,6 +128,9 @@ class Answers:
                 if not asking.pending[twin]:
                     del asking.pending[twin]
                 return asked
+        if key is not None and key in asking.answered:
+            self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
+            return None
         if key is None and not asking.pending:
             self._tell(side, "BASE-18", "no answer to what is no request", "one")
             return None
@@ -136,7 +144,9 @@ class Answers:
     def open(self, side: Side) -> list[Asked]:
         """What `side` asked and got no answer to, without those whose answers had other ids."""
         asking = self._asking[side]
-        waiting = [asked for queue in asking.pending.values() for asked in queue]
+        waiting = [
+            asked for queue in asking.pending.values() for asked in queue if not asked.is_doubtful
+        ]
         return sorted(waiting, key=lambda asked: asked.index)[asking.strays :]
 
 

@@ -35,6 +35,7 @@ class _Call:
     seen: set[str] = attrs.field(factory=set)
     pieces: list[str] = attrs.field(factory=list)
     change: Any = None
+    change_is_known: bool = False
     was_approved: bool = False
     was_rejected: bool = False
     is_flawed: bool = False
@@ -108,7 +109,7 @@ class Calls:
             if call.state == "preparing" and call_id != self._prepared:
                 got = f"one of {call_id!r} behind {self._prepared!r}"
                 self._tell("W-30h", "the pieces of one call together", got)
-            elif call.state != "preparing":
+            elif call.state != "preparing" and not call.is_flawed:
                 self._misplaced(call, "toolCallPrepare")
         self._prepared = call_id
         call.pieces.append(_text(content, "argumentsText"))
@@ -130,9 +131,11 @@ class Calls:
 
     def _same(self, call: _Call, texts: Mapping[str, str]) -> None:
         for key, value in texts.items():
-            if value and value != getattr(call, key):
-                expected = f"the {key} {getattr(call, key)!r} all through a call"
-                self._tell("W-30a", expected, repr(value))
+            known = getattr(call, key)
+            if value and not known:
+                setattr(call, key, value)
+            elif value and value != known:
+                self._tell("W-30a", f"the {key} {known!r} all through a call", repr(value))
 
     def _goes_on(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         state: CallState = "running"
@@ -142,7 +145,9 @@ class Calls:
             state = "called"
         elif kind == "toolCallRejected":
             state = "rejected"
-        if kind in call.seen:
+        if call.is_flawed:
+            pass
+        elif kind in call.seen:
             self._tell(_TWICE[kind], f"one {kind} of {call.id!r}", "a second one")
         elif state not in FOLLOWING[call.state] or _never_ran(call, kind, content):
             self._misplaced(call, kind)
@@ -156,8 +161,7 @@ class Calls:
         call.state = state
 
     def _misplaced(self, call: _Call, kind: str) -> None:
-        if not call.is_flawed:
-            self._tell("W-30a", f"what follows {call.state} in a call", kind)
+        self._tell("W-30a", f"what follows {call.state} in a call", kind)
         call.is_flawed = True
 
     def _decision(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
@@ -189,7 +193,7 @@ class Calls:
             return
         if _CUT in json.dumps(arguments, ensure_ascii=False):
             return
-        if isinstance(read, dict) or len(call.pieces) > 1:
+        if isinstance(read, dict) or _was_whole(call.pieces, arguments):
             self._tell("W-30b", "pieces that join to the arguments", repr(written[:60]))
         else:
             self._tell("W-30c", "{} for what cannot be read", f"{len(arguments)} arguments")
@@ -198,8 +202,10 @@ class Calls:
         details = content.get("details")
         change = details if _text(details, "type") == "fileChange" else None
         if kind == "toolCallRun":
-            call.change = change
-        elif kind in {"toolCallRunning", "toolCalled"} and change != call.change:
+            call.change, call.change_is_known = change, not self._notes.is_flawed
+        elif kind == "toolCallRejected" or not call.change_is_known:
+            return
+        elif change != call.change:
             got = "another" if change and call.change else "none" if call.change else "one"
             self._tell("W-35a", "the file change that toolCallRun told", got)
 
@@ -215,6 +221,14 @@ class Calls:
 
     def _tell(self, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, expected=expected, got=got, chat_id=self._chat_id)
+
+
+def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
+    """Whether the model wrote these arguments, though the pieces do not join to them."""
+    whole = "".join(json.dumps(arguments, ensure_ascii=False).split())
+    starts = "".join("".join(pieces).split())
+    repeats = pieces[-1].startswith(pieces[0]) and len(pieces) > 1
+    return repeats or whole.startswith(starts)
 
 
 def _never_ran(call: _Call, kind: str, content: Mapping[str, Any]) -> bool:

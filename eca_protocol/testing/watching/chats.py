@@ -51,7 +51,7 @@ class Chats:
             self._trusts = self._trusts or params.get("trust") is True
         elif method in {"shutdown", "exit"}:
             for chat in self._chats.values():
-                chat.stop()
+                chat.end()
         elif chat_id is None:
             return
         elif method in {"chat/open", "chat/fork"}:
@@ -62,7 +62,7 @@ class Chats:
             self._chats[chat_id].steers.append(str(params.get("message")))
         elif method == "chat/delete":
             self._deletes[index] = chat_id
-            self._chat(chat_id).stop()
+            self._chat(chat_id).end()
 
     def _prompted(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
         message = params.get("message")
@@ -144,6 +144,8 @@ class Chats:
     def _delete_answered(self, chat_id: str, index: int) -> None:
         chat = self._chats.pop(chat_id, None)
         self._tokens.pop(chat_id, None)
+        if chat is not None:
+            chat.forget()
         since = [] if chat is None else [each for each in chat.prompts if each.index > index]
         if since:
             self._chat(chat_id).prompts.extend(since)

@@ -12,7 +12,7 @@ from eca_protocol.transcript.cutter import header_of, message_in
 __all__ = ["Frames"]
 
 _PLAIN: Final = re.compile(rb"Content-Length: (?:0|[1-9][0-9]*)\r\n\r\n")
-_HEADER_LINE: Final = re.compile(rb"[!-9;-~]+[ \t]*:[^\r\n]*\r?\n")
+_HEADER_LINE: Final = re.compile(rb"[!-9;-~]+[ \t]*:[^\r\n]*")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -26,11 +26,13 @@ class Frames:
     def take(self, side: Side, data: bytes) -> dict[str, Any] | None:
         """Judge these bytes; the message in them, if there is one after all."""
         header = header_of(data)
-        if header is None or not _HEADER_LINE.match(data):
-            self._no_frame(side, data, is_cut=header is None and bool(_HEADER_LINE.match(data)))
+        if header is None:
+            self._no_frame(side, data)
             return None
         end, length = header
-        if not _PLAIN.fullmatch(data, 0, end):
+        if not _is_header(data[:end]):
+            self._tell(side, "BASE-2", "nothing but messages", _shown(data[:end]))
+        elif not _PLAIN.fullmatch(data, 0, end):
             self._tell(side, "W-1", "the one header Content-Length", _shown(data[:end]))
         if length is None:
             return None
@@ -41,10 +43,10 @@ class Frames:
             self._misses_some.discard(side)
         return message
 
-    def _no_frame(self, side: Side, data: bytes, *, is_cut: bool) -> None:
+    def _no_frame(self, side: Side, data: bytes) -> None:
         if side in self._misses_some:  # what a wrong length left over
             return
-        if is_cut:
+        if _is_header(data):
             self._tell(side, "BASE-6", "a whole message", f"its beginning, {_shown(data)}")
         else:
             self._tell(side, "BASE-2", "nothing but messages", _shown(data))
@@ -60,6 +62,14 @@ class Frames:
 
     def _tell(self, side: Side, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, side=side, expected=expected, got=got)
+
+
+def _is_header(data: bytes) -> bool:
+    """Whether these are header lines that end alike, the last one perhaps not yet."""
+    *lines, last = data.split(b"\n")
+    has_returns = {line.endswith(b"\r") for line in lines}
+    names = [line.rstrip(b"\r") for line in (*lines, last)]
+    return len(has_returns) < 2 and all(map(_HEADER_LINE.fullmatch, filter(None, names)))
 
 
 def _fault_of(body: bytes) -> tuple[str, str]:

@@ -25,8 +25,8 @@ _WIDENED: Final = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-28", "W-30"}
 """The rulings by which something is written in editions that do not know it."""
 
 _SPECIFIC: Final = tuple(
-    (re.compile(pattern), row)
-    for pattern, row in (
+    (re.compile(pattern), row, kinds)
+    for pattern, row, *kinds in (
         (r"initialize params\.processId", "LIFE-5"),
         (r"initialize result", "LIFE-3"),
         (r"initialize result\.chatWelcomeMessage", "W-10a"),
@@ -34,14 +34,20 @@ _SPECIFIC: Final = tuple(
         (r"chat/delete result.*", "CHAT-36"),
         (r"chat/contentReceived params\.content\.arguments", "W-32a"),
         (r"chat/contentReceived params\.content\.reason", "W-32b"),
-        (r"chat/contentReceived params\.content\.limit\.(context|output)", "W-27c"),
+        (
+            r"chat/contentReceived params\.content\.limit\.(context|output)",
+            "W-27c",
+            "missing",
+            "null",
+        ),
         (r"chat/contentReceived params\.content\.messageCost", "W-27d"),
         (r"chat/contentReceived params\.content\.contentId", "W-20b"),
         (r"chat/queryCommands result\.commands\[\d+\]\.arguments\[\d+\]\.required", "W-40d"),
-        (r"tool/serverUpdated params\.url", "W-36a"),
+        (r"chat/queryCommands result\.commands\[\d+\]\.type", "W-40c", "other revision"),
+        (r"tool/serverUpdated params\.url", "W-36a", "other revision"),
     )
 )
-"""Places whose ruling says more than the row of the field."""
+"""Places, the rulings that say more of them than the rows of their fields, and for which faults."""
 
 _EDITION: Final = {
     Revision.DRAFT: "W-50b",
@@ -124,8 +130,8 @@ class Letters:
         place = f"{method.name} {departure.path}"
         if self.revision is Revision.DRAFT:
             return {"client": None, "server": "W-50a" if part == "result" else "W-50b"}[side]
-        for pattern, row in _SPECIFIC:
-            if pattern.fullmatch(place):
+        for pattern, row, kinds in _SPECIFIC:
+            if pattern.fullmatch(place) and (not kinds or departure.kind in kinds):
                 return row
         hint = method.params if part == "params" else method.result
         interface = getattr(hint, "__name__", "ToolServerUpdatedParams")

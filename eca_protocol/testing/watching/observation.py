@@ -28,6 +28,7 @@ class Observation:
         expected: what the row asks for.
         got: what came.
         chat_id: the chat in which it happened; empty outside of any.
+        at: when the breach was seen, in the seconds that the watcher was told.
     """
 
     requirement: str
@@ -36,6 +37,7 @@ class Observation:
     expected: str
     got: str
     chat_id: str = ""
+    at: float | None = None
 
 
 @attrs.define
@@ -96,6 +98,7 @@ class Notes:
                 expected=expected,
                 got=got,
                 chat_id=chat_id,
+                at=self.at,
             )
         )
 

@@ -9,7 +9,7 @@ from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import SERVER_NOT_INITIALIZED, RPCError
 from eca_protocol.lifecycle import LifecycleGate, State
 from eca_protocol.testing.watching.answers import Asked
-from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.observation import Notes, Side
 
 __all__ = ["Opening"]
 
@@ -68,9 +68,10 @@ class Opening:
             self.is_over = True
         self._admit(method, "notification")
 
-    def client_ended(self) -> None:
-        """The client writes no more."""
-        self.is_over = self.is_over or not self.was_shut_down
+    def ended(self, side: Side, *, after_faults: bool) -> None:
+        """One side writes no more; a server may end so by a fault of the client's."""
+        if side == "client" or after_faults:
+            self.is_over = self.is_over or not self.was_shut_down
 
     def server_answers(self, asked: Asked, message: Mapping[str, Any]) -> bool:
         """An answer of the server's to `asked`.
@@ -102,7 +103,7 @@ class Opening:
             )
         if asked.method == "shutdown" and not is_error:
             self.was_shut_down = True
-        return self._is_answered and state not in {State.NEW, State.SHUTDOWN}
+        return self._is_answered and state is not State.SHUTDOWN
 
     def server_calls(self, method: str, *, is_request: bool) -> None:
         """A request or a notification of the server's."""

@@ -16,7 +16,6 @@ from eca_protocol.testing.watching.offers import is_model
 __all__ = ["Replies"]
 
 _MOST: Final = 200
-_OLD_COMMANDS: Final = {"native", "mcp-prompt", "mcpPrompt"}
 
 
 class Replies:
@@ -30,7 +29,11 @@ class Replies:
         """An answer to a request that the server could serve."""
         params = asked.params if isinstance(asked.params, Mapping) else {}
         result = message.get("result")
-        if message.get("error") is not None:
+        if asked.method == "initialize":
+            self._welcome(result)
+        elif asked.method == "shutdown" and result is not None:
+            self._tell("LIFE-18", "null as the answer to shutdown", repr(result)[:60])
+        elif message.get("error") is not None:
             if asked.method == "chat/prompt" and not asked.is_second:
                 self._refused_prompt(asked.params, message["error"])
         elif not isinstance(result, Mapping):
@@ -45,7 +48,14 @@ class Replies:
                 self._tell("W-40a", f"at most {_MOST} contexts", str(len(found)))
         elif asked.method == "chat/queryCommands":
             self._chat_id(params, result)
-            self._commands(result.get("commands"))
+
+    def _welcome(self, result: Any) -> None:
+        if not isinstance(result, Mapping) or self.revision is Revision.DRAFT:
+            return
+        if not isinstance(result.get("chatWelcomeMessage"), str):
+            self._tell(
+                "W-10a", "a text as chatWelcomeMessage", repr(result.get("chatWelcomeMessage"))
+            )
 
     def _refused_prompt(self, params: Any, error: Any) -> None:
         code = error.get("code") if isinstance(error, Mapping) else None
@@ -55,21 +65,12 @@ class Replies:
             Codec(ECA, Revision.CURRENT).decode_params("chat/prompt", params)
         except DecodeError:
             return
-        self._tell("W-21a", "chat, model and status for a prompt", f"the error {code}")
+        self._tell("W-21d", "a result for a prompt, whatever is wrong with it", f"the error {code}")
 
     def _chat_id(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         given, told = params.get("chatId"), result.get("chatId")
         if told != given:
             self._tell("W-40e", f"the chatId {given!r} of the query", repr(told))
-
-    def _commands(self, commands: Any) -> None:
-        if self.revision is Revision.CURRENT or not isinstance(commands, list):
-            return
-        for command in commands:
-            kind = command.get("type") if isinstance(command, Mapping) else None
-            if isinstance(kind, str) and kind not in _OLD_COMMANDS:
-                self._tell("W-40c", "native for what is no prompt of MCP", repr(kind))
-                return
 
     def _tell(self, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, expected=expected, got=got)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
@@ -12,9 +12,6 @@ from eca_protocol.testing.watching.observation import Notes
 from eca_protocol.testing.watching.thoughts import Thoughts
 
 __all__ = ["ChatTurns", "Prompt", "Turn"]
-
-LATE: Final = 1.0
-"""Seconds after which what comes behind a stop was not on its way when it was sent."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -25,14 +22,18 @@ class Prompt:
         index: its entry.
         is_answered: with a result; an error takes the prompt out of its chat.
         has_late_answer: the model's first content came before the answer.
-        may_be_dropped: a stop came while it was waiting.
+        was_queued: another turn was running when it was answered.
+        is_free: a stop, a delete or the end came while it was waiting: it may be dropped.
+        is_to_be_repeated: if a stop drops it, its text has to come back.
     """
 
     index: int
     message: str
     is_answered: bool = False
     has_late_answer: bool = False
-    may_be_dropped: bool = False
+    was_queued: bool = False
+    is_free: bool = False
+    is_to_be_repeated: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -49,8 +50,8 @@ class Turn:
     has_usage: bool = False
     last_role: str = ""
     system_texts: list[str] = attrs.field(factory=list)
-    stopped: tuple[int, float | None] | None = None
-    """The entry of the client's stop, and when it passed."""
+    stopped: int | None = None
+    """The entry of the client's stop."""
 
 
 @attrs.define(kw_only=True)
@@ -72,17 +73,25 @@ class ChatTurns:
     read_up_to: int = -1
     is_replaying: bool = False
     is_stray: bool = False
-    stopped: tuple[int, float | None] | None = None
+    stopped: int | None = None
     """The stop of the turn that was the last."""
     said_when_stopped: str = ""
+    lacks_usage: int | None = None
+    """The `finished` that no usage came before, while it may still come behind it."""
 
     def stop(self) -> None:
         """The client stops the chat."""
+        for prompt in self.prompts:
+            prompt.is_to_be_repeated = not prompt.is_free
+        self.end()
+
+    def end(self) -> None:
+        """The client stops the chat, deletes it, or goes."""
         if self.turn is not None:
-            self.turn.stopped = self.turn.stopped or (self.notes.index, self.notes.at)
+            self.turn.stopped = self.notes.index
             self.turn.calls.was_stopped = True
         for prompt in self.prompts:
-            prompt.may_be_dropped = True
+            prompt.is_free = True
 
     def replay(self) -> None:
         """What was said before comes once more, outside of any turn."""
@@ -96,7 +105,9 @@ class ChatTurns:
             self._tell("W-20c", "the answer before the model's first content", "it later")
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
-        elif turn is None and self.prompts[:1] == [prompt] and not self.is_replaying:
+        elif turn is not None:
+            prompt.was_queued = True
+        elif self.prompts[:1] == [prompt] and not self.is_replaying:
             self._tell("W-20c", "the answer behind the progress and the echo", "it before")
 
     def refused(self, prompt: Prompt) -> None:
@@ -112,7 +123,7 @@ class ChatTurns:
             else:
                 self._running(content)
         elif kind == "metadata":
-            if self.turn is None and self.stopped and self._has_read(self.stopped):
+            if self.turn is None and self.stopped is not None and self._has_read(self.stopped):
                 self._tell("W-25d", "no title after a stop", repr(content.get("title")))
         elif kind in {"hookActionStarted", "hookActionFinished", "flag"} or self.is_replaying:
             return
@@ -138,15 +149,17 @@ class ChatTurns:
             calls=self.new_calls(),
             thoughts=Thoughts(self.notes, self.id),
         )
-        if prompt is not None and prompt.may_be_dropped:
-            self.turn.stopped = (self.notes.index, self.notes.at)
+        if prompt is not None and prompt.is_free:
+            self.turn.stopped = self.notes.index
             self.turn.calls.was_stopped = True
         return self.turn
 
     def _stray(self, what: str) -> None:
         """A content when no turn runs."""
         if not self.is_stray:
-            row = "W-23g" if self.stopped else "W-27e" if what == "usage" else "CHAT-14"
+            row = "W-23g" if self.stopped is not None else "CHAT-14"
+            if self.stopped is None and what == "usage":
+                row, self.lacks_usage = "W-27e", None
             self._tell(row, "nothing behind the finished progress", what)
         self.is_stray = True
 
@@ -164,7 +177,7 @@ class ChatTurns:
         turn.thoughts.close()
         turn.calls.close()
         if turn.stopped is None and turn.last_role == "assistant" and not turn.has_usage:
-            self._tell("W-20d", "usage before the finished progress", "none")
+            self.lacks_usage = self.notes.index
         self.turn = None
         self.stopped = turn.stopped
         if turn.stopped is not None:
@@ -173,7 +186,7 @@ class ChatTurns:
     def _said(self, role: Any, kind: str, content: Mapping[str, Any]) -> None:
         turn = self.turn
         if turn is None:
-            if not self.prompts:
+            if not self.prompts or self.prompts[0].is_free:
                 self._stray(kind)
                 return
             turn = self._begin()
@@ -199,11 +212,12 @@ class ChatTurns:
         elif kind.startswith("toolCall"):
             turn.calls.take(kind, content)
 
-    def _has_read(self, stopped: tuple[int, float | None]) -> bool:
-        """Whether what comes now was written when the server had read the stop."""
-        index, at = stopped
-        is_late = at is not None and self.notes.at is not None and self.notes.at - at > LATE
-        return is_late or self.read_up_to > index
+    def _has_read(self, stop: int) -> bool:
+        """Whether what comes now was written when the server had read the stop.
+
+        Before an answer to something later says so, it may have been on its way.
+        """
+        return self.read_up_to > stop
 
     def _after_stop(self, role: Any, kind: str) -> None:
         if kind == "usage":
@@ -249,13 +263,19 @@ class ChatTurns:
         """Nothing comes any more."""
         if self.turn is not None:
             self._owes(self.turn.index, "W-22e", "a finished progress for the turn")
-        for place, prompt in enumerate(self.prompts):
-            if not prompt.is_answered:
-                continue  # what it owes is its answer
-            if not prompt.may_be_dropped:
-                row = "W-22b" if place or self.turn is not None else "W-20a"
+        for prompt in self.prompts:
+            if prompt.is_answered and not prompt.is_free:
+                row = "W-22b" if prompt.was_queued else "W-20a"
                 self._owes(prompt.index, row, "a turn for the prompt")
-            elif self.turn is None and prompt.message not in self.said_when_stopped:
+        self.forget()
+
+    def forget(self) -> None:
+        """The chat is no more: what it said of stops and ends has been said."""
+        if self.lacks_usage is not None:
+            self._owes(self.lacks_usage, "W-20d", "usage before the finished progress")
+        for prompt in self.prompts:
+            is_dropped = prompt.is_answered and prompt.is_to_be_repeated and self.turn is None
+            if is_dropped and prompt.message not in self.said_when_stopped:
                 self._owes(prompt.index, "W-22d", "the dropped prompt in a text of the system's")
 
     def _owes(self, index: int, row: str, expected: str) -> None:

@@ -44,6 +44,7 @@ class Watcher:
     def __init__(self, *, revision: Revision | None = None) -> None:
         self._notes = notes = Notes()
         self._is_decided = revision is not None
+        self._is_doubtful = False
         self._frames = Frames(notes)
         self._answers = Answers(notes)
         self._letters = Letters(notes)
@@ -66,7 +67,7 @@ class Watcher:
     ) -> list[Observation]:
         """Take the next message, which `side` wrote in a frame as it has to be.
 
-        `at` is when it passed, in seconds since any start; without it time is no argument.
+        `at` is when it passed, in seconds since any start; observations repeat it.
         """
         self._notes.turn_page(at)
         self._take(side, message)
@@ -79,16 +80,19 @@ class Watcher:
         """
         self._notes.turn_page(at)
         message = self._frames.take(side, data)
+        if message is None or side == "client":
+            self._answers.spoiled(side)
+            self._is_doubtful = True
         if message is not None:
             self._take(side, message)
-        else:
-            self._answers.spoiled(side)
+        self._is_doubtful = False
         return self._notes.take()
 
     def feed_end(self, side: Side) -> list[Observation]:
         """Take the end of what `side` writes; it counts as no entry."""
+        self._opening.ended(side, after_faults=self._answers.was_spoiled("client"))
         if side == "client":
-            self._opening.client_ended()
+            self._chats.client_says("exit", {}, self._notes.index)
         return self._notes.take()
 
     def finish(self) -> list[Observation]:
@@ -97,7 +101,7 @@ class Watcher:
             if not self._opening.is_over:
                 self._owes_answer(asked, "server")
         for asked in self._answers.open("server"):
-            if not self._opening.is_over and not self._opening.was_shut_down:
+            if not self._opening.is_over and asked.method != "chat/askQuestion":
                 self._owes_answer(asked, "client")
         if not self._opening.is_over:
             self._chats.finish()
@@ -129,7 +133,9 @@ class Watcher:
             self._decide_by(params)
         self._letters.take("client", method, message.get("params"))
         if "id" in message:
-            self._opening.client_asks(self._answers.asked("client", message))
+            self._opening.client_asks(
+                self._answers.asked("client", message, is_doubtful=self._is_doubtful)
+            )
         else:
             self._opening.client_tells(method)
         self._offers.client_chose(method, params)

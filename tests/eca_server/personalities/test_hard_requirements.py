@@ -150,7 +150,7 @@ def test_6_an_answer_has_a_result_or_an_error(days: list[Day]) -> None:
         assert None not in (answer.get("error", 1) for answer in answers)
 
 
-@pytest.mark.requirement("CLIENT-7", "W-2a")
+@pytest.mark.requirement("CLIENT-7", "W-2d")
 def test_7_a_notification_has_no_id(days: list[Day]) -> None:
     for day, line in written(days):
         ids = {value["method"] for value in line.seen if "method" in value and "id" in value}

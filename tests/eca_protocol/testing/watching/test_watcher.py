@@ -1,0 +1,325 @@
+"""Each way to break a rule is told as the one row that it breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eca_protocol.framing import encode_frame
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.watching import Observation, Watcher
+from tests.eca_protocol.testing.watching.session import (
+    CALL,
+    CHAT,
+    FILE,
+    Change,
+    Session,
+    Side,
+    after,
+    answers,
+    asks,
+    both,
+    content,
+    edited,
+    finished,
+    good_session,
+    moved,
+    news,
+    params,
+    refuses,
+    replaced,
+    result,
+    running,
+    says,
+    tells,
+    twice,
+    without,
+)
+
+pytestmark = pytest.mark.requirement
+
+NO = tells("chat/toolCallReject", {"chatId": "new", "toolCallId": "call-2"})
+USED = says("new", "system", "usage", sessionTokens=1)
+OTHER = {**CALL, "id": "call-2"}
+SUMMED = says("c", "system", "usage", sessionTokens=11)
+PREPARED = says("c", "assistant", "toolCallPrepare", argumentsText="", **OTHER)
+WITHHELD = says("c", "assistant", "toolCallRejected", arguments={}, reason="user-config", **OTHER)
+LEAVING = ("shutdown", "shut down", "exit")
+NOT_STOPPED = replaced({"stop": NO, "repeated": USED})
+
+
+def at_call(**members: Any) -> Change:
+    """Members of all that is told of the first call are others."""
+
+    def change(session: Session) -> Session:
+        for name in ("prepare", "prepare more", "run", "run runs", "called"):
+            session = content(name, **members)(session)
+        return session
+
+    return change
+
+
+def behind_fence(entry: tuple[Side, dict[str, Any]]) -> Change:
+    """The server says it in the stopped turn, and had read the stop."""
+    fence = (asks(9, "chat/queryCommands"), answers(9, {"commands": []}))
+    return after("stop", *fence, entry)
+
+
+FAULTS: list[tuple[str, Change]] = [
+    # messages and answers
+    ("BASE-16", edited("text", jsonrpc="1.0")),
+    ("BASE-16", edited("prompted", jsonrpc=...)),
+    ("BASE-13", edited("warning", method=7)),
+    ("W-2a", edited("contexts", error={"code": 1, "message": "m"})),
+    ("W-2a", edited("shut down", result=...)),
+    ("W-2b", edited("diagnostics", id=1.5)),
+    ("W-2b", edited("prompted", id="1")),
+    ("W-2b", edited("commands", id=1)),
+    ("W-2d", edited("text", id=9)),
+    ("W-2d", both(edited("diagnostics", id=...), without("diagnosed"))),
+    ("W-15d", edited("warning", id=9)),
+    ("BASE-19", edited("contexts", result=..., error={"code": "1", "message": "m"})),
+    ("BASE-17", twice("contexts")),
+    ("BASE-17", without("contexts")),
+    ("BASE-17", edited("contexts", id="other")),
+    ("BASE-18", after("tools", answers(None, None))),
+    (
+        "W-2c",
+        after("contexts asked", asks("q", "chat/queryContext"), answers("q", {"contexts": []})),
+    ),
+    # the start and the end
+    ("W-10a", result("welcome", chatWelcomeMessage=...)),
+    ("W-10a", result("welcome", chatWelcomeMessage=None)),
+    ("LIFE-3", edited("welcome", result="hello")),
+    ("W-10b", moved("task starts", "initialize")),
+    ("W-10e", moved("task starts", "welcome")),
+    ("W-10c", after("initialize", asks(9, "chat/queryCommands"), answers(9, {"commands": []}))),
+    ("LIFE-14", without("config", "tools", "mcp", "later config")),
+    ("W-11a", edited("config", "params", "chat", agents=..., selectAgent=...)),
+    ("W-11a", edited("config", "params", "chat", selectAgent=None)),
+    ("W-11b", edited("config", "params", "chat", selectModel="a/none")),
+    ("W-11b", edited("later config", "params", "chat", models=["a/three"], selectModel=...)),
+    ("W-11g", edited("later config", "params", "chat", welcomeMessage=CHAT["welcomeMessage"])),
+    ("W-11g", edited("later config", "params", "chat", models=None)),
+    ("W-21b", edited("config", "params", "chat", models=["a/one", "a/two", "gpt"])),
+    ("W-21b", result("prompted", model="gpt")),
+    ("W-11c", moved("tools", "task starts")),
+    ("W-11c", without("tools", "mcp")),
+    ("W-11d", moved("mcp", "config")),
+    ("W-33a", params("tools", name="eca")),
+    ("CONF-8", params("tools", status="starting")),
+    ("CONF-10", params("mcp", tools=...)),
+    ("W-11e", without("task starts", "task ends")),
+    ("W-11e", without("task ends")),
+    ("W-11e", twice("task ends")),
+    ("LIFE-2", lambda s: {"x": asks(9, "shutdown"), "y": answers(9, None), **s}),
+    ("LIFE-4", after("tools", asks(9, "initialize", {"processId": 1}), answers(9, {}))),
+    ("LIFE-18", edited("shut down", result={})),
+    ("LIFE-22", after("shut down", asks(9, "chat/delete"), answers(9, {}))),
+    # turns
+    ("W-20a", without("running")),
+    ("W-20a", content("running", text="")),
+    ("W-20a", moved("running", "echo")),
+    ("W-20b", without("echo")),
+    ("W-20b", twice("echo")),
+    ("W-20b", content("echo", text="Hi!")),
+    ("W-20b", content("echo", text="H")),
+    ("W-20b", content("echo", contentId=...)),
+    ("W-6c", both(content("echo", text="H"), twice("echo"))),
+    ("W-20c", moved("prompted", "prompt")),
+    ("W-20c", moved("prompted", "running")),
+    ("W-20c", moved("prompted", "text")),
+    ("W-20c", moved("prompted", "finished")),
+    ("W-20d", without("usage")),
+    ("W-20d", content("finished", text="Done")),
+    ("W-27e", moved("usage", "finished")),
+    ("CHAT-14", moved("more text", "finished")),
+    ("CHAT-14", after("finished", running("c"), says("c", "assistant", "text", text="x"))),
+    ("W-22b", both(NOT_STOPPED, without("delete", "deleted", *LEAVING))),
+    ("W-22d", without("repeated")),
+    ("W-22e", twice("finished")),
+    ("W-22e", without("stopped", "delete", "deleted")),
+    ("W-22e", twice("stopped")),
+    ("W-23d", behind_fence(USED)),
+    ("CHAT-33", behind_fence(says("new", "assistant", "text", text="x"))),
+    ("W-23g", after("stopped", says("new", "assistant", "text", text="x"))),
+    ("W-25d", after("fenced", says("new", "system", "metadata", title="Late"))),
+    ("W-24a", after("deleted", says("new", "assistant", "text", text="x"), finished("new"))),
+    ("W-25d", after("deleted", says("new", "system", "metadata", title="Late"))),
+    ("W-21d", replaced({"new prompted": refuses(2, -32603)})),
+    ("W-21c", result("prompted", chatId="d")),
+    ("CLIENT-33", after("finished", says("who", "assistant", "text", text="x"), finished("who"))),
+    # contents
+    ("W-26a", edited("link", "params", role="system")),
+    ("W-26a", edited("usage", "params", role="assistant")),
+    ("W-6a", content("text", text="\u00fc" * 2049)),
+    ("W-27a", after("text", SUMMED)),
+    ("W-27b", content("usage", sessionCost="0.1")),
+    ("W-27b", content("usage", sessionCost="$0.10")),
+    ("W-27c", content("usage", limit={"context": 9})),
+    ("W-27d", content("usage", messageCost=...)),
+    ("CHAT-15", without("thinks")),
+    ("CHAT-15", twice("thinks")),
+    ("CHAT-15", moved("thought", "has thought")),
+    ("W-26b", without("has thought")),
+    ("CHAT-16", content("has thought", totalTimeMs=-1)),
+    # tool calls
+    ("W-30a", without("prepare", "prepare more")),
+    ("W-30a", without("run", "approve")),
+    ("W-30a", both(without("run runs"), edited("run", "params", "content", manualApproval=False))),
+    ("W-30a", without("called")),
+    ("W-30a", content("called", name="eca_read_file")),
+    (
+        "W-30a",
+        after("run runs", says("c", "assistant", "toolCallPrepare", argumentsText="", **CALL)),
+    ),
+    ("W-30b", content("prepare", server="")),
+    ("W-30b", content("prepare more", argumentsText='{"path": "/a"}')),
+    ("W-30b", content("prepare more", argumentsText=' "/b"}')),
+    ("W-30c", both(without("prepare more"), content("prepare", argumentsText="path /a"))),
+    ("W-30f", both(NOT_STOPPED, content("rejected", reason="user-config"))),
+    ("W-30g", without("rejected")),
+    ("W-30g", content("rejected", reason="user-config")),
+    ("W-30b", without("prepare more")),
+    ("W-30h", both(after("prepare", PREPARED), after("called", WITHHELD))),
+    ("TOOL-3", twice("run")),
+    ("TOOL-4", without("approve")),
+    ("TOOL-5", twice("run runs")),
+    ("TOOL-6", twice("called")),
+    ("TOOL-8", twice("rejected")),
+    ("TOOL-9", both(NOT_STOPPED, moved("rejected", "other run"))),
+    (
+        "TOOL-18",
+        replaced(
+            {"approve": tells("chat/toolCallReject", {"chatId": "c", "toolCallId": "call-1"})}
+        ),
+    ),
+    ("W-32a", content("called", arguments="{}")),
+    ("W-32a", content("run", arguments=["/a"])),
+    ("W-32b", content("rejected", reason="userChoiceDeny")),
+    ("W-33a", at_call(server="ECA")),
+    ("W-33c", at_call(name="edit_file")),
+    ("W-33c", edited("tools", "params", "tools", 0, name="edit_file")),
+    ("W-35a", content("called", details=...)),
+    ("W-35a", content("run runs", details={**FILE, "diff": "@@ @@"})),
+    ("W-35b", at_call(name="task")),
+    # queries and the editor
+    ("W-40a", result("contexts", contexts=[{"type": "file", "path": "/a"}] * 201)),
+    ("W-40c", edited("commands", "result", "commands", 0, type="skill")),
+    ("W-40d", edited("commands", "result", "commands", 0, "arguments", 0, required=...)),
+    ("W-40e", result("commands", chatId=...)),
+    ("W-40e", result("contexts", chatId="c")),
+    ("W-42d", params("initialize", capabilities={})),
+    # fields and values
+    ("FIELD:ChatTextContent.text", content("text", text=None)),
+    ("FIELD:ChatUsageContent.sessionTokens", content("usage", sessionTokens="10")),
+    ("FIELD:ChatUsageContent.limit.context", content("usage", limit={"context": "9", "output": 1})),
+    ("FIELD:ChatContentReceivedParams.role", params("text", role="bot")),
+    ("FIELD:ChatContentReceivedParams.content", content("text", type="words")),
+    ("VALUE:ChatContent=ChatFlagContent", content("text", type="flag", contentId="m")),
+    ("FIELD:ChatToolCalledContent.outputs.text", content("called", outputs=[{"type": "text"}])),
+    ("FIELD:FileChangeDetails.diff", content("run", details={**FILE, "diff": None})),
+    ("FIELD:ChatPromptResponse.status", result("prompted", status="ok")),
+    ("VALUE:ChatPromptResponse.status=error", result("prompted", status="error")),
+    ("FIELD:ServerTool.description", edited("tools", "params", "tools", 0, description=...)),
+    (
+        "FIELD:ConfigUpdatedParams.chat.variants",
+        edited("later config", "params", "chat", variants=[]),
+    ),
+    ("W-12d", after("tools", news("jobs/updated", {"jobs": []}))),
+    ("CHAT-36", edited("deleted", result=[1])),
+]
+
+CLIENT_FAULTS: list[tuple[str, Change]] = [
+    ("LIFE-1", lambda s: {"x": asks(9, "shutdown"), "y": refuses(9, -32002), **s}),
+    ("LIFE-5", params("initialize", processId=...)),
+    ("LIFE-12", moved("initialized", "initialize")),
+    ("LIFE-23", without("shutdown", "shut down")),
+    ("BASE-16", edited("initialized", jsonrpc="1.0")),
+    ("BASE-17", without("diagnosed")),
+    ("BASE-17", twice("diagnosed")),
+    ("BASE-19", edited("diagnosed", result=..., error="no")),
+    ("TOOL-16", params("approve", toolCallId="call-7")),
+    ("FIELD:ChatToolCallApproveParams.toolCallId", params("approve", toolCallId=...)),
+    ("FIELD:ChatPromptParams.message", params("prompt", message=7)),
+    ("FIELD:EditorDiagnostic.message", edited("diagnosed", "result", "diagnostics", 0, message=1)),
+]
+
+
+def watch(session: Session, revision: Revision | None = None) -> list[Observation]:
+    watcher = Watcher(revision=revision)
+    seen = [each for side, message in session.values() for each in watcher.feed(side, message)]
+    return seen + watcher.finish()
+
+
+def name_of(row_or_change: str | Change) -> str:
+    return row_or_change if isinstance(row_or_change, str) else ""
+
+
+def rows(observations: list[Observation], side: Side = "server") -> list[str]:
+    return [each.requirement for each in observations if each.side == side]
+
+
+def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it() -> None:
+    watcher = Watcher()
+    for side, message in good_session().values():
+        assert watcher.feed(side, message) == []
+    assert watcher.finish() == []
+
+
+@pytest.mark.parametrize(
+    ("row", "change"), FAULTS, ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_a_fault_is_told_as_its_row_and_nothing_else(row: str, change: Change) -> None:
+    assert row in REQUIREMENTS
+    assert rows(watch(change(good_session()))) == [row]
+
+
+@pytest.mark.parametrize(("row", "change"), CLIENT_FAULTS, ids=name_of)
+def test_a_fault_of_the_client_is_told_as_its_row(row: str, change: Change) -> None:
+    assert row in REQUIREMENTS
+    assert rows(watch(change(good_session())), "client") == [row]
+
+
+TWO_BYTES = encode_frame(b'{"jsonrpc":"2.0","method":"$/x","params":{"x":"\xc3\xbc\xc3\xbc"}}')
+PLAIN = b'{"jsonrpc":"2.0","method":"$/x"}'
+
+
+@pytest.mark.parametrize(
+    ("row", "data"),
+    [
+        ("W-1", b"content-length: 32\r\n\r\n" + PLAIN),
+        ("W-1", b"Content-Length: 32\r\nContent-Type: x\r\n\r\n" + PLAIN),
+        ("W-1", b"Content-Length:32\r\n\r\n" + PLAIN),
+        ("W-1", b"Content-Length: 32\n\n" + PLAIN),
+        ("W-1", b"Content-Type: x\r\n\r\n"),
+        ("W-1", encode_frame(b"\xef\xbb\xbf" + PLAIN)),
+        ("W-5a", encode_frame(b'{"x":"\xfc"}')),
+        ("W-5a", encode_frame(PLAIN.decode().encode("utf-16"))),
+        ("W-5d", encode_frame(b'{"jsonrpc":"2.0","method":"$/x","params":[NaN]}')),
+        ("W-5g", encode_frame(b'{"x":' + b"[" * 200 + b"]" * 200 + b"}")),
+        ("BASE-2", b"Starting the server ...\n"),
+        ("BASE-2", b"DEBUG: x\nContent-Length: 32\r\n\r\n" + PLAIN),
+        ("BASE-6", TWO_BYTES.replace(b"Content-Length: 57", b"Content-Length: 55")[:-2]),
+        ("BASE-6", b"Content-Length: 40\r\n\r\n" + PLAIN + b"Content-"),
+        ("BASE-6", b"Content-Length: 32\r\n\r\n" + PLAIN[:20]),
+        ("BASE-6", b"Content-Length: 3"),
+        ("BASE-13", encode_frame(b"hello")),
+        ("BASE-13", encode_frame(b"[" + PLAIN + b"]")),
+    ],
+)
+def test_bytes_are_told_as_the_row_that_they_break(row: str, data: bytes) -> None:
+    watcher = Watcher()
+    watcher.feed(*asks(0, "initialize", {"processId": None}))
+    watcher.feed(*answers(0, {"chatWelcomeMessage": ""}))
+    told = watcher.feed_raw("server", data)
+    assert [each.requirement for each in told] == [row], told
+
+
+def test_what_a_wrong_length_leaves_over_is_not_told_again() -> None:
+    watcher = Watcher()
+    assert len(watcher.feed_raw("server", b"Content-Length: 30\r\n\r\n" + PLAIN[:30])) == 1
+    assert watcher.feed_raw("server", PLAIN[30:]) == []
+    assert len(watcher.feed_raw("server", b"oops")) == 0
