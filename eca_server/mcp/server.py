@@ -308,6 +308,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             for kind in kinds:
                 nursery.start_soon(self._list_one, kind, session)
+        await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
         if self.tools != tools:
             self._on_change(self)
         elif (self.prompts, self.resources) != others:

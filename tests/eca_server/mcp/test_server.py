@@ -51,6 +51,25 @@ async def test_a_stopped_server_offers_nothing_and_says_so_when_it_is_gone(
         assert (server.tools, server.prompts, place.open) == ((), (), 0)
 
 
+@pytest.mark.requirement("CONF-13")
+async def test_a_list_that_comes_in_the_instant_of_a_stop_is_not_told(
+    autojump_clock: Any,
+) -> None:
+    place = Place()
+    async with server_at(place) as (server, told):
+        server.start()
+        await quiet()
+
+        async def list_tools() -> tuple[()]:
+            server.stop()
+            return ()
+
+        place.session.list_tools = list_tools  # type: ignore[method-assign]
+        place.session.on_change("tools")
+        await server.ended()
+        assert told == ["starting", "running", "stopped"]
+
+
 @pytest.mark.requirement("W-36e")
 @pytest.mark.parametrize("before", [State.STOPPED, State.FAILED, State.DISABLED])
 async def test_what_does_not_run_can_be_started(autojump_clock: Any, before: State) -> None:
