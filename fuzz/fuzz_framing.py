@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 
-from runner import instrumented, main
+from runner import bytewise, cut, instrumented, main
 
 with instrumented(__name__):
     from eca_protocol.framing import (
@@ -38,16 +37,10 @@ def decoded(decoder: FrameDecoder, pieces: Iterable[bytes]) -> Frames:
     return output
 
 
-def cut(data: bytes) -> list[bytes]:
-    """Pieces whose lengths the first bytes choose."""
-    edges = [0, *itertools.accumulate(byte % 40 + 1 for byte in data[:16]), len(data)]
-    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
-
-
 def check(data: bytes) -> None:
     for make in DECODERS:
         whole = decoded(make(), [data])
-        assert decoded(make(), (data[i : i + 1] for i in range(len(data)))) == whole
+        assert decoded(make(), bytewise(data)) == whole
         assert decoded(make(), cut(data)) == whole
         bodies = [item for item in whole if isinstance(item, bytes)]
         assert sum(map(len, bodies)) <= len(data)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
-from runner import instrumented, main
+from runner import bytewise, cut, instrumented, main
 
 with instrumented(__name__):
     from eca_protocol.errors import RemoteProtocolError
@@ -25,16 +24,10 @@ def decoded(pieces: Iterable[bytes], max_event: int) -> list[SSEvent | str]:
     return output
 
 
-def cut(data: bytes) -> list[bytes]:
-    """Pieces whose lengths the first bytes choose."""
-    edges = [0, *itertools.accumulate(byte % 20 for byte in data[:16]), len(data)]
-    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
-
-
 def check(data: bytes) -> None:
     for max_event in (2**20, 16):
         whole = decoded([data], max_event)
-        assert decoded((data[i : i + 1] for i in range(len(data))), max_event) == whole
+        assert decoded(bytewise(data), max_event) == whole
         assert decoded(cut(data), max_event) == whole
     for event in decoded([data], 2**20):
         assert isinstance(event, SSEvent)

@@ -10,6 +10,7 @@ import argparse
 import ast
 import contextlib
 import importlib.util
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +40,24 @@ def instrumented(module_name: str) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
     import atheris  # noqa: PLC0415  # it is optional
 
-    return atheris.instrument_imports(include=["eca_protocol"])
+    return atheris.instrument_imports(include=["eca_protocol", "eca_server"])
+
+
+def cut(data: bytes) -> list[bytes]:
+    """`data` in pieces whose lengths its first bytes choose."""
+    edges = [0, *itertools.accumulate(byte % 40 for byte in data[:16]), len(data)]
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    """`data` in pieces of one byte."""
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def texts(data: bytes, count: int) -> list[str]:
+    """So many texts: 0xFF, which no text holds, stands between them; absent ones are empty."""
+    found = [field.decode("utf-8", "replace") for field in data.split(b"\xff")[:count]]
+    return found + [""] * (count - len(found))
 
 
 def seeds(name: str) -> list[bytes]:

@@ -11,7 +11,8 @@ import pytest
 
 FUZZ = Path(__file__).resolve().parent.parent / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py"))
-INPUTS = [(name, path) for name in TARGETS for path in sorted((FUZZ / "corpus" / name).iterdir())]
+SHARED = ("runner", "answers")
+ROWS = (FUZZ / "README.md").read_text()
 
 targets = pytest.mark.parametrize("target", TARGETS)
 
@@ -28,31 +29,60 @@ def load(file: str) -> object:
 
 @pytest.fixture
 def check(target: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    monkeypatch.setitem(sys.modules, "runner", load("runner"))
+    for file in SHARED:
+        monkeypatch.setitem(sys.modules, file, load(file))
     return load(f"fuzz_{target}").check
 
 
-@pytest.mark.parametrize(
-    ("target", "path"), INPUTS, ids=[f"{name}-{path.name}" for name, path in INPUTS]
-)
-def test_a_kept_input_holds(check: Callable[[bytes], None], path: Path) -> None:
-    check(path.read_bytes())
+@targets
+def test_a_target_holds_for_each_input_that_is_kept(
+    target: str, check: Callable[[bytes], None]
+) -> None:
+    inputs = sorted((FUZZ / "corpus" / target).iterdir())
+    assert inputs
+    for path in inputs:
+        try:
+            check(path.read_bytes())
+        except BaseException as fault:
+            fault.add_note(f"the input is {path.relative_to(FUZZ)}")
+            raise
 
 
 @targets
-def test_a_target_has_seeds_words_an_invariant_and_a_row(target: str) -> None:
+def test_a_target_has_words_an_invariant_and_a_row(target: str) -> None:
     runner = load("runner")
-    assert runner.seeds(target)
     assert all(isinstance(word, bytes) for word in runner.words(target))
     assert runner.words(target)
     assert (FUZZ / f"fuzz_{target}.py").read_text().startswith('"""')
-    assert f"| `fuzz_{target}.py` |" in (FUZZ / "README.md").read_text()
+    assert f"| `fuzz_{target}.py` |" in ROWS
 
 
-@pytest.mark.parametrize("target", ["framing"])
+THOUGHT = b"""data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}
+
+data: {"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{"}}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "broken", "instead", "data"),
+    [
+        ("framing", "eca_protocol.framing.ContentLengthDecoder.feed_eof", lambda _: [], b"X: 2\n"),
+        ("anthropic", "eca_server.llm.anthropic.blocks._PROSE", (), THOUGHT),
+        ("shell", "eca_server.tools.shell_syntax._ESCAPED_IN_QUOTES", "", b"ls 'a$b'"),
+        ("diff", "eca_server.tools.diff._range", lambda start, end: f"{start},{end}", b"a\xffb"),
+        ("jsonc", "eca_server.config.jsonc.Places.spot", lambda _, __: None, b'{"a":1}'),
+    ],
+    ids=["framing", "anthropic", "shell", "diff", "jsonc"],
+)
 def test_a_target_notices_a_broken_promise(
-    check: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+    check: Callable[[bytes], None],
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    instead: object,
+    data: bytes,
 ) -> None:
-    monkeypatch.setattr("eca_protocol.framing.ContentLengthDecoder.feed_eof", lambda _: [])
-    with pytest.raises(AssertionError):
-        check(b"Content-Length: 2\r\n\r\n{")
+    check(data)
+    monkeypatch.setattr(broken, instead)
+    with pytest.raises((AssertionError, KeyError)):
+        check(data)

@@ -1,0 +1,17 @@
+"""Any stream of the Messages API is one answer with one end, however its bytes are cut."""
+
+from __future__ import annotations
+
+from answers import check_answer
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_server.llm.anthropic.decoder import MessagesDecoder
+
+
+def check(data: bytes) -> None:
+    check_answer(data, lambda new_key: MessagesDecoder(new_key=new_key))
+
+
+if __name__ == "__main__":
+    main("anthropic", check)

@@ -1,0 +1,57 @@
+"""However an agent's output is cut, the same is passed on and said of it, and each answer once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from runner import bytewise, cut, instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol import json
+    from eca_protocol.ecp.lines import AgentLines, envelope_fault
+
+Told = tuple[list[bytes], list[str], list[str], int]
+
+
+def told(pieces: Iterable[bytes]) -> Told:
+    """What passes on, what breaks the protocol, what is odd, and how much is noise."""
+    pending = {1, 2, 7}
+    violations: list[str] = []
+    warnings: list[str] = []
+    lines = AgentLines(
+        pending=lambda: pending,
+        on_violation=violations.append,
+        on_warning=warnings.append,
+        max_message=2000,
+    )
+    passed: list[bytes] = []
+    for piece in pieces:
+        passed += [each for each in lines.feed(piece) if isinstance(each, bytes)]
+    passed += [each for each in lines.feed_eof() if isinstance(each, bytes)]
+    assert lines.closed
+    assert len(violations) <= 1
+    assert len(lines.heard) == min(lines.noise, 5)
+    return passed, violations, warnings, lines.noise
+
+
+def check(data: bytes) -> None:
+    passed, violations, _, _ = whole = told([data])
+    assert told(cut(data)) == whole
+    if len(data) < 500:
+        assert told(bytewise(data)) == whole
+    answered = []
+    for message in passed:
+        value = json.loads(message, duplicate_keys="refuse")
+        assert "id" in value
+        if "method" not in value:
+            assert envelope_fault(value) is None
+            answered.append(value["id"])
+    assert answered == sorted({*answered})
+    assert {*answered} <= {1, 2, 7}
+    behind, behind_violations, _, _ = told([b"not JSON\n" + data])
+    if b"\xef\xbb\xbf" not in data:  # the mark that may stand before the first line
+        assert (behind, behind_violations) == (passed, violations)
+
+
+if __name__ == "__main__":
+    main("ecp_lines", check)

@@ -1,0 +1,17 @@
+"""Any stream of Gemini is one answer with one end, however its bytes are cut."""
+
+from __future__ import annotations
+
+from answers import check_answer
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_server.llm.google.decoder import GeminiDecoder
+
+
+def check(data: bytes) -> None:
+    check_answer(data, lambda new_key: GeminiDecoder(new_key=new_key))
+
+
+if __name__ == "__main__":
+    main("google", check)

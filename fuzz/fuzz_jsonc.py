@@ -1,0 +1,64 @@
+"""JSON with comments means what is left without them, and a fault or key has its place in it."""
+
+from __future__ import annotations
+
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol import json
+    from eca_protocol.errors import InvalidJSON
+    from eca_server.config.jsonc import BadText, Places, blank_comments, parse
+
+
+def check(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    lines = text.split("\n")
+    try:
+        plain = blank_comments(text)
+        value = parse(text)
+    except BadText as fault:
+        if fault.spot is not None:
+            assert 1 <= fault.spot.line <= len(lines)
+            assert 1 <= fault.spot.column <= len(lines[fault.spot.line - 1]) + 1
+        assert not is_json(text)
+        return
+    assert len(plain) == len(text)
+    assert [len(line) for line in plain.split("\n")] == [len(line) for line in lines]
+    assert blank_comments(plain) == plain
+    assert parse(plain) == value
+    assert parse(f'// {lines[0]}\n/* " */{text}\n// }}') == value
+    if plain.strip():
+        assert json.loads(plain) == value
+    check_places(value, text, lines)
+
+
+def check_places(value: object, text: str, lines: list[str]) -> None:
+    places = Places(text)
+    pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    while pending:
+        path, found = pending.pop()
+        if isinstance(found, dict):
+            pending += [((*path, name), member) for name, member in found.items()]
+        elif isinstance(found, list):
+            pending += [((*path, number), member) for number, member in enumerate(found)]
+        if not path:
+            continue
+        spot = places.spot(path)
+        assert spot is not None
+        there = lines[spot.line - 1][spot.column - 1 :]
+        if isinstance(path[-1], str):
+            assert there.startswith('"')
+            if path[-1].isalnum() and "\\" not in there:
+                assert there.startswith(f'"{path[-1]}"')
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except InvalidJSON:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main("jsonc", check)

@@ -1,0 +1,114 @@
+"""What a server prints becomes messages our peer can read, the same however it is cut, or noise.
+
+Whatever stands in an answer is read, or is an `MCPFault`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runner import bytewise, cut, instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol import json
+    from eca_protocol.endpoint import CallAnswered, Endpoint, Reply
+    from eca_protocol.errors import RemoteProtocolError
+    from eca_protocol.framing import LineDecoder
+    from eca_protocol.jsonrpc import classify
+    from eca_server.mcp import reading
+    from eca_server.mcp.dialect import MCP_DIALECT, Intake
+    from eca_server.mcp.faults import MCPFault
+    from eca_server.mcp.messages import Page, ToolResult
+    from eca_server.mcp.methods import TABLE
+    from eca_server.mcp.schemas import cleaned, is_presentable
+    from eca_server.mcp.tools import output_of
+    from eca_server.tools.output import Cap
+
+PENDING = (1, 2, 30)
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+READERS: list[Callable[[Any], Any]] = [
+    reading.read_initialized,
+    reading.read_discovered,
+    reading.read_input_required,
+    reading.read_page("tools", reading.read_tool),
+    reading.read_page("prompts", reading.read_prompt),
+    reading.read_page("resources", reading.read_resource),
+    reading.read_page("resourceTemplates", reading.read_template),
+    reading.read_tool_result,
+    reading.read_contents,
+    reading.read_prompt_result,
+    reading.read_updated,
+    reading.read_progress,
+    reading.read_log_message,
+]
+Told = tuple[list[bytes], int, int]
+
+
+def told(pieces: Iterable[bytes]) -> Told:
+    """The messages, and how many frames were noise and too long."""
+    noise: list[bytes] = []
+    oversized: list[str] = []
+    intake = Intake(
+        frames=LineDecoder(max_line=3000),
+        pending=lambda: PENDING,
+        on_noise=lambda frame, why: noise.append(frame),
+        on_oversized=oversized.append,
+    )
+    messages: list[bytes] = []
+    for piece in pieces:
+        messages += [each for each in intake.feed(piece) if isinstance(each, bytes)]
+    messages += [each for each in intake.feed_eof() if isinstance(each, bytes)]
+    return messages, len(noise), len(oversized)
+
+
+def check(data: bytes) -> None:
+    messages, _, _ = whole = told([data])
+    assert told(cut(data)) == whole
+    if len(data) < 500:
+        assert told(bytewise(data)) == whole
+    endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
+    for _ in range(max(PENDING)):
+        endpoint.call("tools/call")
+    answered: set[object] = set()
+    for message in messages:
+        value = json.loads(message)
+        with contextlib.suppress(RemoteProtocolError):
+            classify(value)
+        event = endpoint.receive(value)
+        assert not isinstance(event, Reply) or "method" in value
+        if isinstance(event, CallAnswered):
+            assert event.id not in answered
+            answered.add(event.id)
+        read_all(value.get("result"))
+        read_all(value.get("params"))
+
+
+def read_all(raw: Any) -> None:
+    for read in READERS:
+        with contextlib.suppress(MCPFault):
+            found = read(raw)
+            if isinstance(found, ToolResult):
+                output_of(found, Cap(lines=10, size=100))
+            elif isinstance(found, Page):
+                read_schemas(found)
+
+
+def read_schemas(page: Page[Any]) -> None:
+    """A cleaned schema is an object's, and small; its names lead back to the server's own."""
+    for item in page.items:
+        schema = getattr(item, "input_schema", None)
+        if schema is None or not is_presentable(schema):
+            continue
+        made = cleaned(schema)
+        assert made.schema["type"] == "object"
+        names = made.schema["properties"]
+        assert len(json.dumps(made.schema)) <= 100_000
+        assert all(NAME.fullmatch(name) for name in names)
+        assert len(made.arguments(names)) == len(names)
+
+
+if __name__ == "__main__":
+    main("mcp", check)

@@ -1,0 +1,77 @@
+"""Whatever a server tells of its login, we ask and are led only where a login may be sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import trio
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol.http import HTTPClient
+    from eca_server.credentials.oauth import OAuthFault
+    from eca_server.mcp.authorization.discovery import (
+        demand_in,
+        find_authorization_server,
+        find_resource,
+    )
+
+SERVERS = ("https://mcp.example/one/mcp", "http://127.0.0.1:8080/mcp")
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def check(data: bytes) -> None:
+    """`data` is a `WWW-Authenticate` in its first line, then one answer a line."""
+    header, *documents = data.split(b"\n")
+    demand = demand_in(header.decode("latin-1"))
+    assert all(scope and not set(scope) & set(" \t\r\n") for scope in demand.scopes)
+    for url in SERVERS:
+        trio.run(find, url, header.decode("latin-1"), documents)
+
+
+async def find(url: str, header: str, documents: list[bytes]) -> None:
+    client = cast("HTTPClient", Client(url, iter(documents)))
+    try:
+        resource = await find_resource(client, url, demand_in(header))
+        server = await find_authorization_server(client, resource, url)
+    except OAuthFault as fault:
+        assert str(fault)
+        return
+    assert urlsplit(resource.identifier).hostname == urlsplit(url).hostname
+    assert server.issuer.removesuffix("/") == resource.issuer.removesuffix("/")
+    for place in (server.authorize_url, server.token_url, server.registration_url):
+        assert place is None or is_open(place, url), place
+
+
+class Client:
+    """Answers with what stands in the input: a digit for the status, then the body."""
+
+    def __init__(self, url: str, documents: Iterator[bytes]) -> None:
+        self._url = url
+        self._documents = documents
+
+    @asynccontextmanager
+    async def stream(self, _method: str, url: str, **_others: Any) -> AsyncIterator[object]:
+        assert is_open(url, self._url), url
+        document = next(self._documents, b"4")
+        status = int(document[:1]) * 100 if document[:1] in b"2345" and document else 200
+
+        async def read(_limit: int = 0) -> bytes:
+            return document.lstrip(b"2345")
+
+        yield SimpleNamespace(status=status, headers={}, read=read)
+
+
+def is_open(place: str, url: str) -> bool:
+    """Whether a login may be sent there."""
+    parts = urlsplit(place)
+    is_local = parts.hostname in LOCAL and urlsplit(url).hostname in LOCAL
+    return parts.scheme == "https" or (parts.scheme == "http" and is_local)
+
+
+if __name__ == "__main__":
+    main("oauth", check)

@@ -1,0 +1,17 @@
+"""Any lines of Ollama are one answer with one end, however their bytes are cut."""
+
+from __future__ import annotations
+
+from answers import check_answer
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_server.llm.ollama.decoder import OllamaDecoder
+
+
+def check(data: bytes) -> None:
+    check_answer(data, lambda new_key: OllamaDecoder(new_key=new_key), framing="lines")
+
+
+if __name__ == "__main__":
+    main("ollama", check)

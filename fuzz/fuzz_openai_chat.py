@@ -1,0 +1,17 @@
+"""Any stream of Chat Completions is one answer with one end, however its bytes are cut."""
+
+from __future__ import annotations
+
+from answers import check_answer
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_server.llm.openai_chat.decoder import ChatDecoder
+
+
+def check(data: bytes) -> None:
+    check_answer(data, lambda new_key: ChatDecoder(new_key=new_key))
+
+
+if __name__ == "__main__":
+    main("openai_chat", check)

@@ -1,0 +1,87 @@
+"""Quotes and blanks change no verdict on a command; what is refused alone is refused in company.
+
+Every text is cut into words or refused, and nothing else is raised.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from runner import instrumented, main
+
+with instrumented(__name__):
+    from eca_server.tools.read_only_commands import why_not_read_only
+    from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
+    from eca_server.tools.shell_words import paths_in
+
+FOLDER = "/work/project"
+VARIABLES = {"HOME": "/home/me", "EMPTY": "", "UP": ".."}
+JOINS = frozenset({";", "\n", "&&", "||", "|", "|&", "&"})
+
+
+def check(data: bytes) -> None:
+    command = data.decode("utf-8", "replace")
+    try:
+        tokens = cut(command)
+    except Unreadable:
+        assert why_not_read_only(command) is not None
+        assert paths_in(command, folder=FOLDER, variables=VARIABLES).untold
+        return
+    refused = why_not_read_only(command) is not None
+    named = set(paths_in(command, folder=FOLDER, variables=VARIABLES).paths)
+    if is_plain(tokens):
+        for other in respelled(tokens):
+            assert cut(other) == tokens, other
+            assert (why_not_read_only(other) is not None) == refused, other
+            assert set(paths_in(other, folder=FOLDER, variables=VARIABLES).paths) == named, other
+    check_company(command, refused and any(isinstance(token, Word) for token in tokens))
+
+
+def check_company(command: str, refused: bool) -> None:
+    """Neither can a command hide another one, nor another one hide it."""
+    in_company = [[f"{other}\n{command}" for other in ("ls", "rm x", "ls /outside")]]
+    if not command.endswith("\\"):
+        in_company += [[f"{command}\n{other}" for other in ("ls", "rm x", "ls /outside")]]
+    for beside_ls, beside_rm, beside_outside in in_company:
+        assert not refused or why_not_read_only(beside_ls) is not None, beside_ls
+        assert why_not_read_only(beside_rm) is not None, beside_rm
+        named = paths_in(beside_outside, folder=FOLDER, variables=VARIABLES)
+        assert "/outside" in named.paths or named.untold, beside_outside
+
+
+def is_plain(tokens: Sequence[Token]) -> bool:
+    """Whether quotes around each word leave its meaning as it is."""
+    return bool(tokens) and all(
+        not token.active if isinstance(token, Word) else token.text in JOINS for token in tokens
+    )
+
+
+def respelled(tokens: Sequence[Token]) -> Iterator[str]:
+    """The same command, with other quotes and blanks."""
+    yield " ".join(map(quoted, tokens))
+    yield "\t".join(map(escaped, tokens))
+    yield " \\\n ".join(map(doubled, tokens))
+
+
+def quoted(token: Token) -> str:
+    return shlex.quote(token.text) if isinstance(token, Word) else token.text
+
+
+def escaped(token: Token) -> str:
+    if isinstance(token, Operator):
+        return token.text
+    if "\n" in token.text or not token.text:
+        return shlex.quote(token.text)
+    return "".join(f"\\{character}" for character in token.text)
+
+
+def doubled(token: Token) -> str:
+    if isinstance(token, Operator):
+        return token.text
+    text = "".join(f"\\{each}" if each in '$`"\\' else each for each in token.text)
+    return f'"{text}"'
+
+
+if __name__ == "__main__":
+    main("shell", check)

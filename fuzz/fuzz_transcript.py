@@ -1,0 +1,81 @@
+"""However a session is cut, its pieces joined are its bytes, and a transcript reads as it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runner import bytewise, cut, instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol.framing import encode_frame
+    from eca_protocol.transcript import Entry, Passed, first_line, line_of, read_transcript
+    from eca_protocol.transcript.cutter import Cutter, Piece
+
+HEAD = first_line(datetime(2025, 10, 1, tzinfo=UTC), ["eca", "server"])
+
+
+class Held(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
+    """A path whose file is in memory."""
+
+    data = b""
+
+    def read_bytes(self) -> bytes:
+        return self.data
+
+
+def read(data: bytes) -> tuple[Entry, ...]:
+    path = Held("transcript")
+    path.data = data
+    return read_transcript(path).entries
+
+
+def pieces_of(parts: Iterable[bytes]) -> list[Piece]:
+    cutter = Cutter()
+    return [piece for part in parts for piece in cutter.feed(part)] + cutter.feed_eof()
+
+
+def joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Each message, and what lies between: a body too long to be kept passes as it comes."""
+    told: list[Piece] = []
+    for piece, body in pieces:
+        if body is None and told and told[-1][1] is None:
+            told[-1] = told[-1][0] + piece, None
+        else:
+            told.append((piece, body))
+    return told
+
+
+def check(data: bytes) -> None:
+    """`data` is what a side wrote or, behind a `{`, the entries of a transcript."""
+    if data.startswith(b"{"):
+        check_lines(data)
+        return
+    whole = pieces_of([data])
+    assert joined(pieces_of(bytewise(data))) == joined(whole)
+    assert joined(pieces_of(cut(data))) == joined(whole)
+    assert b"".join(piece for piece, _ in whole) == data
+    entries = tuple(Passed(at=1.5, side="client", data=piece, body=body) for piece, body in whole)
+    assert read(HEAD + b"".join(map(line_of, entries))) == entries
+    for _, body in whole:
+        if body is not None:
+            assert pieces_of([encode_frame(body)]) == [(encode_frame(body), body)]
+
+
+def check_lines(data: bytes) -> None:
+    try:
+        entries = read(HEAD + data + b"\n")
+    except ValueError as fault:
+        assert str(fault).startswith("transcript:")
+        return
+    assert len(entries) == data.count(b"\n") + 1
+    if all(math.isfinite(entry.at) for entry in entries):
+        lines = [line_of(entry) for entry in entries]
+        again = read(HEAD + b"".join(lines))
+        assert [line_of(entry) for entry in again] == lines
+
+
+if __name__ == "__main__":
+    main("transcript", check)
