@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -22,7 +20,7 @@ from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.run import Incident, Run, binds
 from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.servers import Servers
-from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.target import Target, own_folder
 from eca_protocol.testing.conformance.unseen import UNSEEN
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict, failing, worst
 from eca_protocol.testing.conformance.watched import watched
@@ -156,7 +154,7 @@ async def open_suite(target: Target) -> AsyncIterator[Suite]:
     Raises:
         StartFailed: the target cannot be started.
     """
-    with _folder() as root:
+    with own_folder() as root:
         async with Model() as model, anyio.create_task_group() as group:
             servers = Servers(group, target, root, url=model.url)
             suite = Suite(target, model, servers)
@@ -169,13 +167,6 @@ async def open_suite(target: Target) -> AsyncIterator[Suite]:
                     wire.stop()
     if failure is not None:
         raise failure
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder of the run's own, by its real path: servers compare paths."""
-    with tempfile.TemporaryDirectory(prefix="eca-conformance-", ignore_cleanup_errors=True) as root:
-        yield Path(root).resolve()
 
 
 async def run_suite(

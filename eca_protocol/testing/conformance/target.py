@@ -7,7 +7,9 @@ suite. Each process has folders of its own: HOME, XDG_*, TMPDIR and a workspace.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,7 +20,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance.personalities import PLAIN, Personality
 
-__all__ = ["API", "KEY", "MODEL", "OTHER_MODEL", "Folders", "Serve", "Target"]
+__all__ = ["API", "KEY", "MODEL", "OTHER_MODEL", "Folders", "Serve", "Target", "own_folder"]
 
 API = Literal["openai-chat", "anthropic"]
 
@@ -211,3 +213,10 @@ def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder of the run's own, by its real path: servers compare paths."""
+    with tempfile.TemporaryDirectory(prefix="eca-conformance-", ignore_cleanup_errors=True) as root:
+        yield Path(root).resolve()

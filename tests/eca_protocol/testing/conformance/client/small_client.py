@@ -31,7 +31,7 @@ FAULTS = (
     "leaves at once",
     "knows all notifications",
     "needs params",
-    "waits for one answer",
+    "wants answers in order",
     "trusts ids",
     "fails at strange keys",
     "fails at strange contents",
@@ -92,8 +92,13 @@ class Client:
         elif isinstance(message.get("id"), list) or not {"id", "method"} & set(message):
             self.refuse(None, -32600)
         elif "method" not in message:
-            if self.has("trusts ids"):
-                self.asked.remove(message["id"])
+            if message["id"] not in self.asked:
+                if self.has("trusts ids"):
+                    raise SystemExit("an answer to nobody")
+                return
+            if self.has("wants answers in order") and message["id"] != min(self.asked):
+                raise SystemExit("an answer out of order")
+            self.asked.discard(message["id"])
             self.answers[message["id"]] = message
         elif "id" in message:
             self.answer(message)
@@ -139,6 +144,8 @@ class Client:
 
     def answer(self, message: dict) -> None:
         id_ = message["id"]
+        if self.has("needs params") and not isinstance(message.get("params"), dict):
+            raise SystemExit("no params")
         if self.has("silent to requests"):
             return
         if self.has("ids as text"):
@@ -158,11 +165,9 @@ class Client:
     def hear(self, method: str, params: object) -> None:
         known = {"config/updated", "tool/serverUpdated", "chat/contentReceived", "$/showMessage"}
         if self.has("answers notifications"):
-            self.send({"jsonrpc": "2.0", "id": 0, "result": None})
+            self.send({"jsonrpc": "2.0", "id": None, "result": None})
         if self.has("knows all notifications") and method not in known:
             raise SystemExit(f"unknown: {method}")
-        if self.has("needs params") and not isinstance(params, dict):
-            raise SystemExit("no params")
         if self.has("fails at strange keys") and "x-strange" in (params or {}):
             raise SystemExit("a strange key")
         if method != "chat/contentReceived":
@@ -171,7 +176,7 @@ class Client:
         if self.has("fails at strange contents") and content["type"] == "conformance":
             raise SystemExit("a strange content")
         if content["type"] == "toolCallRun" and content["manualApproval"]:
-            call = "another" if self.has("wrong call") else content["id"]
+            call = "another" if self.has("wrong call") and self.approves else content["id"]
             decision = "Approve" if self.approves else "Reject"
             save = {"save": "session"} if self.approves else {}
             decided = {"chatId": params["chatId"], "toolCallId": call, **save}
@@ -204,12 +209,6 @@ class Client:
         while self.finished == before:
             self.take()
         queries = [self.ask(f"chat/query{what}", {"query": ""}) for what in ("Context", "Commands")]
-        if self.has("waits for one answer"):
-            self.take()
-            while next(iter(self.answers)) != 1 or queries[0] not in self.answers:
-                self.take()
-                if queries[1] in self.answers and queries[0] not in self.answers:
-                    raise SystemExit("an answer out of order")
         self.wait_for(*queries)
         shutdown = self.ask("shutdown", None)
         if not self.has("leaves at once"):

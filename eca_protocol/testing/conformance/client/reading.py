@@ -1,0 +1,257 @@
+"""Plays about frames and JSON that a client has to read, however they are spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from eca_protocol import json
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.client.bench import ClientBench, Play
+from eca_protocol.testing.conformance.client.played import Connection
+
+__all__ = ["PLAYS"]
+
+
+class HeadersInLowerCase(Play):
+    """Every header's name is in lower case, with blanks around its value."""
+
+    rows: ClassVar = ("BASE-5",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        body = json.dumps(message)
+        yield b"content-length:   %d  \r\n\r\n%b" % (len(body), body)
+
+
+class ContentTypeNamesUTF8(Play):
+    """Every frame has a Content-Type, with the charset in one of its spellings."""
+
+    rows: ClassVar = ("BASE-14",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        body = json.dumps(message)
+        charset = (b"utf-8", b"utf8", b'"UTF-8"')[len(self.said) % 3]
+        kind = b"application/vscode-jsonrpc; charset=" + charset
+        yield b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body)
+
+
+class OtherHeaders(Play):
+    """Every frame has headers that nobody knows, before and behind its length."""
+
+    rows: ClassVar = ("BASE-11",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        body = json.dumps(message)
+        yield b"X-One: 1\r\nContent-Length: %d\r\nX-Two: 2\r\n\r\n%b" % (len(body), body)
+
+
+class FramesInPieces(Play):
+    """Every frame is written byte by byte."""
+
+    rows: ClassVar = ("BASE-2",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        frame = b"".join(super().frames(message))
+        yield from (frame[place : place + 1] for place in range(len(frame)))
+
+
+class TextsOfManyBytes(Play):
+    """What the server says is full of characters of two, three and four bytes."""
+
+    rows: ClassVar = ("BASE-6",)
+
+    async def text(self, chat_id: str, text: str) -> None:
+        await super().text(chat_id, f"{text} Grüße, 世界 🎉")
+
+    async def after_greeting(self) -> None:
+        await self.tell("$/showMessage", {"type": "info", "message": "Grüße, 世界 🎉" * 20})
+
+
+class LongMessages(Play):
+    """A message is longer than any pipe holds at once."""
+
+    rows: ClassVar = ("BASE-2",)
+
+    async def after_greeting(self) -> None:
+        await self.tell("$/showMessage", {"type": "info", "message": "long " * 60_000})
+
+
+class AMessageForTheUser(Play):
+    """`$/showMessage` comes, a notification."""
+
+    rows: ClassVar = ("W-15d",)
+
+    async def after_greeting(self) -> None:
+        await self.tell("$/showMessage", {"type": "warning", "message": "Look here."})
+
+
+class HalfASurrogatePair(Play):
+    """A text holds the escape of half a surrogate pair."""
+
+    rows: ClassVar = ("W-5b",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        body = json.dumps(message).replace(b"Hello, ", rb"Hello\ud83d, ")
+        yield b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class LongIntegers(Play):
+    """A call's arguments hold an integer of 400 digits."""
+
+    rows: ClassVar = ("W-5c",)
+
+    async def call(self, chat_id: str, **details: Any) -> None:
+        await super().call(chat_id, arguments={"long": 10**400})
+
+
+class EqualKeys(Play):
+    """An object has a key twice."""
+
+    rows: ClassVar = ("W-5e",)
+
+    async def after_greeting(self) -> None:
+        body = (
+            b'{"jsonrpc":"2.0","method":"$/none","method":"$/showMessage",'
+            b'"params":{"type":"info","message":"one","message":"two"}}'
+        )
+        await self.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+class DeepNesting(Play):
+    """A call's arguments hold 100 arrays, one inside the other."""
+
+    rows: ClassVar = ("W-5g",)
+
+    async def call(self, chat_id: str, **details: Any) -> None:
+        nested: list[Any] = []
+        for _ in range(100):
+            nested = [nested]
+        await super().call(chat_id, arguments={"deep": nested})
+
+
+_NO_MESSAGES = (
+    ("BASE-23", -32700, b"{no json"),
+    ("BASE-24", -32600, b'{"jsonrpc":"2.0","what":"ever"}'),
+    ("BASE-28", -32600, b'[{"jsonrpc":"2.0","id":"b","method":"editor/getDiagnostics"}]'),
+    ("BASE-16", -32600, b'{"jsonrpc":"1.0","id":"v","method":"conformance/unknown"}'),
+    ("BASE-20", -32600, b'{"jsonrpc":"2.0","id":[1],"method":"conformance/unknown"}'),
+    ("BASE-21", -32600, b'{"jsonrpc":"2.0","id":"m","method":7}'),
+    ("W-5d", -32700, b'{"jsonrpc":"2.0","method":"$/conformance","params":{"x":NaN}}'),
+)
+
+
+class WhatIsNoMessage(Play):
+    """Bodies that are no message are answered with an error, and the stream goes on."""
+
+    rows: ClassVar = (*(row for row, _, _ in _NO_MESSAGES), "BASE-15")
+
+    def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
+        super().__init__(connection, edition, calls=calls)
+        self.codes: dict[str, object] = {}
+
+    async def after_greeting(self) -> None:
+        for row, _, body in _NO_MESSAGES:
+            self.codes[row] = None
+            self.codes[row] = await self._code(b"", body)
+        foreign = "{}".encode("utf-16")
+        self.codes["BASE-15"] = await self._code(
+            b"Content-Type: application/json; charset=utf-16\r\n", foreign
+        )
+
+    async def _code(self, headers: bytes, body: bytes) -> object:
+        """The code of the next error that answers no request of ours by its id."""
+        before = len(self._errors())
+        await self.write(b"%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body))
+        if not await self.until(lambda: len(self._errors()) > before, seconds=0.5):
+            return None
+        return self._errors()[-1]
+
+    def _errors(self) -> list[object]:
+        messages = [said.message for said in self.said if said.side == "client" and said.message]
+        errors = [message["error"] for message in messages if "error" in message]
+        return [error.get("code") for error in errors if isinstance(error, dict)]
+
+    def judge(self, bench: ClientBench) -> None:
+        wanted = {row: code for row, code, _ in _NO_MESSAGES} | {"BASE-15": -32600}
+        for row, code in self.codes.items():
+            accepted = {wanted[row], -32700} if row == "BASE-15" else {wanted[row]}
+            bench.check(
+                row,
+                code in accepted,
+                expected=f"an error {wanted[row]} with id null",
+                got="no answer" if code is None else f"an error {code!r}",
+            )
+
+
+class _LostStream(Play):
+    """A header that leaves open where the next message begins."""
+
+    header: ClassVar[bytes]
+    noticed: bool = False
+
+    async def after_greeting(self) -> None:
+        await self.write(self.header + b"\r\n\r\n{}")
+        self.noticed = await self.until(lambda: self.ended or self._has_said_so(), seconds=2.0)
+
+    def _has_said_so(self) -> bool:
+        return any(
+            said.side == "client" and said.message and "error" in said.message for said in self.said
+        )
+
+    def judge(self, bench: ClientBench) -> None:
+        seen = self.noticed or self.ended
+        for row in self.rows:
+            bench.check(
+                row,
+                seen,
+                expected="an error with id null, or the end of the connection",
+                got="the same" if seen else "a client that waits for ever",
+            )
+
+
+class NoLength(_LostStream):
+    """A header block has no Content-Length."""
+
+    rows: ClassVar = ("BASE-7",)
+    header = b"X-Length: 2"
+
+
+class StrangeLength(_LostStream):
+    """A length is no plain decimal number."""
+
+    rows: ClassVar = ("BASE-8",)
+    header = b"Content-Length: +0x2"
+
+
+class TwoLengths(_LostStream):
+    """A header block has two different lengths."""
+
+    rows: ClassVar = ("BASE-9",)
+    header = b"Content-Length: 2\r\nContent-Length: 3"
+
+
+class StrangeHeaderBytes(_LostStream):
+    """A header holds bytes that are not ASCII."""
+
+    rows: ClassVar = ("BASE-12",)
+    header = b"Content-Length: 2\r\nX-Gr\xc3\xb6\xc3\x9fe: 2"
+
+
+PLAYS = (
+    HeadersInLowerCase,
+    ContentTypeNamesUTF8,
+    OtherHeaders,
+    FramesInPieces,
+    TextsOfManyBytes,
+    LongMessages,
+    AMessageForTheUser,
+    HalfASurrogatePair,
+    LongIntegers,
+    EqualKeys,
+    DeepNesting,
+    WhatIsNoMessage,
+    NoLength,
+    StrangeLength,
+    TwoLengths,
+    StrangeHeaderBytes,
+)

@@ -1,0 +1,169 @@
+"""Runs a client under test against every play, and says what each row makes of it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from types import MappingProxyType
+from typing import Final
+
+import anyio
+import attrs
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.client import reading, talking
+from eca_protocol.testing.conformance.client.bench import ClientBench, Play
+from eca_protocol.testing.conformance.client.stage import Played, play
+from eca_protocol.testing.conformance.client.watched import watched
+from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.target import Folders, Target, own_folder
+from eca_protocol.testing.conformance.verdicts import Finding, worst
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+__all__ = ["PLAYS", "SAME", "UNSEEN", "run_client_suite"]
+
+PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS)
+"""Every play, the plain one first: the others are measured by it."""
+
+SAME: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ARROW:initialization-1": "LIFE-1",
+        "ARROW:initialization-3": "LIFE-12",
+        "ARROW:chat-tool-call-1": "ARROW:chat-text-1",
+        "ARROW:chat-tool-call-8": "TOOL-16",
+        "BASE-3": "W-1",
+        "BASE-4": "W-1",
+        "W-4d": "BASE-25",
+        "W-5a": "BASE-6",
+    }
+)
+"""A row that binds clients -> the row that is judged in its place."""
+
+_SCREEN: Final = "What a client shows its user, or its program, cannot be seen from the server."
+_OURS: Final = "It binds the client of this project alone."
+
+UNSEEN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("CHAT-22", "CHAT-23", "CHAT-37", "TOOL-2", "CONF-4", "CONF-5", "GEN-2"), _SCREEN
+        ),
+        **dict.fromkeys(("GEN-3", "GEN-4", "GEN-5", "W-16a", "W-16b", "W-16c"), _OURS),
+        "BASE-22": "A client's requests have params of its own; those of a server are objects.",
+        "BASE-26": "What a client makes of strange params cannot be brought about for all of them.",
+        "BASE-27": "No fault of a client's own can be brought about from outside.",
+        "BASE-31": "A client answers at once: there is nothing to cancel.",
+        "CTX-8": "A client that sends no contexts keeps it, too.",
+        "EDIT-5": "Where a diagnostic begins in a file is known to the editor alone.",
+        "W-2c": "A client answers at once: no request of the same id is pending.",
+        "W-5f": "It binds who reads the Evaluation Context Protocol.",
+        "W-5h": "A client shows one JSON engine only.",
+        "W-6d": "A pipe joins writes, so how the bytes were written cannot be told from reading.",
+    }
+)
+"""A row that binds clients -> why nobody outside can judge it."""
+
+Told = Callable[[str, Sequence[Finding]], None]
+
+
+async def run_client_suite(
+    target: Target,
+    *,
+    plays: Iterable[type[Play]] | None = None,
+    shown: str = "",
+    jobs: int | None = None,
+    seconds: float = 150.0,
+    seconds_a_play: float = 30.0,
+    told: Told | None = None,
+) -> Run:
+    """Judge a client, by what it does each time it is started.
+
+    Args:
+        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        plays: which; None: all. The plain one is always played.
+        shown: what the target is called in reports.
+        jobs: how many clients run at once; None: as many as there are processors.
+        seconds: how long the whole may take; what has no time then is untestable.
+        seconds_a_play: after which a client that has not ended by itself is ended.
+        told: called as each play ends, with its name.
+
+    Raises:
+        StartFailed: the client cannot be started, or starts no server.
+    """
+    began, started = anyio.current_time(), datetime.now(UTC)
+    edition = target.edition or Revision.R2025_10
+    found: dict[str, list[Finding]] = {}
+    numbers = count(1)
+    with own_folder() as root:
+
+        async def start(kind: type[Play], *, calls: bool) -> Played:
+            folders = Folders(root=root / f"client-{next(numbers)}")
+            make = partial(kind, edition=edition, calls=calls)
+            return await play(make, target, folders, seconds=seconds_a_play)
+
+        plain = await start(talking.Plain, calls=True)
+        if plain.server is None:
+            raise StartFailed(f"the client starts no server: {plain.obituary}")
+        decides = bool(plain.server.decided)
+
+        def judge(kind: type[Play], played: Played) -> None:
+            findings = list(_judged(kind, played, plain))
+            for finding in findings:
+                found.setdefault(finding.id, []).append(finding)
+            if told is not None:
+                told(_name(kind), findings)
+
+        judge(talking.Plain, plain)
+        for finding in watched(plain.server, edition):
+            found.setdefault(finding.id, []).append(finding)
+        waiting = deque(each for each in (plays or PLAYS) if each is not talking.Plain)
+
+        async def work() -> None:
+            while waiting:
+                kind = waiting.popleft()
+                judge(kind, await start(kind, calls=decides))
+
+        left = seconds - (anyio.current_time() - began)
+        with anyio.move_on_after(left):
+            async with anyio.create_task_group() as workers:
+                for _ in range(jobs or os.cpu_count() or 1):
+                    workers.start_soon(work)
+    return Run(
+        target=shown or " ".join(target.command),
+        edition=edition,
+        started=started,
+        seconds=anyio.current_time() - began,
+        findings=tuple(_of_each_row(found, edition)),
+    )
+
+
+def _name(kind: type[Play]) -> str:
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+
+
+def _judged(kind: type[Play], played: Played, plain: Played) -> Iterator[Finding]:
+    """What a play shows; it is judged by the server that was played."""
+    bench = ClientBench(_name(kind), played, plain)
+    if isinstance(played.server, Play):
+        played.server.judge(bench)
+    yield from bench.findings
+    judged = {finding.id for finding in bench.findings}
+    for row in kind.rows:
+        if row not in judged:
+            why = f"the play did not come to it: {played.obituary}"
+            yield Finding(id=row, verdict="untestable", case=bench.case, got=why)
+
+
+def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterator[Finding]:
+    for id_ in REQUIREMENTS:
+        if binds(id_, edition, side="client"):
+            judged = found.get(id_) or found.get(SAME.get(id_, ""))
+            if judged:
+                yield attrs.evolve(worst(judged), id=id_)
+            else:
+                why = UNSEEN.get(id_, "it has not happened in this run")
+                yield Finding(id=id_, verdict="untestable", got=why)

@@ -1,0 +1,47 @@
+"""The SDK's own client as a client under test: it does what an editor's user would.
+
+python our_client.py SERVER
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import anyio
+
+import eca_protocol
+from eca_protocol.client import Client
+from eca_protocol.errors import RequestFailed
+from eca_protocol.messages import ChatToolCallRunContent, EditorDiagnostic
+
+
+async def diagnostics(uri: str | None) -> list[EditorDiagnostic]:
+    return []
+
+
+async def query(client: Client, what: str) -> None:
+    with contextlib.suppress(RequestFailed):
+        await (client.chat_query_context if what == "contexts" else client.chat_query_commands)("")
+
+
+async def main() -> None:
+    async with eca_protocol.connect(
+        command=[sys.argv[1], "server"],
+        workspace_folders=[Path(__file__).parent],
+        diagnostics=diagnostics,
+    ) as client:
+        chat = client.chat()
+        async for content in chat.prompt("Hello"):
+            if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
+                chat.approve(content.id, save="session")
+        async for content in chat.prompt("Again"):
+            if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
+                chat.reject(content.id)
+        async with anyio.create_task_group() as group:
+            group.start_soon(query, client, "contexts")
+            group.start_soon(query, client, "commands")
+
+
+anyio.run(main, backend="trio")

@@ -1,0 +1,125 @@
+"""A client's fault is found by the play about it, and by no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.client.stage import SERVER
+from eca_protocol.testing.conformance.client.suite import (
+    PLAYS,
+    SAME,
+    UNSEEN,
+    Play,
+    run_client_suite,
+)
+from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+HERE = Path(__file__).resolve().parent
+
+CAUGHT = {
+    "exact headers": "BASE-5",
+    "knows all headers": "BASE-11",
+    "counts characters": "BASE-6",
+    "reads whole frames": "BASE-2",
+    "early initialized": "LIFE-12",
+    "nameless": "LIFE-7",
+    "answers notifications": "BASE-18",
+    "ids as text": "W-2b",
+    "silent to requests": "W-2b",
+    "answers twice": "BASE-17",
+    "result and error": "W-2a",
+    "accepts all requests": "BASE-25",
+    "wrong call": "TOOL-16",
+    "leaves at once": "LIFE-23",
+    "knows all notifications": "W-4c",
+    "needs params": "W-3a",
+    "wants answers in order": "BASE-29",
+    "trusts ids": "BASE-30",
+    "fails at strange keys": "W-3e",
+    "fails at strange contents": "W-60c",
+    "deaf to bad json": "BASE-23",
+}
+
+
+def small_client(fault: str = "") -> Target:
+    script = HERE / "small_client.py"
+    return Target(command=(sys.executable, "-I", "-S", str(script), SERVER, *fault.split()))
+
+
+def judge(target: Target, plays: Iterable[type[Play]] | None = None) -> Run:
+    return anyio.run(lambda: run_client_suite(target, plays=plays), backend="trio")
+
+
+def broken(run: Run) -> set[str]:
+    return {each.id for each in run.findings if each.verdict in {"fail", "warn"}}
+
+
+def and_what_is_the_same(row: str) -> set[str]:
+    return {row} | {other for other, judged in SAME.items() if judged == row}
+
+
+def about(row: str) -> list[type[Play]]:
+    return [each for each in PLAYS if row in each.rows]
+
+
+@pytest.mark.parametrize(
+    "fault", ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params"]
+)
+def test_a_fault_is_found_by_its_play(fault: str) -> None:
+    found = judge(small_client(fault), about(CAUGHT[fault]))
+    assert broken(found) == and_what_is_the_same(CAUGHT[fault])
+    assert all(each.exchange for each in found.findings if each.verdict == "fail" and each.case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", CAUGHT)
+def test_a_fault_is_found_by_no_other_play(fault: str) -> None:
+    assert broken(judge(small_client(fault))) == and_what_is_the_same(CAUGHT[fault])
+
+
+@pytest.mark.long
+def test_a_client_without_a_fault_passes() -> None:
+    found = judge(small_client())
+    assert not broken(found)
+    untold = {each.id for each in found.findings if each.verdict == "untestable" and not each.case}
+    fields = {row for row in untold if row.startswith(("FIELD:", "VALUE:"))}
+    assert untold - fields <= set(UNSEEN) | set(SAME) | {"BASE-19"}
+
+
+@pytest.mark.long
+def test_the_client_of_this_project_passes() -> None:
+    script = HERE / "our_client.py"
+    found = judge(Target(command=(sys.executable, str(script), SERVER)))
+    assert not broken(found)
+
+
+def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
+    with pytest.raises(StartFailed, match=r"starts no server.*exit code 3"):
+        judge(Target(command=(sys.executable, "-c", "raise SystemExit(3)", SERVER)))
+
+
+def test_a_client_may_speak_over_its_own_streams() -> None:
+    code = (
+        'import sys; body = b\'{"jsonrpc":"2.0","id":1,"method":"conformance"}\';'
+        "sys.stdout.buffer.write(b'Content-Length: %d\\r\\n\\r\\n%b' % (len(body), body));"
+        "sys.stdout.flush(); assert b'-32601' in sys.stdin.buffer.read1()"
+    )
+    found = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), plays=[PLAYS[0]])
+    assert "LIFE-1" in broken(found)
+
+
+def test_what_is_said_of_rows_is_said_of_rows_that_bind_clients() -> None:
+    bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
+    judged = {row for each in PLAYS for row in each.rows}
+    assert judged | set(SAME) | set(UNSEEN) <= bound
+    assert not set(UNSEEN) & judged
+    assert set(SAME.values()) <= bound
