@@ -28,4 +28,5 @@ CHAPTERS: Final = (
     "queries",
     "contexts",
     "mcp",
+    "today",
 )
