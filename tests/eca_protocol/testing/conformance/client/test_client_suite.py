@@ -13,10 +13,10 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.stage import SERVER
 from eca_protocol.testing.conformance.client.suite import (
-    PLAYS,
     SAME,
     UNSEEN,
-    Play,
+    ClientCase,
+    client_cases,
     run_client_suite,
 )
 from eca_protocol.testing.conformance.run import Run, binds
@@ -55,8 +55,8 @@ def small_client(fault: str = "") -> Target:
     return Target(command=(sys.executable, "-I", "-S", str(script), SERVER, *fault.split()))
 
 
-def judge(target: Target, plays: Iterable[type[Play]] | None = None) -> Run:
-    return anyio.run(lambda: run_client_suite(target, plays=plays), backend="trio")
+def judge(target: Target, cases: Iterable[ClientCase] | None = None) -> Run:
+    return anyio.run(lambda: run_client_suite(target, cases=cases), backend="trio")
 
 
 def broken(run: Run) -> set[str]:
@@ -67,8 +67,8 @@ def and_what_is_the_same(row: str) -> set[str]:
     return {row} | {other for other, judged in SAME.items() if judged == row}
 
 
-def about(row: str) -> list[type[Play]]:
-    return [each for each in PLAYS if row in each.rows]
+def about(row: str) -> list[ClientCase]:
+    return [case for case in client_cases().values() if row in case.rows]
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_client_may_speak_over_its_own_streams() -> None:
         "sys.stdout.buffer.write(b'Content-Length: %d\\r\\n\\r\\n%b' % (len(body), body));"
         "sys.stdout.flush(); assert b'-32601' in sys.stdin.buffer.read1()"
     )
-    found = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), plays=[PLAYS[0]])
+    found = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), cases=[])
     assert "LIFE-1" in broken(found)
 
 
 def test_what_is_said_of_rows_is_said_of_rows_that_bind_clients() -> None:
     bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
-    judged = {row for each in PLAYS for row in each.rows}
+    judged = {row for case in client_cases().values() for row in case.rows}
     assert judged | set(SAME) | set(UNSEEN) <= bound
     assert not set(UNSEEN) & judged
     assert set(SAME.values()) <= bound

@@ -196,12 +196,15 @@ class Connection:
     ) -> None:
         result: Any = Fault(wire.CANCELLED, "the request was cancelled", id_=id_)
         with scope:
-            result = await waiting
+            try:
+                result = await waiting
+            except Fault as fault:
+                fault.id, result = id_, fault
         self._pending.pop((type(id_), id_), None)
-        if isinstance(result, Fault):
-            self.fail(result)
-        else:
+        if not isinstance(result, Fault):
             self.answer(id_, has_id, result)
+        elif has_id:
+            self.fail(result)
 
     def fail(self, fault: Fault) -> None:
         error = {"code": fault.code, "message": str(fault)}
