@@ -29,4 +29,5 @@ CHAPTERS: Final = (
     "contexts",
     "mcp",
     "today",
+    "draft",
 )

@@ -49,11 +49,12 @@ def _paths(contexts: list[Mapping[str, Any]]) -> list[str]:
 @case("CHAT-24", "CHAT-25", "CHAT-26", "W-40a", seconds=30)
 async def contexts_are_found(bench: Bench) -> None:
     """A workspace of 250 files, asked about blankly, by a name, and by what the client has."""
-    async with bench.seat(fresh=True) as seat:
+    async with bench.seat(hello=False) as seat:
         for number in range(250):
             (seat.root / f"file-{number}.txt").touch()
         needle = seat.root / "some-needle.md"
         needle.touch()
+        await seat.hello()
         blank = await found(seat, "")
         bench.check("CHAT-24", blank, expected="contexts", got=blank)
         first = _paths(blank)[:1]

@@ -180,9 +180,10 @@ async def a_turn_is_steered(bench: Bench) -> None:
 @case("FIELD:ChatQueryFiles*", since=CURRENT)
 async def files_are_found(bench: Bench) -> None:
     """A file by a part of its name."""
-    async with bench.seat(fresh=True) as seat:
+    async with bench.seat(hello=False) as seat:
         path = seat.root / "a-needle.txt"
         path.touch()
+        await seat.hello()
         found = await asking(seat, "chat/queryFiles", chatId="c", query="needle")
         paths = [each.get("path") for each in found.get("files", ())]
         bench.check(
