@@ -60,6 +60,7 @@ class ChatTurns:
 
     Attributes:
         prompts: those whose turns have not begun.
+        dropped: those of before, whose turns never began.
         steers: texts which the client put into a running turn; each may come back as one.
         read_up_to: the server has read the client's entries up to this one.
     """
@@ -70,6 +71,7 @@ class ChatTurns:
     prompts: list[Prompt] = attrs.field(factory=list)
     turn: Turn | None = None
     steers: list[str] = attrs.field(factory=list)
+    dropped: list[Prompt] = attrs.field(factory=list)
     read_up_to: int = -1
     is_replaying: bool = False
     is_stray: bool = False
@@ -229,14 +231,18 @@ class ChatTurns:
         if turn.echo_is_done:
             if text in self.steers:
                 self.steers.remove(text)
+            elif text in [prompt.message for prompt in self.prompts]:
+                self._begin_without_end(turn, text, content_id)
             elif turn.prompt is not None:
                 self._tell("W-20b", "the user's words once", "them again")
             return
         if turn.prompt is None:
             turn.echo_is_done = True
             return
-        wanted = turn.prompt.message
         is_first = not turn.echo
+        if is_first and turn.prompt.is_free and not turn.prompt.message.startswith(text):
+            self._take_later_prompt(turn, text)
+        wanted = turn.prompt.message
         turn.echo.append(text)
         joined = "".join(turn.echo)
         turn.echo_is_done = joined == wanted or not wanted.startswith(joined)
@@ -247,6 +253,25 @@ class ChatTurns:
             self._tell(row, "the user's words exactly", repr(joined[:60]))
         elif turn.echo_is_done and turn.answer_came_before_echo:
             self._tell("W-20c", "the answer behind the user's words", "it before")
+
+    def _begin_without_end(self, turn: Turn, text: str, content_id: Any) -> None:
+        """The turn behind one that has no end."""
+        self._owes(turn.index, "W-22e", "a finished progress for the turn")
+        begun = self._begin()
+        assert begun is not None
+        self._echo(begun, text, content_id)
+
+    def _take_later_prompt(self, turn: Turn, text: str) -> None:
+        """The turn is of a prompt behind some that a stop has dropped."""
+        for place, prompt in enumerate(self.prompts):
+            if prompt.message.startswith(text):
+                assert turn.prompt is not None
+                self.dropped += [turn.prompt, *self.prompts[:place]]
+                del self.prompts[: place + 1]
+                turn.prompt = prompt
+                if not prompt.is_free:
+                    turn.stopped, turn.calls.was_stopped = None, False
+                return
 
     def _check_echo(self, turn: Turn) -> None:
         """The user's words must have come."""
@@ -273,8 +298,9 @@ class ChatTurns:
         """The chat is no more: what it said of stops and ends has been said."""
         if self.lacks_usage is not None:
             self._owes(self.lacks_usage, "W-20d", "usage before the finished progress")
-        for prompt in self.prompts:
-            is_dropped = prompt.is_answered and prompt.is_to_be_repeated and self.turn is None
+        waiting = self.prompts if self.turn is None else []
+        for prompt in (*self.dropped, *waiting):
+            is_dropped = prompt.is_answered and prompt.is_to_be_repeated
             if is_dropped and prompt.message not in self.said_when_stopped:
                 self._owes(prompt.index, "W-22d", "the dropped prompt in a text of the system's")
 

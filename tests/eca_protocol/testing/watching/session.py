@@ -140,6 +140,16 @@ _SESSION: Session = {
 }  # fmt: skip
 
 
+NEXT_TURN = (
+    asks(7, "chat/prompt", {"message": "Again", "chatId": "new"}),
+    running("new"),
+    says("new", "user", "text", text="Again", contentId="m-3"),
+    answers(7, prompted("new")),
+    finished("new"),
+)
+"""One more turn of the second chat."""
+
+
 def good_session() -> Session:
     """The session; the caller may change it."""
     return copy.deepcopy(_SESSION)

@@ -14,6 +14,7 @@ from tests.eca_protocol.testing.watching.session import (
     CALL,
     CHAT,
     FILE,
+    NEXT_TURN,
     Change,
     Session,
     Side,
@@ -142,6 +143,8 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-22e", twice("finished")),
     ("W-22e", without("stopped", "delete", "deleted")),
     ("W-22e", twice("stopped")),
+    ("W-22e", both(after("stopped", *NEXT_TURN), without("stopped"))),
+    ("W-22d", both(after("stopped", *NEXT_TURN), without("repeated"))),
     ("W-23d", behind_fence(USED)),
     ("CHAT-33", behind_fence(says("new", "assistant", "text", text="x"))),
     ("W-23g", after("stopped", says("new", "assistant", "text", text="x"))),
@@ -269,9 +272,11 @@ def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it() -> None:
     assert watcher.finish() == []
 
 
-@pytest.mark.parametrize(
-    ("row", "change"), FAULTS, ids=lambda each: each if isinstance(each, str) else ""
-)
+def test_a_turn_may_follow_prompts_that_a_stop_dropped() -> None:
+    assert watch(after("stopped", *NEXT_TURN)(good_session())) == []
+
+
+@pytest.mark.parametrize(("row", "change"), FAULTS, ids=name_of)
 def test_a_fault_is_told_as_its_row_and_nothing_else(row: str, change: Change) -> None:
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session()))) == [row]
