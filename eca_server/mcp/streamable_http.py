@@ -20,7 +20,7 @@ from eca_protocol import json
 from eca_protocol.errors import HTTPFault, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPResponse
 from eca_server.mcp.faults import FaultKind, MCPFault
-from eca_server.mcp.http_endpoint import HTTPEndpoint, Refusal, body_kind
+from eca_server.mcp.http_endpoint import BodyKind, HTTPEndpoint, Refusal, body_kind
 from eca_server.mcp.http_transport import (
     MAX_MESSAGE,
     HTTPTransport,
@@ -46,6 +46,7 @@ _PERHAPS_GONE: Final = frozenset({400, 409})
 _OLDER: Final = frozenset({400, 404, 405})
 _SUCCESS: Final = range(200, 300)
 _RESUMPTIONS: Final = 5  # connections one after the other that bring nothing
+_TELLING: Final = 64  # bytes of a body that tell its kind where its type does not
 _RENEWAL: Final = "initialize again"  # the id of a request that the session knows nothing of
 
 
@@ -183,13 +184,16 @@ class StreamableHTTP(HTTPTransport):
         """Pass on what a body brings; False where a stream of events ended without the answer."""
         chunks = response.chunks()
         start = b""
-        async for start in chunks:
-            if start:
+        kind: BodyKind = "unknown"
+        async for chunk in chunks:
+            start += chunk
+            kind = body_kind(response, start[:_TELLING])
+            if start and (kind != "unknown" or len(start) >= _TELLING):
                 break
         if not start:
             raise MCPFault(f"the server answered with nothing (status {response.status})")
         body = _again(start, chunks)
-        match body_kind(response, start):
+        match kind:
             case "events":
                 try:
                     await read_events(body, place, self._deliver)

@@ -1,0 +1,104 @@
+"""Whatever a web server answers to a call over MCP, the call is answered, however it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import trio
+import trio.testing
+from runner import bytewise, cut, instrumented, main
+
+with instrumented(__name__):
+    from eca_protocol import json
+    from eca_protocol.errors import InvalidJSON
+    from eca_protocol.http import HTTPClient
+    from eca_server.mcp.http_endpoint import HTTPEndpoint
+    from eca_server.mcp.server_log import ServerLog
+    from eca_server.mcp.streamable_http import StreamableHTTP
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f"}}'
+SEPARATOR = b"\x00\xff"
+LONG = 1e6  # seconds of a clock that does not wait
+
+
+def check(data: bytes) -> None:
+    """`data` is one answer of the server after another: status, content type, a line end, body."""
+    whole = answered(data, lambda body: [body])
+    assert answered(data, cut) == whole
+    if len(data) < 300:
+        assert answered(data, bytewise) == whole
+
+
+def answered(data: bytes, pieces: Callable[[bytes], list[bytes]]) -> list[bytes]:
+    """What is heard of the server, up to the answer of the call."""
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    return trio.run(call, iter(data.split(SEPARATOR)), pieces, clock=clock)
+
+
+async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]]) -> list[bytes]:
+    http = cast("HTTPClient", Client(answers, pieces))
+    endpoint = HTTPEndpoint("https://h.example/mcp", http=http, headers={"x-key": "k"})
+    transport = StreamableHTTP(endpoint, ServerLog("s"))
+    heard: list[bytes] = []
+    with trio.fail_after(LONG):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.run)
+            await transport.send(CALL)
+            while message := await transport.receive():
+                heard.append(message)
+                if is_answer(message):
+                    break
+            else:
+                fault = await transport.fault()
+                assert fault
+                heard.append(str(fault).encode())
+            await transport.aclose()
+    return heard
+
+
+def is_answer(message: bytes) -> bool:
+    try:
+        value = json.loads(message)
+    except InvalidJSON:
+        return False
+    parts = value if isinstance(value, list) else [value]
+    return any(
+        isinstance(part, dict) and "method" not in part and part.get("id") in (1, "1")
+        for part in parts
+    )
+
+
+class Answer:
+    """An answer as the client of HTTP gives it."""
+
+    def __init__(self, head: bytes, pieces: list[bytes]) -> None:
+        status, _, kind = head.decode("latin-1").partition(" ")
+        self.status = int(status) if status in {"202", "307", "401", "404", "500"} else 200
+        self.headers = {"content-type": kind, "location": kind, "retry-after": kind}
+        self._pieces = pieces
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    async def read(self, _limit: int = 0) -> bytes:
+        return b"".join(self._pieces)
+
+
+class Client:
+    """A client of HTTP whose server is the input."""
+
+    def __init__(self, answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]]) -> None:
+        self._answers = answers
+        self._pieces = pieces
+
+    @asynccontextmanager
+    async def stream(self, _method: str, _url: str, **_others: Any) -> AsyncIterator[Answer]:
+        head, _, body = next(self._answers, b"500 \n").partition(b"\n")
+        yield Answer(head, self._pieces(body))
+
+
+if __name__ == "__main__":
+    main("mcp_http", check)
