@@ -251,7 +251,7 @@ def _of_each_row(
             is_broken = finding.verdict in {"fail", "warn"}
             verdict = failing(id_) if is_broken else finding.verdict
             yield attrs.evolve(finding, id=id_, verdict=verdict)
-        elif id_ in elsewhere:
+        elif id_ in elsewhere or SAME.get(id_) in elsewhere:
             yield Finding(id=id_, verdict="not-applicable", got="it is about other editions")
         else:
             is_letter = id_.startswith(("FIELD:", "VALUE:"))
