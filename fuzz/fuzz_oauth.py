@@ -38,7 +38,7 @@ async def find(url: str, header: str, documents: list[bytes]) -> None:
     try:
         resource = await find_resource(client, url, demand_in(header))
         server = await find_authorization_server(client, resource, url)
-    except OAuthFault as fault:
+    except (OAuthFault, ValueError) as fault:
         assert str(fault)
         return
     assert urlsplit(resource.identifier).hostname == urlsplit(url).hostname
