@@ -407,8 +407,8 @@ class NoMemory(Turn):
 class Shouts(Turn):
     """Changes the user's words on their way to the model."""
 
-    async def user_message(self) -> dict[str, Any]:
-        message = await super().user_message()
+    async def user_message(self, text: str) -> dict[str, Any]:
+        message = await super().user_message(text)
         return {**message, "content": message["content"].replace("  ", " ")}
 
 

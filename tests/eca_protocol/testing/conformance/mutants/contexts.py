@@ -12,29 +12,31 @@ from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
+Context = dict[str, Any]
+
 
 @breaks("CHAT-25")
 class QueriesFindEverything(Workspace):
     """Gives all contexts, whatever is asked for."""
 
-    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return super().query("", known)
+    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
+        return super().query("", known, more)
 
 
 @breaks("CHAT-26")
 class KnownContextsAgain(Workspace):
     """Offers what the client has already."""
 
-    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return super().query(text, [])
+    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
+        return super().query(text, [], more)
 
 
 @breaks("W-40a")
 class RootsLast(Workspace):
     """Gives the roots behind all else."""
 
-    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return super().query(text, known)[::-1]
+    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
+        return super().query(text, known, more)[::-1]
 
 
 @breaks("CHAT-28")
@@ -197,8 +199,8 @@ class UnknownContextsAreFaults(Server):
 class ContextsAreDropped(Turn):
     """Shows the model no context."""
 
-    async def user_message(self) -> dict[str, Any]:
-        return {"role": "user", "content": self.prompt.text}
+    async def user_message(self, text: str) -> dict[str, Any]:
+        return {"role": "user", "content": text}
 
 
 @breaks("LIFE-10")

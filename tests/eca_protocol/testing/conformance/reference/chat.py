@@ -171,16 +171,20 @@ class Turn:
             self.tell("Dropped by the stop:\n" + "\n".join(self.dropped))
 
     async def converse(self) -> None:
-        if self.prompt.text.startswith("/"):
-            self.tell(await self.server.commands.run(self.prompt.text[1:], self.chat))
-            return
+        text = self.prompt.text
+        if text.startswith("/"):
+            expanded = await self.server.commands.expand(text[1:])
+            if expanded is None:
+                self.tell(self.server.commands.run(text[1:], self.chat))
+                return
+            text = expanded
         model = self.server.models.get(self.prompt.model)
         if model is None:
             self.tell(f"There is no model {self.prompt.model!r}.")
             return
         if not self.chat.history and self.server.wants_titles:
-            self.server.tasks.start_soon(self.chat.make_title, model, self.prompt.text)
-        self.chat.history.append(await self.user_message())
+            self.server.tasks.start_soon(self.chat.make_title, model, text)
+        self.chat.history.append(await self.user_message(text))
         while True:
             await self.ask(model)
             if not self.calls:
@@ -189,9 +193,9 @@ class Turn:
                 await call.run()
             self.progress("Waiting for the model")
 
-    async def user_message(self) -> dict[str, Any]:
+    async def user_message(self, text: str) -> dict[str, Any]:
         shown = [await self.server.show_context(context) for context in self.prompt.contexts]
-        return {"role": "user", "content": "\n\n".join([*shown, self.prompt.text])}
+        return {"role": "user", "content": "\n\n".join([*shown, text])}
 
     def instructions(self) -> str:
         return f"You help the user of an editor. Behaviour: {self.prompt.behavior}."

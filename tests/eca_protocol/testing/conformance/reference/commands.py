@@ -37,11 +37,15 @@ class Commands:
             if wanted in each["name"].lower() or wanted in each["description"].lower()
         ]
 
-    async def run(self, line: str, chat: Chat) -> str:
-        """The text that a command answers with."""
-        name, *words = line.split()
-        if name == "costs":
+    def run(self, line: str, chat: Chat) -> str:
+        """The words that a command of our own answers with."""
+        if line.split(maxsplit=1)[0] == "costs":
             return f"Tokens: {chat.tokens}, costs: {chat.cost:.6f}"
+        return "Commands: " + ", ".join(each["name"] for each in self.find(""))
+
+    async def expand(self, line: str) -> str | None:
+        """What the model is asked by a prompt of an MCP server; None for any other command."""
+        name, *words = line.split()
         for server, prompt in self._owner.mcp.prompts():
             if name == f"{server.name}:{prompt['name']}":
                 names = [each["name"] for each in prompt.get("arguments", ())]
@@ -49,7 +53,7 @@ class Commands:
                 asked = {"name": prompt["name"], "arguments": arguments}
                 result = await server.call("prompts/get", asked)
                 return "\n".join(str(each["content"].get("text")) for each in result["messages"])
-        return "Commands: " + ", ".join(each["name"] for each in self.find(""))
+        return None
 
 
 def _command(name: str, description: str, kind: str, arguments: Any = ()) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
 
 import anyio
 
 from eca_protocol import json
-from eca_protocol.errors import InvalidJSON, StartFailed
+from eca_protocol.errors import HTTPFault, InvalidJSON, StartFailed
 from eca_protocol.process import Child, Ladder, spawn
 from tests.eca_protocol.testing.conformance.reference.tools import Tool, ToolFault, cut
 
@@ -33,7 +34,9 @@ class MCPTool(Tool):
 
     @property
     def offered_name(self) -> str:
-        return re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.server}__{self.name}")[:64]
+        """Legal for every model; the number keeps apart what would be alike."""
+        legal = re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.server}__{self.name}")
+        return f"{legal[:60]}_{self._mcp.tools.index(self)}"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -63,6 +66,7 @@ class MCPServer:
         self.status = "disabled" if settings.get("disabled") else "stopped"
         self.tools: list[MCPTool] = []
         self.prompts: list[dict[str, Any]] = []
+        self.resources: list[dict[str, Any]] = []
         self._child: Child | None = None
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
@@ -82,7 +86,7 @@ class MCPServer:
         if self.status in ("starting", "running"):
             self._scope.cancel()
             await self._ended.wait()
-        self.tools, self.prompts = [], []
+        self.tools, self.prompts, self.resources = [], [], []
         self.tell("stopped")
 
     def tell(self, status: str) -> None:
@@ -112,8 +116,8 @@ class MCPServer:
             self._ended.set()
 
     async def _converse(self) -> None:
-        if "command" not in self._settings:
-            raise MCPFault("only commands are supported")
+        if "url" in self._settings:
+            await self._ask_for_login(self._settings["url"])
         command = [self._settings["command"], *self._settings.get("args", [])]
         env = {**os.environ, **self._settings.get("env", {})}
         self._child = spawn(command, env=env, stderr="null")
@@ -129,6 +133,17 @@ class MCPServer:
             await self._child.end(Ladder(after_stdin=0.1, after_term=0.3, after_kill=0.3))
             self._child = None
 
+    async def _ask_for_login(self, url: str) -> NoReturn:
+        """What there is for servers behind a URL: the way to log in."""
+        origin = url.removesuffix(urlsplit(url).path)
+        place = f"{origin}/.well-known/oauth-authorization-server"
+        try:
+            async with self.owner.http.stream("GET", place) as response:
+                where = json.loads(await response.read())["authorization_endpoint"]
+        except (HTTPFault, InvalidJSON, KeyError, TypeError) as fault:
+            raise MCPFault("it cannot be reached") from fault
+        raise MCPFault(f"log in at {where}?response_type=code&client_id=reference")
+
     async def _greet(self) -> None:
         about = {"name": "reference", "version": "1"}
         params = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
@@ -139,6 +154,8 @@ class MCPServer:
             self.tools = [self.owner.parts.mcp_tool(self.owner, self, each) for each in listed]
         if "prompts" in able:
             self.prompts = (await self.call("prompts/list", {}))["prompts"]
+        if "resources" in able:
+            self.resources = (await self.call("resources/list", {}))["resources"]
         self.tell("running")
 
     async def _listen(self, child: Child) -> None:
@@ -197,6 +214,21 @@ class MCPServers:
 
     def prompts(self) -> list[tuple[MCPServer, dict[str, Any]]]:
         return [(server, each) for server in self._servers.values() for each in server.prompts]
+
+    def resources(self) -> list[dict[str, Any]]:
+        """The contexts that they offer."""
+        return [
+            {
+                "type": "mcpResource",
+                "uri": each["uri"],
+                "name": each["name"],
+                "description": each.get("description", ""),
+                "mimeType": each.get("mimeType", "text/plain"),
+                "server": server.name,
+            }
+            for server in self._servers.values()
+            for each in server.resources
+        ]
 
     def get(self, name: str) -> MCPServer | None:
         """The server of that name; the user is told if there is none."""

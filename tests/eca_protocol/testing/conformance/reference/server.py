@@ -39,7 +39,7 @@ class Server(Connection):
 
     def __init__(self, transport: Transport, config: Mapping[str, Any], parts: Parts) -> None:
         super().__init__(transport, parts.wire())
-        self.config = config
+        self.config = self._given_config = config
         self.parts = parts
         self.chats: dict[str, Chat] = {}
         self.behavior = str(config.get("defaultBehavior", "agent"))
@@ -47,8 +47,8 @@ class Server(Connection):
         self.commands = parts.commands(self)
 
     async def run(self) -> int:
-        async with HTTPClient() as self._client:
-            self.models = configured_models(self.config, self._client, self.parts.model)
+        async with HTTPClient() as self.http:
+            self.models = configured_models(self.config, self.http, self.parts.model)
             return await super().run()
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class Server(Connection):
         self.toolbox = self.parts.toolbox(self)
         self.watch_parent(params.value("processId"))
         self.state = "ready"
-        return {"chatWelcomeMessage": WELCOME}
+        return {"chatWelcomeMessage": self.welcome}
 
     def watch_parent(self, pid: Any) -> None:
         if isinstance(pid, int) and pid > 0 and is_alive(pid):
@@ -98,6 +98,21 @@ class Server(Connection):
         self.tell_native_tools()
         self.notify("$/progress", {"type": "finish", **task})
         self.mcp.start_all()
+        self.tasks.start_soon(self._watch_configuration)
+
+    async def _watch_configuration(self) -> None:
+        """Tell what a file in the workspace changes, and nothing else."""
+        told = self.chat_config()
+        while True:
+            await anyio.sleep(0.2)
+            self.config = {**self._given_config, **self.workspace.configuration()}
+            now = self.chat_config()
+            changed = {name: value for name, value in now.items() if told[name] != value}
+            for name in ("selectBehavior", "selectAgent"):
+                changed.pop(name, None)
+            if changed:
+                self.notify("config/updated", {"chat": changed})
+                told = now
 
     def chat_config(self) -> dict[str, Any]:
         return {
@@ -107,13 +122,17 @@ class Server(Connection):
             "selectBehavior": self.behavior,
             "agents": BEHAVIORS,
             "selectAgent": self.behavior,
-            "welcomeMessage": WELCOME,
+            "welcomeMessage": self.welcome,
         }
 
     def tell_native_tools(self) -> None:
         tools = self.toolbox.native(self.behavior)
         params = {"type": "native", "name": "ECA", "status": "running", "tools": tools}
         self.notify("tool/serverUpdated", params, unasked=True)
+
+    @property
+    def welcome(self) -> str:
+        return str(self.config.get("welcomeMessage", WELCOME))
 
     @property
     def selected_model(self) -> str:
@@ -140,7 +159,7 @@ class Server(Connection):
         prompt = Prompt(
             text=params.text("message", needed=True),
             model=params.text("model") or self.selected_model,
-            behavior=params.text("behavior") or params.text("agent") or self.behavior,
+            behavior=params.text("agent") or params.text("behavior") or self.behavior,
             contexts=params.contexts(),
         )
         id_ = params.text("chatId") or str(uuid.uuid4())
@@ -178,7 +197,8 @@ class Server(Connection):
         self.tell_native_tools()
 
     def query_context(self, params: Params) -> Any:
-        found = self.workspace.query(params.text("query"), params.contexts())
+        known, resources = params.contexts(), self.mcp.resources()
+        found = self.workspace.query(params.text("query"), known, resources)
         return {**self.named(params), "contexts": found}
 
     def query_commands(self, params: Params) -> Any:
@@ -203,7 +223,7 @@ class Server(Connection):
             case {"type": "repoMap"}:
                 return self.workspace.show_map()
             case {"type": "web", "url": url}:
-                async with self._client.stream("GET", url) as response:
+                async with self.http.stream("GET", url) as response:
                     return (await response.read()).decode("utf-8", "replace")
             case {"type": "mcpResource", "server": server, "uri": uri}:
                 return await self.mcp.read_resource(server, uri)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.eca_protocol.testing.conformance.reference.server import Server
 
 CAP = 30_000  # bytes of an output
+COUNT_FROM_ZERO = ("vscode",)
+POSITION = ("line", "character")
 
 
 class ToolFault(Exception):
@@ -190,7 +192,9 @@ class EditorDiagnostics(Tool):
         found = answer.get("diagnostics") if isinstance(answer, dict) else None
         if not isinstance(found, list):
             raise ToolFault("The editor gave no answer.")
-        return "\n".join(filter(None, map(diagnostic_line, found))) or "Nothing is wrong."
+        first = 0 if self.owner.client in COUNT_FROM_ZERO else 1
+        lines = [diagnostic_line(each, first) for each in found]
+        return "\n".join(filter(None, lines)) or "Nothing is wrong."
 
 
 class Toolbox:
@@ -297,10 +301,11 @@ def cut(text: str) -> str:
     return data[:CAP].decode("utf-8", "ignore") + f"\n... cut, {left} bytes left out ..."
 
 
-def diagnostic_line(found: Any) -> str:
+def diagnostic_line(found: Any, first: int) -> str:
+    """A fault with its place, counted from 1; empty for what is none."""
     try:
-        start = found["range"]["start"]
-        place = f"{found['uri']}:{start['line']}:{start['character']}"
+        line, character = (found["range"]["start"][name] + 1 - first for name in POSITION)
+        place = f"{found['uri']}:{line}:{character}"
         return f"{place}: {found.get('severity')}: {found['message']} ({found.get('code')})"
     except (KeyError, TypeError):
         return ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 MOST = 200
+ENDS = ("start", "end")
 
 
 class Workspace:
@@ -28,12 +30,21 @@ class Workspace:
             else:
                 self.unusable.append(str(uri))
 
+    def configuration(self) -> dict[str, Any]:
+        """What the file of the first root says."""
+        try:
+            return dict(json.loads((self.roots[0] / ".eca" / "config.json").read_bytes()))
+        except (IndexError, OSError, ValueError):
+            return {}
+
     def resolve(self, path: str) -> Path:
         first = self.roots[0] if self.roots else Path.cwd()
         return first / path
 
-    def query(self, text: str, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Contexts whose path contains the text, the roots first, without those that are known."""
+    def query(
+        self, text: str, known: list[dict[str, Any]], more: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Contexts whose path or name has the text, the roots first, without the known ones."""
         found = [{"type": "directory", "path": str(root)} for root in self.roots]
         found += [
             {"type": "directory" if path.is_dir() else "file", "path": str(path)}
@@ -41,13 +52,12 @@ class Workspace:
             for path in sorted(root.rglob("*"))
             if not any(part.startswith(".") for part in path.relative_to(root).parts)
         ]
-        taken = {context.get("path") for context in known}
-        wanted = [
+        taken, wanted = set(map(place_of, known)), text.strip().lower()
+        return [
             context
-            for context in found
-            if context["path"] not in taken and text.strip().lower() in context["path"].lower()
-        ]
-        return wanted[:MOST]
+            for context in (*found, *more)
+            if place_of(context) not in taken and wanted in place_of(context).lower()
+        ][:MOST]
 
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
         try:
@@ -69,10 +79,12 @@ class Workspace:
         return "\n".join(self.show_directory(root) for root in self.roots)
 
     def show_cursor(self, path: str, position: dict[str, Any]) -> str:
-        start, end = (
-            f"{position[name]['line']}:{position[name]['character']}" for name in ("start", "end")
-        )
-        return f'<cursor path="{path}" start="{start}" end="{end}"/>'
+        places = [f"{position[name]['line']}:{position[name]['character']}" for name in ENDS]
+        return f'<cursor path="{path}" at="{" to ".join(dict.fromkeys(places))}"/>'
+
+
+def place_of(context: dict[str, Any]) -> str:
+    return str(context.get("path") or context.get("uri"))
 
 
 def path_of(uri: str) -> Path | None:

@@ -1,0 +1,199 @@
+"""The suite itself: what becomes of a case, whoever shares a server, and of a run as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.revisions import EVER, Revision
+from eca_protocol.streams import Transport
+from eca_protocol.testing.conformance.bench import Bench
+from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.suite import open_suite, run_suite
+from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.script import reply, wait
+from tests.eca_protocol.testing.conformance.reference.server import Parts, Server, serve
+
+pytestmark = pytest.mark.anyio
+
+REFERENCE = Target(serve=serve, edition=Revision.R2025_10)
+
+
+def a_case(run: Callable[[Bench], Awaitable[None]], *rows: str, **more: Any) -> Case:
+    return Case(
+        name=f"here.{run.__name__}", does="A case.", rows=rows, run=run, window=EVER, **more
+    )
+
+
+async def verdicts(*cases: Case, target: Target = REFERENCE, **options: Any) -> Run:
+    return await run_suite(target, cases=cases, shown="it", jobs=4, **options)
+
+
+def of(run: Run, id_: str) -> tuple[str, str]:
+    """A row's verdict, and what came."""
+    return next((f.verdict, f.got) for f in run.findings if f.id == id_)
+
+
+async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
+    async def checks(bench: Bench) -> None:
+        bench.check("W-20a", True, expected="a", got="a")
+        bench.check("W-20b", False, expected="a", got={"b": 1})
+        bench.check("CLIENT-2", False, expected="a", got="b")
+        bench.saw("W-20c")
+        bench.not_applicable("W-20d", "there is none")
+
+    async def is_stuck(bench: Bench) -> None:
+        bench.check("W-22a", True, expected="a", got="a")
+        raise Stuck("an answer")
+
+    async def does_not_apply(bench: Bench) -> None:
+        raise NotApplicable("it has no tools")
+
+    async def cannot_read(bench: Bench) -> None:
+        print({}["result"])
+
+    async def waits(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            await seat.until(lambda _: False, expected="nothing", seconds=60)
+
+    async def shows(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            await seat.until(lambda _: False, expected="a wonder", seconds=0.01, shows="W-24a")
+
+    run = await verdicts(
+        a_case(checks, "W-20a", "W-20b", "CLIENT-2", "W-20c", "W-20d"),
+        a_case(is_stuck, "W-22a", "W-22b"),
+        a_case(does_not_apply, "W-30a"),
+        a_case(cannot_read, "W-23a"),
+        a_case(waits, "W-23b", seconds=0.05),
+        a_case(shows, "W-24a"),
+    )
+    assert {id_: of(run, id_)[0] for id_ in ("W-20a", "W-20b", "CLIENT-2", "W-20c")} == {
+        "W-20a": "pass",
+        "W-20b": "fail",
+        "CLIENT-2": "warn",
+        "W-20c": "pass",
+    }
+    assert of(run, "W-20d") == ("not-applicable", "there is none")
+    assert of(run, "W-22a")[0] == "pass"
+    assert of(run, "W-22b") == ("untestable", "expected an answer, got nothing")
+    assert of(run, "W-30a") == ("not-applicable", "it has no tools")
+    assert of(run, "W-23a") == ("untestable", "what came cannot be read: KeyError('result')")
+    assert of(run, "W-23b") == ("untestable", "the case took more than 0.05 s")
+    assert of(run, "W-24a") == ("fail", "nothing of the kind in 0.01 s")
+    assert of(run, "CHAT-9") == ("untestable", "no case judges it")
+    assert {finding.id for finding in run.failed()} == {"W-20b", "W-24a"}
+    assert Run.from_json(_written(run)) == attrs.evolve(run, seconds=round(run.seconds, 3))
+
+
+def _written(run: Run) -> bytes:
+    from eca_protocol.json import dumps  # noqa: PLC0415
+
+    return dumps(run.to_json())
+
+
+async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
+    async def prompts(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            chat = seat.chat(reply("Hello"))
+            await chat.prompt("Hi")
+            await chat.finished()
+            assert chat.said == "Hello"
+            bench.check("W-20b", False, expected="a", got="b")
+
+    run = await verdicts(a_case(prompts, "W-20b"))
+    (breach,) = run.failed()
+    lanes = {(each.source, each.target) for each in breach.exchange}
+    assert lanes >= {("client", "server"), ("server", "client"), ("server", "model")}
+    assert any(b"chat/prompt" in each.data for each in breach.exchange)
+
+
+async def test_seats_at_one_server_hear_only_what_concerns_them():
+    async with open_suite(REFERENCE) as suite:
+        bench = suite.bench("here")
+        async with bench.seat() as one, bench.seat() as two:
+            assert one.wire is two.wire
+            mine = one.chat(reply(wait("now"), "One"))
+            theirs = two.chat(reply("Two"), id=None)
+            await mine.prompt("Hi")
+            await theirs.prompt("Hi")
+            await theirs.finished()
+            assert mine.contents
+            assert all(content["chatId"] == mine.id for content in mine.contents)
+            assert not [heard for heard in one.heard if heard.chat_id == theirs.id]
+            assert not [heard for heard in two.heard if heard.chat_id == mine.id]
+            mine.model.open("now")
+            await mine.finished()
+            assert (mine.said, theirs.said) == ("One", "Two")
+            assert [heard.message["id"] for heard in two.heard if not heard.method]
+
+
+class _Mortal(Server):
+    """Ends when it is told to."""
+
+    async def handle(self, message: Mapping[str, Any]) -> None:
+        if message.get("method") == "$/die":
+            self.end(9)
+        await super().handle(message)
+
+
+async def test_who_shared_a_server_that_ends_is_asked_again_alone():
+    async def dies(transport: Transport, config: Mapping[str, Any]) -> int:
+        return await _Mortal(transport, config, Parts()).run()
+
+    tries = []
+
+    async def innocent(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            tries.append(seat)
+            chat = seat.chat(reply(wait("late"), "Hello"))
+            await chat.prompt("Hi")
+            if len(tries) > 1:
+                chat.model.open("late")
+            await chat.finished()
+            bench.saw("W-20a")
+
+    async def culprit(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            while not tries:
+                await seat.settle()
+            await seat.tell("$/die")
+            await seat.settle()
+
+    run = await verdicts(
+        a_case(innocent, "W-20a"),
+        a_case(culprit, "W-4c"),
+        target=attrs.evolve(REFERENCE, serve=dies),
+    )
+    assert of(run, "W-20a")[0] == "pass"
+    assert [incident.case for incident in run.incidents] == ["here.culprit"]
+    assert "exit code 9" in run.incidents[0].what
+
+
+async def test_what_has_no_time_is_untestable():
+    async def waits(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            await seat.until(lambda _: False, expected="nothing", seconds=60)
+
+    run = await verdicts(a_case(waits, "W-20a"), seconds=0.05)
+    assert of(run, "W-20a") == ("untestable", "no time in 0.05 s")
+
+
+async def test_a_target_that_cannot_be_started_says_why():
+    async def leaves(_transport: Transport, _config: Mapping[str, Any]) -> int:
+        raise RuntimeError("no such module")
+
+    targets = [
+        (Target(command=("/no/such/command",)), "No such file"),
+        (Target(command=(sys.executable, "-S", "-c", "import nothing_here")), "nothing_here"),
+        (Target(serve=leaves), "no such module"),
+    ]
+    for target, why in targets:
+        with pytest.raises(StartFailed, match=why):
+            await verdicts(target=target)
