@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 import attrs
 import trio
@@ -20,6 +20,11 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.client.suite import (
+    ClientCase,
+    client_cases,
+    run_client_suite,
+)
 from eca_protocol.testing.conformance.known import known_failures, known_text, unexpected
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
@@ -35,19 +40,25 @@ __all__ = ["run"]
 _DESCRIPTION = """\
 Find out where a server departs from the ECA protocol: COMMAND starts it, in
 whatever language it is written; the suite is its editor and its model, and
-judges each row of the requirements table that it can see.
+judges each row of the requirements table that it can see. With --client COMMAND
+starts a client that does by itself what its user would, such as a test of an
+editor's plugin; the suite is its server.
 
 The model stands at a loopback address. The server is told of it in ECA_CONFIG,
 in upstream's form; a server that is configured otherwise gets the file that
 --config-template describes. In it, in COMMAND, in --config-arg and in --env
 these stand for what the suite puts in: {{url}}, {{key}}, {{model}},
-{{workspace}} and {{file}}, the written file.
+{{workspace}} and {{file}}, the written file. A client finds in {{server}} the
+path of the program that it has to start as its server; without it in COMMAND it
+is taken to speak over its own stdin and stdout.
 """
 
 _EPILOG = """\
-Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 the
-server cannot be started.
+Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 COMMAND
+cannot be started.
 """
+
+AnyCase: TypeAlias = Case | ClientCase
 
 _CANNOT_START: Final = 3
 
@@ -67,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    about = parser.add_argument_group("the server")
+    about = parser.add_argument_group("COMMAND")
+    about.add_argument("--client", action="store_true", help="it is a client, and no server")
     about.add_argument(
         "--edition",
         type=_edition,
@@ -148,12 +160,12 @@ def run(arguments: Sequence[str]) -> int:
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
     options = _parser().parse_args(words[:split])
-    chosen = _chosen(options.only)
+    chosen = _chosen(options.only, client_cases() if options.client else server_cases())
     if options.list:
         sys.stdout.write("".join(map(_listed, chosen.values())))
         return 0
     if not command:
-        return _refuse("expected `-- COMMAND` that starts a server")
+        return _refuse("expected `-- COMMAND` that starts what is tested")
     if not chosen:
         return _refuse(f"--only: no row or case is called {' or '.join(options.only)}")
     try:
@@ -167,20 +179,14 @@ def run(arguments: Sequence[str]) -> int:
 def _judge(
     options: argparse.Namespace,
     target: Target,
-    chosen: dict[str, Case],
+    chosen: Mapping[str, AnyCase],
     known: Collection[str],
 ) -> int:
     progress = Progress(sys.stderr, len(chosen))
 
     async def judge() -> Run | StartFailed:
         try:
-            return await run_suite(
-                target,
-                cases=chosen.values(),
-                jobs=options.jobs,
-                seconds=options.seconds,
-                told=progress.take,
-            )
+            return await _run(options, target, chosen.values(), progress)
         except StartFailed as fault:
             return fault
 
@@ -189,13 +195,33 @@ def _judge(
     if outcome is None:
         return 128 + (signalled or 0)
     if isinstance(outcome, StartFailed):
-        _complain(f"the server cannot be started: {outcome}")
+        _complain(f"cannot be started: {outcome}")
         return _CANNOT_START
     if options.only:
         outcome = _narrowed(outcome, chosen)
     _write(options, outcome)
     tell(table(outcome, known, verbose=options.verbose), sys.stdout)
     return 1 if unexpected(outcome, known) else 0
+
+
+async def _run(
+    options: argparse.Namespace, target: Target, cases: Iterable[AnyCase], progress: Progress
+) -> Run:
+    if options.client:
+        return await run_client_suite(
+            target,
+            cases=[case for case in cases if isinstance(case, ClientCase)],
+            jobs=options.jobs,
+            seconds=options.seconds,
+            told=progress.take,
+        )
+    return await run_suite(
+        target,
+        cases=[case for case in cases if isinstance(case, Case)],
+        jobs=options.jobs,
+        seconds=options.seconds,
+        told=progress.take,
+    )
 
 
 def _write(options: argparse.Namespace, outcome: Run) -> None:
@@ -205,10 +231,10 @@ def _write(options: argparse.Namespace, outcome: Run) -> None:
         options.write_known_failures.write_text(known_text(outcome), "utf-8")
 
 
-def _chosen(patterns: Sequence[str]) -> dict[str, Case]:
+def _chosen(patterns: Sequence[str], cases: Mapping[str, AnyCase]) -> dict[str, AnyCase]:
     """The cases that a pattern names, with the rows that count; all without a pattern."""
-    chosen = {}
-    for name, case in server_cases().items():
+    chosen: dict[str, AnyCase] = {}
+    for name, case in cases.items():
         if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             chosen[name] = case
             continue
@@ -222,7 +248,7 @@ def _chosen(patterns: Sequence[str]) -> dict[str, Case]:
     return chosen
 
 
-def _narrowed(outcome: Run, chosen: dict[str, Case]) -> Run:
+def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase]) -> Run:
     """Only the findings on rows of the chosen cases."""
     rows = {id_ for case in chosen.values() for id_ in case.rows}
     return attrs.evolve(outcome, findings=tuple(f for f in outcome.findings if f.id in rows))
@@ -243,7 +269,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
     )
 
 
-def _listed(case: Case) -> str:
+def _listed(case: AnyCase) -> str:
     return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
 
 

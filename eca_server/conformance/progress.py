@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 from eca_protocol.testing.conformance.cases import Case
+from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.command_line import tell
 
@@ -33,7 +34,7 @@ class Progress:
         self._began = time.monotonic()
         self._drawn = 0.0
 
-    def take(self, case: Case, findings: Sequence[Finding]) -> None:
+    def take(self, case: Case | ClientCase, findings: Sequence[Finding]) -> None:
         """A case has ended."""
         self._done += 1
         self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}

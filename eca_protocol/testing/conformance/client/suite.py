@@ -25,10 +25,38 @@ from eca_protocol.testing.conformance.target import Folders, Target, own_folder
 from eca_protocol.testing.conformance.verdicts import Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
 
-__all__ = ["PLAYS", "SAME", "UNSEEN", "run_client_suite"]
+__all__ = ["PLAYS", "SAME", "UNSEEN", "ClientCase", "client_cases", "run_client_suite"]
 
 PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS)
 """Every play, the plain one first: the others are measured by it."""
+
+
+@attrs.frozen(kw_only=True)
+class ClientCase:
+    """A play, as a list of cases tells of it.
+
+    Attributes:
+        name: chapter and class: `reading.HeadersInLowerCase`.
+        does: what is odd about the server, in a sentence for people.
+        rows: the ids of the rows that it judges.
+        play: the server that is played.
+    """
+
+    name: str
+    does: str
+    rows: tuple[str, ...]
+    play: type[Play]
+
+
+def client_cases() -> Mapping[str, ClientCase]:
+    """The cases for clients, by name."""
+    cases = {}
+    for kind in PLAYS:
+        name = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+        does = " ".join((kind.__doc__ or "").split())
+        cases[name] = ClientCase(name=name, does=does, rows=kind.rows, play=kind)
+    return MappingProxyType(cases)
+
 
 SAME: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -67,13 +95,13 @@ UNSEEN: Final[Mapping[str, str]] = MappingProxyType(
 )
 """A row that binds clients -> why nobody outside can judge it."""
 
-Told = Callable[[str, Sequence[Finding]], None]
+Told = Callable[[ClientCase, Sequence[Finding]], None]
 
 
 async def run_client_suite(
     target: Target,
     *,
-    plays: Iterable[type[Play]] | None = None,
+    cases: Iterable[ClientCase] | None = None,
     shown: str = "",
     jobs: int | None = None,
     seconds: float = 150.0,
@@ -84,12 +112,12 @@ async def run_client_suite(
 
     Args:
         target: the client; `stage.SERVER` in its command stands for the server it has to start.
-        plays: which; None: all. The plain one is always played.
+        cases: which; None: all. The plain server is always played.
         shown: what the target is called in reports.
         jobs: how many clients run at once; None: as many as there are processors.
         seconds: how long the whole may take; what has no time then is untestable.
         seconds_a_play: after which a client that has not ended by itself is ended.
-        told: called as each play ends, with its name.
+        told: called as each case ends.
 
     Raises:
         StartFailed: the client cannot be started, or starts no server.
@@ -110,22 +138,24 @@ async def run_client_suite(
             raise StartFailed(f"the client starts no server: {plain.obituary}")
         decides = bool(plain.server.decided)
 
-        def judge(kind: type[Play], played: Played) -> None:
-            findings = list(_judged(kind, played, plain))
+        def judge(case: ClientCase, played: Played) -> None:
+            findings = list(_judged(case, played, plain))
             for finding in findings:
                 found.setdefault(finding.id, []).append(finding)
             if told is not None:
-                told(_name(kind), findings)
+                told(case, findings)
 
-        judge(talking.Plain, plain)
+        first, *others = client_cases().values()
+        judge(first, plain)
         for finding in watched(plain.server, edition):
             found.setdefault(finding.id, []).append(finding)
-        waiting = deque(each for each in (plays or PLAYS) if each is not talking.Plain)
+        chosen = set(others if cases is None else cases)
+        waiting = deque(case for case in others if case in chosen)
 
         async def work() -> None:
             while waiting:
-                kind = waiting.popleft()
-                judge(kind, await start(kind, calls=decides))
+                case = waiting.popleft()
+                judge(case, await start(case.play, calls=decides))
 
         left = seconds - (anyio.current_time() - began)
         with anyio.move_on_after(left):
@@ -141,21 +171,17 @@ async def run_client_suite(
     )
 
 
-def _name(kind: type[Play]) -> str:
-    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
-
-
-def _judged(kind: type[Play], played: Played, plain: Played) -> Iterator[Finding]:
+def _judged(case: ClientCase, played: Played, plain: Played) -> Iterator[Finding]:
     """What a play shows; it is judged by the server that was played."""
-    bench = ClientBench(_name(kind), played, plain)
+    bench = ClientBench(case.name, played, plain)
     if isinstance(played.server, Play):
         played.server.judge(bench)
     yield from bench.findings
     judged = {finding.id for finding in bench.findings}
-    for row in kind.rows:
+    for row in case.rows:
         if row not in judged:
             why = f"the play did not come to it: {played.obituary}"
-            yield Finding(id=row, verdict="untestable", case=bench.case, got=why)
+            yield Finding(id=row, verdict="untestable", case=case.name, got=why)
 
 
 def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterator[Finding]:

@@ -172,7 +172,7 @@ class LateShutdown(Play):
 class RequestsOfTheServer(Play):
     """The editor is asked for diagnostics, and for what nobody knows, with ids of every kind."""
 
-    rows: ClassVar = ("BASE-1", "EDIT-3", "EDIT-4", "W-2b", "W-2a", "BASE-17", "BASE-25")
+    rows: ClassVar = ("BASE-1", "BASE-17", "BASE-19", "BASE-25", "EDIT-3", "EDIT-4", "W-2a", "W-2b")
     ids: ClassVar = (0, -1, 2**40, "", "a text")
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
@@ -207,6 +207,9 @@ class RequestsOfTheServer(Play):
         bench.check("BASE-17", not twice, expected="one answer a request", got=f"two to {twice}")
         both = [each for each in everything if ("result" in each) == ("error" in each)]
         bench.check("W-2a", not both, expected="`result` or `error`", got=str(both))
+        errors = [each["error"] for each in everything if "error" in each]
+        odd = [each for each in errors if not _is_error(each)]
+        bench.check("BASE-19", not odd, expected="an integer code and a text", got=str(odd))
         wrong = [
             answer
             for each in self.refused.values()
@@ -220,9 +223,11 @@ class RequestsOfTheServer(Play):
         self._judge_diagnostics(bench)
 
     def _judge_diagnostics(self, bench: ClientBench) -> None:
-        if not self.can:
+        answers = any(self.refused.values())
+        if not self.can or not answers:
+            lacks = "announce diagnostics" if answers else "answer requests"
             for row in ("EDIT-3", "EDIT-4"):
-                bench.untestable(row, "the client does not announce diagnostics")
+                bench.untestable(row, f"the client does not {lacks}")
             return
         for row, came in self.diagnostics.items():
             result = came[0].get("result") if came else None
@@ -230,6 +235,14 @@ class RequestsOfTheServer(Play):
             bench.check(
                 row, isinstance(told, list), expected="a list of diagnostics", got=str(came)
             )
+
+
+def _is_error(error: object) -> bool:
+    if not isinstance(error, Mapping):
+        return False
+    code = error.get("code")
+    is_code = isinstance(code, int) and not isinstance(code, bool)
+    return is_code and isinstance(error.get("message"), str)
 
 
 class AnswersToNobody(Play):

@@ -16,6 +16,9 @@ from eca_protocol.transcript.cutter import header_of
 __all__ = ["watched"]
 
 _CASE = "talking.Plain"
+_ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
+"""What every conversation shows."""
+
 _AROUND = 10  # entries of an exchange, before and behind the breach
 
 
@@ -31,7 +34,7 @@ def watched(server: PlayedServer, edition: Revision) -> Iterator[Finding]:
     for observation in observations:
         if observation.side == "client":
             yield _finding(server, observation)
-    for row in sorted(seen.rows):
+    for row in (*_ALWAYS, *sorted(seen.rows)):
         yield Finding(id=row, verdict="pass", case=_CASE, got="it came, as it should")
 
 
