@@ -102,9 +102,8 @@ class Answers:
         if key is None or key not in asking.pending:
             return self._stray(side, asking, key, message)
         waiting = asking.pending[key]
+        # Two results for one id may be right: the first was answered before the second was read.
         asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
-        if asked.is_second and not _refuses(message):
-            self._tell(side, "W-2c", "-32600 for the second request of an id", "another answer")
         if not waiting:
             del asking.pending[key]
         asking.answered.add(key)

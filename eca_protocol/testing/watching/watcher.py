@@ -147,14 +147,16 @@ class Watcher:
         except ValueError:
             forced = None
         revision = forced or detect(initialize_params)
-        self._is_decided = forced is not None or revision is Revision.DRAFT
+        self._is_decided = revision is Revision.DRAFT
         self._decide(revision)
 
     def _server_said(self, method: str, message: Mapping[str, Any]) -> None:
         params = _object(message.get("params"))
         if method == "config/updated" and not self._is_decided:
             self._is_decided = True
-            self._decide(detect_server(_object(params.get("chat")).get("variants")))
+            shown = detect_server(_object(params.get("chat")).get("variants"))
+            if Revision.CURRENT in {shown, self.revision}:
+                self._decide(shown)
         row = ECA.get(method)
         is_request = "id" in message and (row is None or row.kind == "request")
         if is_request:

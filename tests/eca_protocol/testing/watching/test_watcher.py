@@ -86,10 +86,6 @@ FAULTS: list[tuple[str, Change]] = [
     ("BASE-17", without("contexts")),
     ("BASE-17", edited("contexts", id="other")),
     ("BASE-18", after("tools", answers(None, None))),
-    (
-        "W-2c",
-        after("contexts asked", asks("q", "chat/queryContext"), answers("q", {"contexts": []})),
-    ),
     # the start and the end
     ("W-10a", result("welcome", chatWelcomeMessage=...)),
     ("W-10a", result("welcome", chatWelcomeMessage=None)),
