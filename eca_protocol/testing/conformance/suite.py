@@ -116,7 +116,7 @@ class Suite:
 async def _judge(case: Case, bench: Bench) -> tuple[list[Finding], str]:
     """Run a case; its findings, and how the server ended if that has cut it short."""
     verdict: Verdict = "untestable"
-    why, death = "the case has not come to it", ""
+    why, death = "what the case did has not shown it", ""
     try:
         with anyio.fail_after(case.seconds):
             await case.run(bench)

@@ -42,7 +42,8 @@ class Exchanged:
     @classmethod
     def of(cls, at: float, source: Party, target: Party, data: bytes) -> Exchanged:
         """Keep the beginning of what passed."""
-        return cls(at=at, source=source, target=target, data=data[:_SHOWN], size=len(data))
+        shown = data if len(data) <= _SHOWN else _whole_characters(data[:_SHOWN])
+        return cls(at=round(at, 6), source=source, target=target, data=shown, size=len(data))
 
     def to_json(self) -> dict[str, Any]:
         """As a record of a report: the bytes as `text`, or as `base64` if they are none."""
@@ -51,7 +52,7 @@ class Exchanged:
             shown = {"text": self.data.decode()}
         except UnicodeDecodeError:
             shown = {"base64": base64.b64encode(self.data).decode()}
-        head = {"at": round(self.at, 6), "from": self.source, "to": self.target}
+        head = {"at": self.at, "from": self.source, "to": self.target}
         return {**head, "size": self.size, **shown}
 
     @classmethod
@@ -96,6 +97,14 @@ class Finding:
     def requirement(self) -> Requirement:
         """The row itself."""
         return REQUIREMENTS[self.id]
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character that UTF-8 spells in several bytes, at its end."""
+    end = len(data)
+    while end and data[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    return data[: end - 1] if end and data[end - 1] >= 0xC0 else data
 
 
 def failing(id_: str) -> Verdict:

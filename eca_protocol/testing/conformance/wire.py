@@ -245,13 +245,13 @@ class Wire:
         """Shut it down in order; what it still owes then is a breach."""
         asked = self.next_id()
         message = {"jsonrpc": "2.0", "id": asked, "method": "shutdown"}
+
+        def is_answered() -> bool:
+            return any(not each.method and each.message.get("id") == asked for each in self.heard)
+
         with contextlib.suppress(Stuck):
             await self.write(encode_frame(json.dumps(message)))
-            await self.until(
-                lambda: self.heard and self.heard[-1].message.get("id") == asked,
-                seconds=_LEAVE_SECONDS,
-                expected="an answer to shutdown",
-            )
+            await self.until(is_answered, seconds=_LEAVE_SECONDS, expected="an answer to shutdown")
             await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))
         self._observations += self._watcher.finish()
 
