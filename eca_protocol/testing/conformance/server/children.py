@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio
 
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.server.reading import calls
@@ -95,7 +96,7 @@ async def shutdown_ends_commands(bench: Bench) -> None:
     _judge(bench, "W-13b", "the command ended before `shutdown` is answered", gone=gone)
 
 
-@case("LIFE-20", needs="config")
+@case("LIFE-20", since=Revision.DRAFT, needs="config")
 async def shutdown_ends_mcp_servers(bench: Bench) -> None:
     """An MCP server runs: `shutdown`."""
     with tempfile.TemporaryDirectory() as folder:
