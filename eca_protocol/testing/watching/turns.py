@@ -180,8 +180,10 @@ class ChatTurns:
         turn.calls.close()
         if turn.stopped is None and turn.last_role == "assistant" and not turn.has_usage:
             self.lacks_usage = self.notes.index
-        self.turn = None
-        self.stopped = turn.stopped
+        self._is_over(turn)
+
+    def _is_over(self, turn: Turn) -> None:
+        self.turn, self.stopped = None, turn.stopped
         if turn.stopped is not None:
             self.said_when_stopped += "".join(turn.system_texts)
 
@@ -257,6 +259,7 @@ class ChatTurns:
     def _begin_without_end(self, turn: Turn, text: str, content_id: Any) -> None:
         """The turn behind one that has no end."""
         self._owes(turn.index, "W-22e", "a finished progress for the turn")
+        self._is_over(turn)
         begun = self._begin()
         assert begun is not None
         self._echo(begun, text, content_id)
