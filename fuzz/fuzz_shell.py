@@ -15,7 +15,7 @@ with instrumented(__name__):
     from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
     from eca_server.tools.shell_words import paths_in
 
-FOLDER = "/work/project"
+FOLDER = "/home/me/project"
 VARIABLES = {"HOME": "/home/me", "EMPTY": "", "UP": ".."}
 JOINS = frozenset({";", "\n", "&&", "||", "|", "|&", "&"})
 

@@ -107,7 +107,7 @@ def _run_atheris(name: str, check: Check, seconds: int) -> None:
             f"-max_len={MAX_LENGTH}",
             f"-dict={HERE / name}.dict",
             f"-artifact_prefix={findings}/",
-            "-timeout=20",
+            "-timeout=120",
             "-rss_limit_mb=1024",
             "-verbosity=0",
             "-print_final_stats=1",

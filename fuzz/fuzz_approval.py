@@ -1,0 +1,78 @@
+"""Whatever rules are configured, a denied command stays denied, and no trick makes one pass.
+
+Each decision takes bounded time, however the patterns are made.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import attrs
+from runner import instrumented, main, texts
+
+with instrumented(__name__):
+    from eca_protocol import json
+    from eca_protocol.errors import InvalidJSON
+    from eca_server.config import Config
+    from eca_server.config.interpolation import Surroundings
+    from eca_server.config.reading import Place, deep_merge, record
+    from eca_server.tools.approval import Call, Decision, Policy, policy_of
+
+CONFIG = record(Config)
+DENY = {"toolCall": {"approval": {"deny": {"eca": {"argsMatchers": {"command": [".*rm -rf.*"]}}}}}}
+LOOSENESS = {"deny": 0, "ask": 1, "allow": 2}
+LONGEST = 1.0  # seconds of the process for a decision; its patterns get a quarter of one
+
+
+def check(data: bytes) -> None:
+    """`data` is the JSON of `toolCall.approval` and a command."""
+    rules, command = texts(data, 2)
+    try:
+        approval = json.loads(rules)
+    except InvalidJSON:
+        return
+    configured = {"toolCall": {"approval": approval}}
+    began = time.process_time()
+    call = Call(tool="shell_command", arguments={"command": command}, effect="run", command=command)
+    policies = [a_policy(behavior, configured) for behavior in ("agent", "plan")]
+    agent, plan = (policy.decide(call) for policy in policies)
+    assert time.process_time() - began < LONGEST
+    assert LOOSENESS[plan.verdict] <= LOOSENESS[agent.verdict]
+    for policy, decision in zip(policies, (agent, plan), strict=True):
+        check_decision(policy, call, decision)
+    stricter = a_policy("agent", configured, DENY).decide(
+        attrs.evolve(call, arguments={"command": f"{command}\nrm -rf x"})
+    )
+    assert stricter.verdict == "deny"
+
+
+def check_decision(policy: Policy, call: Call, decision: Decision) -> None:
+    assert decision.rule
+    outside = policy.decide(attrs.evolve(call, outside=("/outside",)))
+    assert outside.verdict != "allow"
+    assert outside.memo is None
+    if decision.verdict == "deny":
+        assert policy.decide(call, is_trusted=True).verdict == "deny"
+    if decision.memo is not None:
+        assert decision.verdict == "ask"
+        assert policy.decide(call, {decision.memo}).verdict == "allow"
+        other = f"{call.command}\nrm x"
+        another = attrs.evolve(call, arguments={"command": other}, command=other)
+        approved = policy.decide(another, {decision.memo})
+        assert approved.verdict != "allow" or policy.decide(another).verdict == "allow"
+
+
+def a_policy(behavior: str, *layers: object) -> Policy:
+    """The policy of a behaviour, with some configuration."""
+    merged: dict[str, object] = {}
+    for layer in layers:
+        surroundings = Surroundings(environ={}, home=Path("/nowhere"), folder=None)
+        merged = deep_merge(merged, CONFIG.read(layer, Place(surroundings)))
+    config = CONFIG.build(merged)
+    assert isinstance(config, Config)
+    return policy_of(config, behavior)
+
+
+if __name__ == "__main__":
+    main("approval", check)
