@@ -25,7 +25,6 @@ _CURRENT: tuple[Query, ...] = (
     ("chat/queryFiles", {"chatId": "c", "query": "file"}),
     ("chat/list", {}),
     ("providers/list", {}),
-    ("jobs/list", {}),
 )
 QUERIES: Mapping[str, tuple[Query, ...]] = {
     DRAFT: (("chat/queryContext", {"query": "", "contexts": []}),),

@@ -31,7 +31,6 @@ _slots = st.integers(0, 2)
 _which = st.integers(0, 11)
 _ways = st.just(0) | st.just(_HELD) | st.integers(1, 300)
 """How a message is written: at once, together with the next, or cut in two at that byte."""
-_own_process = st.sampled_from([False] * 29 + [True])
 _oddities = st.sampled_from(
     ["refused", "unknown", "cancelled", "cancelled before", "an id twice", "no message"]
 )
@@ -42,25 +41,24 @@ class SessionMachine(RuleBasedStateMachine):
     """The actions. `machine_for` makes a class of it that runs against a server."""
 
     run: ClassVar[Run]
+    own: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
         self.run.examples += 1
         self._held: list[Any] = []
         self._over = False
-        self._own = True
         self._chats: dict[int, str] = {}
 
-    @initialize(own=_own_process, variant=st.integers(0, 4))
-    def begin(self, own: bool, variant: int) -> None:
-        """Some examples get a process of their own, which they may open oddly, and end."""
+    @initialize(variant=st.integers(0, 4))
+    def begin(self, variant: int) -> None:
+        """A process of one's own may be opened oddly, and ended."""
         with _told_apart():
-            self._session = self.run.session(variant=variant if own else 0, fresh=own)
-        self._own = own
+            self._session = self.run.session(variant=variant if self.own else 0, fresh=self.own)
 
     def teardown(self) -> None:
         """Leave a process in which nothing goes on."""
-        if self._own:
+        if self.own:
             self.run.end()
         else:
             self.run.leave()
@@ -164,7 +162,7 @@ class SessionMachine(RuleBasedStateMachine):
         name = "plan" if plan else "agent"
         self._notify("chat/selectedBehaviorChanged", {"behavior": name}, way=way)
 
-    @precondition(lambda self: self._own and not self._over)
+    @precondition(lambda self: self.own and not self._over)
     @rule(how=_ends)
     def end(self, how: str) -> None:
         """The session ends, whatever goes on in it."""
@@ -267,6 +265,11 @@ def _kind(requirement: str) -> type[Fault]:
     return type("Fault", (Fault,), {"__doc__": f"A fault of {requirement}."})
 
 
-def machine_for(run: Run) -> type[SessionMachine]:
-    """The machine of a run, for hypothesis's `run_state_machine_as_test`."""
-    return type("SessionMachine", (SessionMachine,), {"run": run})
+def machine_for(run: Run, *, own: bool = False) -> type[SessionMachine]:
+    """The machine of a run, for hypothesis's `run_state_machine_as_test`.
+
+    Args:
+        run: whose server it is.
+        own: whether each example gets a process of its own, which it may open oddly, and end.
+    """
+    return type("SessionMachine", (SessionMachine,), {"run": run, "own": own})

@@ -1,7 +1,7 @@
 """A failure as a script that anyone can run: steps first, then all that is needed to do them.
 
 The rule it keeps: the script needs nothing but the standard library, since it is these modules'
-own source.
+own source. Only what a `Watcher` saw takes one to see it again, and so this package.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from eca_protocol.testing.sessions import model, rules, session, wire
 from eca_protocol.testing.sessions.session import Step
+from eca_protocol.testing.sessions.watched import Seen
 from eca_protocol.testing.sessions.wire import Fault
 
 __all__ = ["script_of"]
@@ -28,7 +29,7 @@ _HEAD = '''\
 
 Run it:  python THIS_FILE -- COMMAND...     (COMMAND starts the server)
 
-It needs Python alone. Exit code 1: the fault shows; 0: it does not. STEPS is what is done; a
+It needs {needs}. Exit code 1: the fault shows; 0: it does not. STEPS is what is done; a
 `rest` waits until the server has done all that it can do. What it waits for and what must hold is
 the code below, which is that of `eca_protocol.testing.sessions`.
 """
@@ -55,10 +56,15 @@ def script_of(edition: str, steps: Sequence[Step], fault: Fault) -> str:
         code.append(_IMPORT.sub("", source).strip())
     title = str(fault).replace("\\", "\\\\").replace('"""', "'''")
     told = pprint.pformat(list(steps), width=100, sort_dicts=False)
+    seen = isinstance(fault, Seen)
+    needs = "the Python package eca-protocol" if seen else "Python alone"
+    if seen:
+        imports.add("from eca_protocol.testing.sessions.watched import watching\n")
+    options = ", watch=watching(EDITION)" if seen else ""
     parts = (
-        _HEAD.format(title=title) + "".join(sorted(imports)),
+        _HEAD.format(title=title, needs=needs) + "".join(sorted(imports)),
         f"EDITION = {edition!r}\nSTEPS = {told}",
         *code,
-        'if __name__ == "__main__":\n    sys.exit(main(EDITION, STEPS))',
+        f'if __name__ == "__main__":\n    sys.exit(main(EDITION, STEPS{options}))',
     )
     return "\n\n\n".join(parts) + "\n"

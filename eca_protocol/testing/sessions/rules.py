@@ -137,9 +137,7 @@ class Rules:
         if self.faults_to_come:
             return Fault("W-5a", "an error with id null", "none")
         for chat_id, turn in self.running():
-            if not turn.begun and not turn.stopped:
-                return Fault("CHAT-14", f"the turn of {turn.mark} in chat {chat_id}", "nothing")
-            if turn.begun and (turn.stopped or not self._waits(turn)):
+            if turn.begun if turn.stopped else not self._waits(turn):
                 return Fault("CHAT-14", f"the end of {turn.mark} in chat {chat_id}", "none")
         return None
 
@@ -167,6 +165,7 @@ class Rules:
             if chat_id is None:
                 self._nameless.append(chat)
             chat.turns.append(Turn(marks[-1]))
+            self._begin_draft(chat)
         elif method == "chat/promptStop" and chat_id in self.chats:
             for turn in self.chats[chat_id].turns:
                 turn.stopped = True
@@ -283,6 +282,12 @@ class Rules:
             raise Fault("CHAT-12", f"{turn.mark}: {said!r}, the model's text", repr(turn.said))
         chat.turns.pop(0)
         chat.silent_by = "W-23g"
+        self._begin_draft(chat)
+
+    def _begin_draft(self, chat: Chat) -> None:
+        """The draft has no content that tells of a beginning."""
+        if self.draft and chat.turns and not chat.turns[0].stopped:
+            chat.turns[0].begun = True
 
 
 def _id_in(params: Mapping[str, Any]) -> str | None:

@@ -41,7 +41,6 @@ class Session:
         rules: the state of requests and chats.
         model: the scripted model.
         wire: the process.
-        faulty: something was wrong.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Session:
         self.seconds = seconds
         self.steps: list[Step] = []
         self.opening: tuple[Step, ...] = ()
-        self.faulty = False
         self._watch = watch
         self._fences = 0
         self._fence_answered = 0
@@ -162,7 +160,7 @@ class Session:
             self._read(until, missing)
         got = self.wire.exit_code(until=until)
         if got is None or (code is not None and got != code):
-            raise self._fault(Fault("W-13d", f"exit code {code}", got))
+            raise Fault("W-13d", f"exit code {code}", got)
 
     def close_input(self) -> None:
         """A step: nothing more is written."""
@@ -199,35 +197,24 @@ class Session:
 
     def _read(self, until: float, missing: Fault) -> None:
         if self.wire.ended and missing.requirement != "W-13k":
-            raise self._fault(Stuck("LIFE-19", missing.expected, "the end of its output"))
-        try:
-            came = self.wire.read(until=until, wake=self.model.wake)
-        except Fault as fault:
-            raise self._fault(fault) from None
-        if not came:
-            raise self._fault(Stuck(missing.requirement, missing.expected, missing.got))
+            raise Stuck("LIFE-19", missing.expected, "the end of its output")
+        if not self.wire.read(until=until, wake=self.model.wake):
+            raise Stuck(missing.requirement, missing.expected, missing.got)
 
     def _hear(self, message: Any) -> None:
         answered = message.get("id") if "method" not in message else None
         if isinstance(answered, str) and answered.startswith(_FENCE):
             self._fence_answered = int(answered.removeprefix(_FENCE))
             return
-        self._watch("server", message)
         self.rules.heard(message)
+        self._watch("server", message)
         if "id" in message and "method" in message:
             error = {"code": -32601, "message": "the client has no such method"}
             self.send([{"jsonrpc": "2.0", "id": message["id"], "error": error}])
 
     def _write(self, data: bytes) -> None:
         if data:
-            try:
-                self.wire.write(data, until=time.monotonic() + self.seconds)
-            except Fault as fault:
-                raise self._fault(fault) from None
-
-    def _fault(self, fault: Fault) -> Fault:
-        self.faulty = True
-        return fault
+            self.wire.write(data, until=time.monotonic() + self.seconds)
 
     def _note(self, name: str, *arguments: Any) -> None:
         self.steps.append((name, arguments))
@@ -273,7 +260,7 @@ def play(command: Sequence[str], edition: str, steps: Iterable[Step], **options:
     return session
 
 
-def main(edition: str, steps: Iterable[Step]) -> int:
+def main(edition: str, steps: Iterable[Step], **options: Any) -> int:
     """What a script of steps does: 1 if the fault shows, 0 if not, 2 if no command is given."""
     command = sys.argv[1:]
     if command[:1] == ["--"]:
@@ -282,8 +269,8 @@ def main(edition: str, steps: Iterable[Step]) -> int:
         sys.stderr.write(f"usage: python {sys.argv[0]} -- COMMAND...\n")
         return 2
     try:
-        play(command, edition, steps)
-    except Fault as fault:
+        play(command, edition, steps, **options)
+    except AssertionError as fault:
         sys.stdout.write(f"the fault shows: {fault}\n")
         return 1
     sys.stdout.write("the fault does not show\n")

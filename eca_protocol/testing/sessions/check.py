@@ -1,0 +1,131 @@
+"""The stateful model against a server, for so many steps or so long; see `check_sessions`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import hypothesis
+from hypothesis.stateful import run_state_machine_as_test
+
+from eca_protocol.testing.sessions.machine import machine_for
+from eca_protocol.testing.sessions.replaying import script_of
+from eca_protocol.testing.sessions.run import Failure, Run
+from eca_protocol.testing.sessions.session import play
+from eca_protocol.testing.sessions.watched import watching
+from eca_protocol.testing.sessions.wire import Fault
+
+__all__ = ["Outcome", "check_sessions"]
+
+_SHARED, _OWN = 20, 2
+"""How many examples share a process, and how many then get one each."""
+_ACTIONS = 50
+"""How many actions an example has at most."""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What was done and found.
+
+    Attributes:
+        steps: how many actions were done.
+        examples: in how many sessions.
+        processes: how often the server was started.
+        seconds: how long it took.
+        failure: the first fault, and the fewest steps that show it; None if there was none.
+        replays: the steps show it in a new process, too.
+        script: a program that replays it; empty if nothing was found.
+    """
+
+    steps: int
+    examples: int
+    processes: int
+    seconds: float
+    failure: Failure | None = None
+    replays: bool = False
+    script: str = ""
+
+
+def check_sessions(
+    command: Sequence[str],
+    *,
+    edition: str = "2025-10",
+    steps: int = 5000,
+    seconds: float = 60.0,
+    seed: int = 0,
+    step_seconds: float = 10.0,
+    on_progress: Callable[[Run], None] = lambda _run: None,
+) -> Outcome:
+    """Let hypothesis have sessions with a server until it finds a fault, or has done enough.
+
+        outcome = check_sessions(["my-eca-server", "server"], steps=2000)
+        assert outcome.failure is None, outcome.script
+
+    Args:
+        command: what starts the server on stdio. It gets a home of its own, and its models and
+            approvals by `ECA_CONFIG` as upstream reads it.
+        edition: the edition to speak: `2025-06`, `2025-09`, `2025-10`, `current`.
+        steps: how many actions are enough.
+        seconds: how long is enough; what has been found is shrunk all the same.
+        seed: another one does other things.
+        step_seconds: how long the server may take for what follows from one action.
+        on_progress: called now and then.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    began = time.monotonic()
+    run = Run(
+        command=command,
+        edition=edition,
+        seconds=step_seconds,
+        watcher=lambda: watching(edition),
+    )
+    batch = 0
+    try:
+        while run.steps < steps and time.monotonic() - began < seconds and run.failure is None:
+            _one_batch(run, seed=seed + batch, own=batch % 4 == 3, steps=steps)
+            batch += 1
+            on_progress(run)
+    finally:
+        run.end()
+    failure = run.failure
+    return Outcome(
+        steps=run.steps,
+        examples=run.examples,
+        processes=run.processes,
+        seconds=time.monotonic() - began,
+        failure=failure,
+        replays=failure is not None and _replays(command, edition, failure, step_seconds),
+        script="" if failure is None else script_of(edition, failure.steps, failure.fault),
+    )
+
+
+def _one_batch(run: Run, *, seed: int, own: bool, steps: int) -> None:
+    examples = _OWN if own else min(_SHARED, 1 + (steps - run.steps) // _ACTIONS)
+    machine = machine_for(run, own=own)
+    hypothesis.seed(seed)(machine)
+    settings = hypothesis.settings(
+        max_examples=examples,
+        stateful_step_count=_ACTIONS,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(machine, settings=settings)
+    except (Fault, hypothesis.errors.Flaky):
+        if run.failure is None:
+            raise
+
+
+def _replays(command: Sequence[str], edition: str, failure: Failure, seconds: float) -> bool:
+    try:
+        play(command, edition, failure.steps, seconds=seconds, watch=watching(edition))
+    except Fault:
+        return True
+    return False
