@@ -1,0 +1,74 @@
+"""The scripted model: a chat's replies, gates and tools are its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.conformance.model import ChatModel, Model
+from eca_protocol.testing.conformance.seen import Seen
+from eca_protocol.testing.provider import ReceivedRequest
+from eca_protocol.testing.script import Reply, reply, tool_call, wait
+
+pytestmark = pytest.mark.anyio
+
+
+def a_request(*tools: Any, text: str = "Hi") -> ReceivedRequest:
+    body = {"messages": [{"role": "user", "content": text}], "tools": list(tools)}
+    return ReceivedRequest(method="POST", target="/chat/completions", headers={}, body=body)
+
+
+def called(answer: Reply) -> list[str]:
+    return [step["tool_call"] for step in answer.steps if "tool_call" in step]
+
+
+@pytest.mark.parametrize(
+    ("offered", "wanted", "name"),
+    [
+        ("eca_read_file", "read_file", "eca_read_file"),
+        ("eca__read_file", "eca_read_file", "eca__read_file"),
+        ("read_file", "read_file", "read_file"),
+        ("other", "read_file", "read_file"),
+    ],
+)
+async def test_a_tool_is_called_by_the_name_it_is_offered_under(offered, wanted, name):
+    chat = Model().chat([reply(tool_call(wanted, "{}"))] * 2)
+    in_completions = {"type": "function", "function": {"name": offered}}
+    assert called(chat.answer(a_request(in_completions))) == [name]
+    assert called(chat.answer(a_request({"name": offered, "input_schema": {}}))) == [name]
+
+
+async def test_a_gate_of_one_chat_is_none_of_another():
+    model = Model()
+    one, two = model.chat([reply(wait("now"))]), model.chat([reply(wait("now"))])
+    gates = [chat.answer(a_request()).steps[0]["wait"] for chat in (one, two)]
+    model.provider.reached.add(gates[0])
+    assert (one.reached, two.reached) == ({"now"}, set())
+
+
+async def test_a_script_goes_on_and_then_says_that_it_has_ended():
+    chat: ChatModel = Model().chat([reply("One")])
+    chat.then(lambda request: reply(f"to {request.body['messages'][0]['content']}"))
+    said = [chat.answer(a_request(text="you")).steps[0]["text"] for _ in range(3)]
+    assert said == ["One", "to you", "The script has ended."]
+    assert len(chat.requests) == 3
+
+
+async def test_a_field_counts_when_it_came_or_was_taken():
+    seen = Seen()
+    asked = {"method": "chat/queryCommands", "params": {"query": "x", "chatId": None}}
+    seen.take("client", {"id": 1, **asked}, "1")
+    seen.take("client", {"id": 2, **asked}, "2")
+    assert seen.rows == set()
+    seen.take("server", {"id": 2, "error": {"code": -32602}}, "2")
+    assert seen.rows == set()
+    seen.take("server", {"id": 1, "result": {"commands": [{"name": "a"}]}}, "1")
+    assert seen.rows == {
+        "FIELD:ChatQueryCommandsParams.query",
+        "FIELD:ChatQueryCommandsResponse.commands",
+        "FIELD:ChatCommand.name",
+    }
+    content = {"type": "progress", "state": "running"}
+    seen.take("server", {"method": "chat/contentReceived", "params": {"content": content}}, "null")
+    assert "VALUE:ChatProgressContent.state=running" in seen.rows

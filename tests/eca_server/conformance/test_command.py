@@ -1,0 +1,150 @@
+"""`eca-server conformance` as its user sees it: what is told, what is written, the exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+import pytest
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.run import Incident, Run
+from eca_protocol.testing.conformance.verdicts import Finding
+from eca_server.conformance.cli import run
+from eca_server.conformance.table import table
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+REFERENCE = [sys.executable, "-m", "tests.eca_protocol.testing.conformance.reference"]
+HERE = ["--cwd", str(REPOSITORY), "--env", f"PYTHONPATH={REPOSITORY}"]
+ONLY = ["--only", "turns.a_turn_has_its_parts_in_order"]
+
+
+def test_a_server_without_a_fault_is_told_of_so(capsys, tmp_path):
+    file = tmp_path / "found.json"
+    assert run([*HERE, *ONLY, "--json-out", str(file), "--", *REFERENCE]) == 0
+    told = capsys.readouterr().out
+    assert "edition 2025-10" in told
+    assert told.endswith("Nothing binding fails.\n")
+    records = json.loads(file.read_bytes())
+    assert {"W-20a", "W-20b"} <= {record["id"] for record in records}
+    assert all(record["verdict"] == "pass" for record in records)
+
+
+def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
+    known = tmp_path / "known.txt"
+    server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]
+    assert run([*HERE, *ONLY, "--write-known-failures", str(known), *server]) == 1
+    told = capsys.readouterr().out
+    assert "FAIL       W-22e" in told
+    assert "Each turn that began ends with exactly one `finished`." in told
+    assert run([*HERE, *ONLY, "--known-failures", str(known), *server]) == 0
+    told = capsys.readouterr().out
+    assert "known failure W-22e" in told
+    assert told.endswith("Nothing binding fails but what is known to.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "expected `-- COMMAND`"),
+        (["--only", "W-9999", "--", "x"], "no row or case is called W-9999"),
+        (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
+        (["--as", "nobody", "--", "x"], "invalid choice: 'nobody'"),
+        (["--env", "NAME", "--", "x"], "expected NAME=VALUE"),
+        (["--jobs", "0", "--", "x"], "expected a number above 0"),
+        (["--seconds", "-1", "--", "x"], "expected seconds"),
+        (["--known-failures", "/no/such/file", "--", "x"], "No such file"),
+        (["--config-template", "/no/such/file", "--", "x"], "No such file"),
+    ],
+)
+def test_wrong_usage_is_refused(arguments, why, capsys):
+    try:
+        code = run(arguments)
+    except SystemExit as left:
+        code = left.code
+    assert code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_server_that_cannot_be_started_is_told_of(capsys):
+    dies = "import sys; sys.exit('\\x1b[31mno key')"
+    assert run(["--", sys.executable, "-S", "-c", dies]) == 3
+    told = capsys.readouterr()
+    assert "cannot be started" in told.err
+    assert "\\x1b[31mno key" in told.err
+    assert told.out == ""
+
+
+def test_the_cases_are_listed_with_what_they_do_and_judge(capsys):
+    assert run(["--list", *ONLY]) == 0
+    name, does, rows = capsys.readouterr().out.splitlines()
+    assert name == "turns.a_turn_has_its_parts_in_order"
+    assert does.strip()
+    assert "W-20a" in rows.split()
+
+
+def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
+    found = Run(
+        target="my server",
+        edition=Revision.R2025_10,
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        seconds=2.0,
+        findings=(
+            Finding(id="W-20a", verdict="fail", case="c.d", expected="a", got="\x1b[2J"),
+            Finding(id="CLIENT-2", verdict="warn", case="c.d", expected="b", got="none"),
+            Finding(id="W-20b", verdict="pass", case="c.e"),
+            Finding(id="W-22a", verdict="untestable", got="no time"),
+            Finding(id="W-22b", verdict="untestable", got="no time"),
+            Finding(id="W-30a", verdict="not-applicable", got="no tools"),
+        ),
+        incidents=(Incident(case="c.f", what="its end"),),
+    )
+    brief = table(found, ["W-20b"])
+    assert "FAIL       W-20a  Rulings: chat\n" in brief
+    assert "expected  a" in brief
+    assert "\\x1b[2J" in brief
+    assert "warn       CLIENT-2  Clients in the field (observed)\n" in brief
+    assert "untestable W-22a W-22b\n    why       no time\n" in brief
+    assert "The server ended during a case\n    case      c.f\n" in brief
+    assert "1 fail, 1 warn, 1 pass, 2 untestable, 1 not-applicable\n" in brief
+    assert "take them off the list: W-20b\n" in brief
+    assert brief.endswith("Not conformant: W-20a c.f\n")
+    assert "pass       W-20b" not in brief
+    full = table(found, verbose=True)
+    assert "pass       W-20b" in full
+    assert "untestable W-22b  Rulings: chat\n" in full
+    good = attrs.evolve(found, findings=found.findings[2:], incidents=())
+    assert table(good).endswith("Nothing binding fails.\n")
+
+
+@pytest.mark.long
+def test_an_interrupt_ends_what_was_started():
+    command = [sys.executable, "-m", "eca_server", "conformance", *HERE, "--", *REFERENCE]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        servers: list[int] = []
+        while not servers:
+            servers = _servers_of(running.pid)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert not [pid for pid in servers if Path(f"/proc/{pid}").exists()]
+
+
+def _servers_of(pid: int) -> list[int]:
+    """The children that run the reference server."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"reference" in _command_of(child)]
+
+
+def _command_of(pid: str) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
