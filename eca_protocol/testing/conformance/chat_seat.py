@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eca_protocol.revisions import Revision
@@ -95,20 +95,52 @@ class ChatSeat:
             self.id = result["chatId"]
         return answer
 
+    @property
+    def ends(self) -> int:
+        """How many turns have ended; `finished` twice in a row is one end."""
+        return sum(map(self._ended_by(), self.contents))
+
+    def _ended_by(self) -> Callable[[Mapping[str, Any]], bool]:
+        """Tells of the params of each content, one after the other, whether they end a turn."""
+        is_draft, goes_on = self.seat.edition is Revision.DRAFT, False
+
+        def ends_one(params: Mapping[str, Any]) -> bool:
+            nonlocal goes_on
+            content = params.get("content")
+            if is_draft or not isinstance(content, Mapping):
+                return params.get("isComplete") is True
+            if content.get("state") == "finished":
+                was_going_on, goes_on = goes_on, False
+                return was_going_on
+            goes_on = goes_on or content.get("type") != "metadata"
+            return False
+
+        return ends_one
+
     async def finished(self, n: int = 1, *, seconds: float = 5, shows: str | None = None) -> Heard:
-        """The end of the nth turn.
+        """The end of the nth turn; `finished` twice in a row is one end.
 
         Raises:
             Stuck: it did not come.
         """
-        expected = f"the end of turn {n}"
-        if self.seat.edition is Revision.DRAFT:
-            return await self.content(
-                "text", n=n, seconds=seconds, shows=shows, expected=expected, isComplete=True
-            )
-        return await self.content(
-            "progress", n=n, seconds=seconds, shows=shows, expected=expected, state="finished"
+        ends_one, came = self._ended_by(), 0
+
+        def is_wanted(message: Mapping[str, Any]) -> bool:
+            nonlocal came
+            params = self._told_in(message)
+            came += params is not None and ends_one(params)
+            return came == n
+
+        return await self.seat.until(
+            is_wanted, seconds=seconds, shows=shows, expected=f"the end of turn {n}"
         )
+
+    def _told_in(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The params of a message, if it is a content of this chat."""
+        params = message.get("params")
+        if message.get("method") != "chat/contentReceived" or not isinstance(params, Mapping):
+            return None
+        return params if params.get("chatId") == self.id else None
 
     async def content(
         self,
@@ -128,13 +160,9 @@ class ChatSeat:
         came: list[int] = []
 
         def is_wanted(message: Mapping[str, Any]) -> bool:
-            if message.get("method") != "chat/contentReceived":
-                return False
-            params = message.get("params")
-            if not isinstance(params, Mapping) or params.get("chatId") != self.id:
-                return False
-            content = params.get("content")
-            if not isinstance(content, Mapping) or content.get("type") != type_:
+            params = self._told_in(message)
+            content = None if params is None else params.get("content")
+            if params is None or not isinstance(content, Mapping) or content.get("type") != type_:
                 return False
             if not members.items() <= {**params, **content}.items():
                 return False

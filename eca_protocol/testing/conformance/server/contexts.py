@@ -9,7 +9,7 @@ from typing import Any
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.seat import Seat
-from eca_protocol.testing.conformance.server.reading import finishes, result_of, said, words
+from eca_protocol.testing.conformance.server.reading import finishes, result_of, told, words
 from eca_protocol.testing.script import reply
 
 LARGE = 200_000
@@ -168,7 +168,7 @@ async def an_unknown_context_is_skipped_with_a_note(bench: Bench) -> None:
         asked = words(chat.model.requests[0].body) if chat.model.requests else ""
         bench.check(
             "W-41e",
-            ended and asked and "hologram" in said(chat, "system") + asked,
+            ended and asked and "hologram" in told(chat) + asked,
             expected="a turn, and a note to the user or the model",
             got=f"{answer}, {[heard.content for heard in chat.heard]}",
         )

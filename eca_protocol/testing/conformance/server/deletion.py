@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.server.reading import conversation, kinds
+from eca_protocol.testing.conformance.server.reading import conversation
 from eca_protocol.testing.conformance.server.stops import hung_up
 from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
@@ -57,7 +57,7 @@ async def a_client_that_waits_for_it_is_told_finished_before_the_answer(bench: B
         await chat.prompt("Hi.")
         await chat.content("text", text="some")
         await seat.ask("chat/delete", {"chatId": chat.id})
-        ends = kinds(chat).count("finished")
+        ends = chat.ends
         bench.check("W-24c", ends == 1, expected="one `finished` before the answer", got=ends)
 
 

@@ -23,6 +23,7 @@ from eca_protocol.testing.conformance.server.queries import commands, found
 from eca_protocol.testing.conformance.server.reading import (
     asked,
     calls,
+    comes,
     conversation,
     offered,
     shown,
@@ -149,7 +150,7 @@ async def a_stop_ends_a_call_of_an_mcp_server(bench: Bench) -> None:
         run = await shown(chat, "toolCallRun")
         if run.get("manualApproval"):
             await chat.approve(run["id"])
-        await chat.content("toolCallRunning")
+        await comes(chat, "toolCallRunning")
         took = await stopped(chat)
         bench.check(
             "W-23c",

@@ -30,6 +30,7 @@ __all__ = [
     "result_of",
     "said",
     "shown",
+    "told",
     "told_of_calls",
     "words",
 ]
@@ -59,6 +60,16 @@ def said(chat: ChatSeat, role: str) -> str:
         str(heard.content.get("text"))
         for heard in chat.heard
         if heard.params.get("role") == role and heard.content.get("type") == "text"
+    )
+
+
+def told(chat: ChatSeat) -> str:
+    """All texts but the user's and the assistant's: what the server itself has to say."""
+    return "".join(
+        str(heard.content.get("text"))
+        for heard in chat.heard
+        if heard.content.get("type") == "text"
+        and heard.params.get("role") not in ("user", "assistant")
     )
 
 
