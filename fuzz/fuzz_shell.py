@@ -28,14 +28,15 @@ def check(data: bytes) -> None:
         assert why_not_read_only(command) is not None
         assert paths_in(command, folder=FOLDER, variables=VARIABLES).untold
         return
-    refused = why_not_read_only(command) is not None
+    why = why_not_read_only(command)
+    refused = why is not None
     named = set(paths_in(command, folder=FOLDER, variables=VARIABLES).paths)
     if is_plain(tokens):
         for other in respelled(tokens):
             assert cut(other) == tokens, other
             assert (why_not_read_only(other) is not None) == refused, other
             assert set(paths_in(other, folder=FOLDER, variables=VARIABLES).paths) == named, other
-    check_company(command, refused and any(isinstance(token, Word) for token in tokens))
+    check_company(command, refused and why != "it is no command")
 
 
 def check_company(command: str, refused: bool) -> None:
