@@ -76,7 +76,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     pattern = session.config.getoption("--eca-cases")
     for name, case in server_cases().items():
         if fnmatch.fnmatchcase(name, pattern):
-            items.append(CaseItem.from_parent(session, name=name, case=case))
+            nodeid = f"conformance::{name}"
+            items.append(CaseItem.from_parent(session, name=name, nodeid=nodeid, case=case))
 
 
 class Broken(AssertionError):
@@ -119,7 +120,7 @@ class CaseItem(pytest.Item):
 
     def reportinfo(self) -> tuple[str, int | None, str]:
         """Where it is from, and its name."""
-        return self._case.run.__module__, None, self.name
+        return "conformance", None, self.name
 
 
 class _Runner:

@@ -14,6 +14,12 @@ from eca_protocol.testing.script import Reply, reply, tool_call, wait
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Nothing in it depends on the library."""
+    return "trio"
+
+
 def a_request(*tools: Any, text: str = "Hi") -> ReceivedRequest:
     body = {"messages": [{"role": "user", "content": text}], "tools": list(tools)}
     return ReceivedRequest(method="POST", target="/chat/completions", headers={}, body=body)

@@ -26,6 +26,12 @@ pytestmark = pytest.mark.anyio
 REFERENCE = Target(serve=serve, edition=Revision.R2025_10)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """One of the two; where a test names both it runs on both."""
+    return "trio"
+
+
 def a_case(run: Callable[[Bench], Awaitable[None]], *rows: str, **more: Any) -> Case:
     return Case(
         name=f"here.{run.__name__}", does="A case.", rows=rows, run=run, window=EVER, **more
@@ -93,6 +99,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert Run.from_json(dumps(run.to_json())) == attrs.evolve(run, seconds=round(run.seconds, 3))
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
     async def prompts(bench: Bench) -> None:
         async with bench.seat() as seat:
@@ -109,6 +116,7 @@ async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
     assert any(b"chat/prompt" in each.data for each in breach.exchange)
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_seats_at_one_server_hear_only_what_concerns_them():
     async with open_suite(REFERENCE) as suite:
         bench = suite.bench("here")

@@ -1,0 +1,79 @@
+"""The suite as tests, and its fixtures in tests of one's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+REFERENCE = f"{sys.executable} -m tests.eca_protocol.testing.conformance.reference"
+
+OWN = """
+import pytest
+from eca_protocol.testing.script import reply
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture
+def anyio_backend():
+    return "trio"
+
+async def test_it_greets(eca_seat):
+    chat = eca_seat.chat(reply("Hello!"))
+    await chat.prompt("Hi")
+    await chat.finished()
+    assert chat.said == "Hello!"
+"""
+
+
+def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
+    """What a test run with the plugin told."""
+    plugins = [
+        "anyio.pytest_plugin",
+        "eca_protocol.testing.conformance.pytest_plugin",
+        "no:cacheprovider",
+    ]
+    command = [sys.executable, "-m", "pytest", *(f"-p{plugin}" for plugin in plugins)]
+    done = subprocess.run(
+        [*command, "--eca-command", server, *arguments, str(folder)],
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
+    (tmp_path / "test_own.py").write_text(OWN)
+    case = "turns.a_turn_has_its_parts_in_order"
+    told = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
+    assert f"conformance::{case}" in told
+    assert "W-22e (Rulings: chat): Each turn that began ends with exactly one `finished`." in told
+    assert "Traceback" not in told
+    assert "1 failed, 1 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
+
+
+@pytest.mark.long
+def test_what_needs_no_server_starts_none(tmp_path):
+    (tmp_path / "test_own.py").write_text("def test_nothing():\n    assert True\n")
+    told = run_pytest(tmp_path, "--eca-cases", "none", server="/no/such/server")
+    assert "1 passed" in told
+
+
+@pytest.mark.long
+def test_a_whole_run_passes_but_for_what_cannot_be_judged(tmp_path):
+    (tmp_path / "test_own.py").write_text(OWN)
+    told = run_pytest(tmp_path, "--eca-cases", "[jt]u*.*", "--eca-edition", "2025-10")
+    assert " failed" not in told
+    assert " passed" in told
