@@ -1,6 +1,6 @@
 """What in a recorded conversation breaks a row of the requirements table. No I/O.
 
-`Watcher` takes a conversation entry by entry, `watch` a whole one.
+`Watcher` takes the conversation entry by entry.
 """
 
 from eca_protocol.testing.watching.observation import Observation, Side

@@ -17,11 +17,11 @@ from eca_protocol.testing.watching.observation import Notes, Side
 from eca_protocol.testing.watching.places import row_of_place
 from eca_protocol.testing.watching.strict import keeper
 
-__all__ = ["Letters"]
+__all__ = ["WIDENED", "Letters"]
 
 Part = Literal["params", "result"]
 
-_WIDENED: Final = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-28", "W-30"}
+WIDENED: Final = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-28", "W-30"}
 """The rulings by which something is written in editions that do not know it."""
 
 _SPECIFIC: Final = tuple(
@@ -108,7 +108,7 @@ class Letters:
             is_value = departure.kind in {"unknown value", "unknown type"}
             return (is_value and departure.ruling is None) or departure.path == "params.processId"
         if departure.kind == "other revision":
-            return departure.path != part and departure.ruling not in _WIDENED
+            return departure.path != part and departure.ruling not in WIDENED
         return True
 
     def _tell(self, side: Side, method: Method, departure: Departure, raw: Any, part: Part) -> None:
