@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
@@ -31,6 +31,10 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_server.command_line import printable, tell
+from eca_server.conformance.badge import badge
+from eca_server.conformance.compare import Change, compare, compared
+from eca_server.conformance.html import html
+from eca_server.conformance.junit import junit
 from eca_server.conformance.progress import Progress
 from eca_server.conformance.table import table
 from eca_server.signals import until_a_signal
@@ -138,6 +142,12 @@ def _parser() -> argparse.ArgumentParser:
     found = parser.add_argument_group("what is found")
     found.add_argument("--verbose", action="store_true", help="tell of every row")
     found.add_argument("--json-out", type=Path, metavar="FILE", help="the findings as a JSON list")
+    found.add_argument("--junit", type=Path, metavar="FILE", help="the same for a build server")
+    found.add_argument("--html", type=Path, metavar="FILE", help="the same as a page for people")
+    found.add_argument("--badge", type=Path, metavar="FILE", help="a badge, as SVG")
+    found.add_argument(
+        "--compare", type=Path, metavar="FILE", help="tell what changed since that --json-out"
+    )
     found.add_argument(
         "--known-failures",
         type=Path,
@@ -171,9 +181,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         known = known_failures(_text(options.known_failures))
         target = _target(options, command)
+        earlier = Run.from_json(options.compare.read_bytes()) if options.compare else None
     except (OSError, ValueError) as fault:
         return _refuse(str(fault))
-    return _judge(options, target, chosen, known)
+    return _judge(options, target, chosen, known, earlier)
 
 
 def _judge(
@@ -181,6 +192,7 @@ def _judge(
     target: Target,
     chosen: Mapping[str, AnyCase],
     known: Collection[str],
+    earlier: Run | None,
 ) -> int:
     progress = Progress(sys.stderr, len(chosen))
 
@@ -199,8 +211,12 @@ def _judge(
         return _CANNOT_START
     if options.only:
         outcome = _narrowed(outcome, chosen)
-    _write(options, outcome)
+        earlier = earlier and _narrowed(earlier, chosen)
+    changes = None if earlier is None else compare(earlier, outcome)
+    _write(options, outcome, chosen, known, changes)
     tell(table(outcome, known, verbose=options.verbose), sys.stdout)
+    if changes is not None:
+        tell("\n" + "".join(f"{line}\n" for line in compared(changes)), sys.stdout)
     return 1 if unexpected(outcome, known) else 0
 
 
@@ -224,11 +240,24 @@ async def _run(
     )
 
 
-def _write(options: argparse.Namespace, outcome: Run) -> None:
-    if options.json_out is not None:
-        options.json_out.write_bytes(dumps(outcome.to_json()) + b"\n")
-    if options.write_known_failures is not None:
-        options.write_known_failures.write_text(known_text(outcome), "utf-8")
+def _write(
+    options: argparse.Namespace,
+    outcome: Run,
+    cases: Mapping[str, AnyCase],
+    known: Collection[str],
+    changes: tuple[Change, ...] | None,
+) -> None:
+    """Write the reports that were asked for."""
+    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
+        (options.json_out, lambda: dumps(outcome.to_json()).decode() + "\n"),
+        (options.junit, lambda: junit(outcome, known)),
+        (options.html, lambda: html(outcome, cases, known=known, changes=changes)),
+        (options.badge, lambda: badge(outcome)),
+        (options.write_known_failures, lambda: known_text(outcome)),
+    )
+    for path, text in reports:
+        if path is not None:
+            path.write_text(text(), "utf-8")
 
 
 def _chosen(patterns: Sequence[str], cases: Mapping[str, AnyCase]) -> dict[str, AnyCase]:

@@ -122,6 +122,7 @@ def _record(finding: Finding) -> dict[str, Any]:
         "expected": finding.expected,
         "got": finding.got,
         "exchange": [each.to_json() for each in finding.exchange],
+        "breach": finding.breach,
     }
 
 
@@ -146,4 +147,5 @@ def _findings(records: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
                 expected=record["expected"],
                 got=record["got"],
                 exchange=[Exchanged.from_json(each) for each in record["exchange"]],
+                breach=record.get("breach"),
             )

@@ -84,6 +84,7 @@ class Finding:
         expected: what the row wants, in the words of who judged.
         got: what came instead; for untestable and not applicable: why, in a sentence.
         exchange: what passed around the breach.
+        breach: the place in it of what broke the row, if it is one message.
     """
 
     id: str
@@ -92,6 +93,7 @@ class Finding:
     expected: str = ""
     got: str = ""
     exchange: tuple[Exchanged, ...] = attrs.field(default=(), converter=tuple[Exchanged, ...])
+    breach: int | None = None
 
     @property
     def requirement(self) -> Requirement:

@@ -27,11 +27,13 @@ def watched(wire: Wire, observation: Observation) -> Finding:
         and (not chat_id or recorded.chat_id in ("", chat_id))
     ]
     place = sum(entry is not None and each.at <= entry.at for each in around)
+    first = max(0, place - _BEFORE)
     return Finding(
         id=observation.requirement,
         verdict=failing(observation.requirement),
         case=owner.case if isinstance(owner, Seat) else wire.case,
         expected=observation.expected,
         got=observation.got,
-        exchange=around[max(0, place - _BEFORE) : place + _AFTER],
+        exchange=around[first : place + _AFTER],
+        breach=place - 1 - first if place else None,
     )

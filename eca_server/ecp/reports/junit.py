@@ -6,18 +6,14 @@ somewhere: in the step where it stopped, or in a case of its own for the run.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
-from xml.sax.saxutils import escape, quoteattr
+from typing import Literal, TypeAlias
 
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.pages.xml import xml_attribute, xml_text
 
 __all__ = ["junit"]
-
-_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LONGEST: Final = 10_000
 
 _Verdict: TypeAlias = Literal["passed", "failure", "error", "skipped"]
 
@@ -32,7 +28,8 @@ def junit(report: RunReport) -> str:
     if report.exit_reason != "ok" and "error" not in told:
         told.append("error")
         suites.append(_suite_of_the_run(report))
-    name, seconds = _attribute(report.name), _seconds(sum(s.duration_ms for s in report.scenarios))
+    name = xml_attribute(report.name)
+    seconds = _seconds(sum(scenario.duration_ms for scenario in report.scenarios))
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name={name} time="{seconds}" {_counts(told)}>\n{"".join(suites)}'
@@ -57,12 +54,12 @@ def _verdict(step: StepReport) -> _Verdict:
 
 def _suite(scenario: ScenarioReport, verdicts: Sequence[_Verdict]) -> str:
     repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
-    name = _attribute(f"{scenario.name}{repeat}")
+    name = xml_attribute(f"{scenario.name}{repeat}")
     cases = "".join(
         _case(scenario, place, step, verdict)
         for place, (step, verdict) in enumerate(zip(scenario.steps, verdicts, strict=True), 1)
     )
-    log = "" if scenario.log is None else f"<system-err>{_text(scenario.log)}</system-err>\n"
+    log = "" if scenario.log is None else f"<system-err>{xml_text(scenario.log)}</system-err>\n"
     seconds = _seconds(scenario.duration_ms)
     return (
         f'<testsuite name={name} time="{seconds}" {_counts(verdicts)}>\n{cases}{log}</testsuite>\n'
@@ -70,8 +67,8 @@ def _suite(scenario: ScenarioReport, verdicts: Sequence[_Verdict]) -> str:
 
 
 def _suite_of_the_run(report: RunReport) -> str:
-    reason = _attribute(report.exit_reason)
-    why = _text(
+    reason = xml_attribute(report.exit_reason)
+    why = xml_text(
         "\n".join((f"the run ended before its end: {report.exit_reason}", *report.warnings))
     )
     return (
@@ -82,24 +79,24 @@ def _suite_of_the_run(report: RunReport) -> str:
 
 
 def _case(scenario: ScenarioReport, place: int, step: StepReport, verdict: _Verdict) -> str:
-    name = _attribute(f"{place}: {step.input[:200]}")
+    name = xml_attribute(f"{place}: {step.input[:200]}")
     said = [
         f"{check.type} of {check.field}: {check.reasoning}"
         for check in step.checks
         if not check.passed
     ]
-    why = _text("\n".join(said))
+    why = xml_text("\n".join(said))
     body = ""
     if verdict == "skipped":
-        body = f"<skipped message={_attribute(step.error or '')}/>"
+        body = f"<skipped message={xml_attribute(step.error or '')}/>"
     elif verdict == "error":
         reason = scenario.exit_reason if step.status == "skipped" else step.exit_reason
-        body = f"<error message={_attribute(reason)}>{why}</error>"
+        body = f"<error message={xml_attribute(reason)}>{why}</error>"
     elif verdict == "failure":
-        body = f"<failure message={_attribute(said[0])}>{why}</failure>"
+        body = f"<failure message={xml_attribute(said[0])}>{why}</failure>"
     if step.output:
-        body += f"<system-out>{_text(step.output)}</system-out>"
-    classname, seconds = _attribute(scenario.name), _seconds(step.duration_ms)
+        body += f"<system-out>{xml_text(step.output)}</system-out>"
+    classname, seconds = xml_attribute(scenario.name), _seconds(step.duration_ms)
     return f'<testcase classname={classname} name={name} time="{seconds}">{body}</testcase>\n'
 
 
@@ -113,17 +110,3 @@ def _counts(verdicts: Sequence[_Verdict]) -> str:
         f'tests="{len(verdicts)}" failures="{count["failure"]}" errors="{count["error"]}" '
         f'skipped="{count["skipped"]}"'
     )
-
-
-def _legal(text: str) -> str:
-    """What XML 1.0 can hold; the rest is spelled out."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (cut)"
-    return _ILLEGAL.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
-
-
-def _text(text: str) -> str:
-    return escape(_legal(text))
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(_legal(text).replace("\n", " "))

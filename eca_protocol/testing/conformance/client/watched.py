@@ -51,13 +51,13 @@ def _body(frame: bytes) -> bytes:
 
 def _finding(server: PlayedServer, observation: Observation) -> Finding:
     place = observation.index
+    first = max(0, place - _AROUND)
     return Finding(
         id=observation.requirement,
         verdict=failing(observation.requirement),
         case=_CASE,
         expected=observation.expected,
         got=observation.got,
-        exchange=[
-            said.exchanged for said in server.said[max(0, place - _AROUND) : place + _AROUND]
-        ],
+        exchange=[said.exchanged for said in server.said[first : place + _AROUND]],
+        breach=place - first,
     )

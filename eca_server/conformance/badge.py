@@ -1,0 +1,34 @@
+"""A badge for a README: how many of the duties that could be judged are kept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eca_protocol.testing.conformance.run import Run
+from eca_server.pages.xml import xml_text
+
+__all__ = ["badge"]
+
+_GOOD, _ODD, _BAD = "#17744a", "#855600", "#b3261a"
+_CHARACTER: Final = 7  # pixels that one takes at most, in a font of 11
+_BORDER: Final = 10
+
+
+def badge(run: Run) -> str:
+    """The badge as SVG: green if nothing binding fails, red if something does."""
+    counts = run.counts()
+    judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
+    left = f"ECA {run.edition.value}"
+    right = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
+    colour = _BAD if counts.get("fail") else _GOOD if counts.get("pass") else _ODD
+    first = len(left) * _CHARACTER + _BORDER
+    second = len(right) * _CHARACTER + _BORDER
+    title = xml_text(f"{left}: {right} duties kept")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img">'
+        f'<title>{title}</title><rect width="{first}" height="20" fill="#444"/>'
+        f'<rect x="{first}" width="{second}" height="20" fill="{colour}"/>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
+        f'text-anchor="middle"><text x="{first / 2:g}" y="14">{xml_text(left)}</text>'
+        f'<text x="{first + second / 2:g}" y="14">{xml_text(right)}</text></g></svg>\n'
+    )

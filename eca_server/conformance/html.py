@@ -1,0 +1,209 @@
+"""The report for people: one HTML file, with each row and the exchange that shows its breach."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.testing.conformance.cases import Case
+from eca_protocol.testing.conformance.client.suite import ClientCase
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.verdicts import Finding, Verdict
+from eca_server.conformance.compare import WORDS, Change
+from eca_server.conformance.exchange import exchange
+from eca_server.pages import page, quoted, shown
+
+__all__ = ["html"]
+
+_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
+    "fail": ("failed", "bad"),
+    "warn": ("warning", "odd"),
+    "pass": ("passed", "good"),
+    "untestable": ("untestable", ""),
+    "not-applicable": ("not applicable", ""),
+}
+"""A verdict -> its word, and how that is coloured."""
+
+_GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", "warn", "fail")
+_KEYS: Final = """\
+<p class="faint keys"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
+<kbd>Enter</kbd> open, <kbd>n</kbd> next that failed, <kbd>f</kbd> failed only,
+<kbd>a</kbd> all, <kbd>o</kbd> open or close all, <kbd>t</kbd> light or dark</p>
+"""
+_ORDERS: Final = """\
+<select id="order" aria-label="Order"><option value="faults">worst first</option>
+<option value="place">as in the table</option></select>
+"""
+
+
+def html(
+    run: Run,
+    cases: Mapping[str, Case | ClientCase],
+    *,
+    known: Collection[str] = (),
+    changes: tuple[Change, ...] | None = None,
+) -> str:
+    """The whole page.
+
+    Args:
+        run: what was found.
+        cases: the cases by name, for what they do.
+        known: names of failures that do not fail the run.
+        changes: what is other than in an earlier run; None: there is none to compare with.
+    """
+    counts = run.counts()
+    judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
+    title = f"{run.target}: {counts.get('pass', 0)} of {judged} duties kept"
+    body = [
+        "<header>\n",
+        *_verdict(run, known),
+        *_facts(run),
+        *_tiles(counts),
+        "</header>\n<main>\n",
+        *_changes(changes),
+        *_sections(run),
+        "<h2>Duties</h2>\n",
+        *_tools(counts, total=len(run.findings)),
+        '<div id="items">\n',
+        *(
+            part
+            for place, finding in _worst_first(run)
+            for part in _finding(place, finding, cases, is_known=finding.id in known)
+        ),
+        "</div>\n",
+        _KEYS,
+        "</main>\n",
+    ]
+    return page(title, body, script="report.js", style="report.css")
+
+
+def _worst_first(run: Run) -> list[tuple[int, Finding]]:
+    """The findings with their places in the table, as the page shows them at first."""
+    return sorted(enumerate(run.findings), key=lambda each: -_GRAVITY.index(each[1].verdict))
+
+
+def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
+    failed = [finding.id for finding in run.failed() if finding.id not in known]
+    ended = [each for each in run.incidents if each.case not in known]
+    good = not failed and not ended
+    word, kind = ("conformant", "good") if good else ("not conformant", "bad")
+    yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, kind)}</div>\n'
+    if ended:
+        told = "".join(f"<li>ended during {shown(e.case)}: {shown(e.what)}</li>" for e in ended)
+        yield f'<ul class="notes">{told}</ul>\n'
+
+
+def _facts(run: Run) -> Iterator[str]:
+    facts = {
+        "edition": run.edition.value,
+        "began": run.started.isoformat(timespec="seconds"),
+        "took": f"{run.seconds:.1f} s",
+    }
+    yield "<dl>"
+    yield from (f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in facts.items())
+    yield "</dl>\n"
+
+
+def _tiles(counts: Mapping[Verdict, int]) -> Iterator[str]:
+    yield '<div class="tiles">'
+    for verdict, (word, kind) in _NAMES.items():
+        colour = f' class="{kind}"' if kind and counts.get(verdict) else ""
+        yield f'<div class="card"><b{colour}>{counts.get(verdict, 0):,}</b>'
+        yield f"<span>{word}</span></div>"
+    yield "</div>\n"
+
+
+def _changes(changes: tuple[Change, ...] | None) -> Iterator[str]:
+    if changes is None:
+        return
+    yield "<h2>Since the earlier run</h2>\n"
+    if not changes:
+        yield '<p class="faint">Nothing has changed.</p>\n'
+        return
+    yield "<dl>"
+    for kind, words in WORDS.items():
+        ids = [change.id for change in changes if change.kind == kind]
+        if ids:
+            links = ", ".join(f'<a href="#{quoted(id_)}">{shown(id_)}</a>' for id_ in ids)
+            yield f"<dt>{words}</dt><dd>{links}</dd>"
+    yield "</dl>\n"
+
+
+def _sections(run: Run) -> Iterator[str]:
+    """How each section of the table fares, as a bar."""
+    yield '<h2>Sections</h2>\n<table class="sections">\n'
+    found: dict[str, list[Verdict]] = {}
+    for finding in run.findings:
+        found.setdefault(finding.requirement.section, []).append(finding.verdict)
+    for section, verdicts in found.items():
+        counts = {verdict: verdicts.count(verdict) for verdict in _NAMES}
+        told = ", ".join(f"{counts[each]} {_NAMES[each][0]}" for each in _NAMES if counts[each])
+        yield f'<tr><th scope="row">{shown(section)}</th><td>'
+        yield '<svg class="ratio" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" '
+        yield f'aria-label="{quoted(told)}">'
+        start = 0.0
+        for verdict in ("pass", "warn", "fail"):
+            width = 1000 * counts[verdict] / len(verdicts)
+            kind = _NAMES[verdict][1]
+            yield f'<rect class="{kind}" x="{start:.2f}" y="0" width="{width:.2f}" height="10"/>'
+            start += width
+        yield f'</svg></td><td class="faint">{told}</td></tr>\n'
+    yield "</table>\n"
+
+
+def _tools(counts: Mapping[Verdict, int], *, total: int) -> Iterator[str]:
+    yield '<div class="tools"><input type="search" placeholder="Search" aria-label="Search">\n'
+    yield f'<button data-show="all">all {total}</button>\n'
+    for verdict, (word, _) in _NAMES.items():
+        if counts.get(verdict):
+            yield f'<button data-show="{_trait(verdict)}">{word} {counts[verdict]}</button>\n'
+    yield f'{_ORDERS}<span id="count" class="faint end" role="status"></span>'
+    yield '<button id="open">open all</button><button id="theme">light or dark</button></div>\n'
+
+
+def _trait(verdict: Verdict) -> str:
+    return _NAMES[verdict][0].replace(" ", "-")
+
+
+def _finding(
+    place: int, finding: Finding, cases: Mapping[str, Case | ClientCase], *, is_known: bool
+) -> Iterator[str]:
+    row = finding.requirement
+    word, kind = _NAMES[finding.verdict]
+    yield f'<details class="item card" id="{quoted(finding.id)}" '
+    yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
+    yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
+    yield f'<summary>{_badge(word, kind)}<span class="name">{shown(finding.id)}</span>'
+    yield f"<span>{shown(row.duty)}</span>"
+    if is_known and finding.verdict == "fail":
+        yield _badge("known", "odd")
+    yield f'<span class="numbers">{shown(row.section)}</span>'
+    if finding.verdict in {"fail", "warn"}:
+        yield f'<span class="why">{shown(finding.got)}</span>'
+    yield '</summary><div class="inside">'
+    case = cases.get(finding.case)
+    facts = {
+        "binds": f"{row.side}, {row.level}, {_editions(row.window)}",
+        "ruling": row.ruling or "",
+        "expected": finding.expected,
+        "got": finding.got,
+        "case": f"{finding.case}: {case.does}" if case else finding.case,
+    }
+    told = "".join(f"<dt>{name}</dt><dd>{shown(v)}</dd>" for name, v in facts.items() if v)
+    yield f"<dl>{told}</dl>"
+    if finding.exchange:
+        yield from exchange(finding.exchange, finding.breach)
+    yield "</div></details>\n"
+
+
+def _editions(window: Window) -> str:
+    if window == EVER:
+        return "all editions"
+    if window.until is Revision.CURRENT:
+        return f"since {window.since.value}"
+    return f"{window.since.value} to {window.until.value}"
+
+
+def _badge(word: str, kind: str) -> str:
+    return f'<span class="badge {kind}">{word}</span>'

@@ -1,0 +1,80 @@
+"""JUnit's XML, as build servers read it: a section is a test suite, a row a test case.
+
+A warning passes, and says what it says as output; what could not be judged is skipped; a server
+that ended during a case is an error, in a suite of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.verdicts import Finding
+from eca_server.pages.xml import xml_attribute, xml_text
+
+__all__ = ["junit"]
+
+
+def junit(run: Run, known: Collection[str] = ()) -> str:
+    """The whole run.
+
+    Args:
+        run: what was found.
+        known: names of failures that do not fail the run: they are skipped.
+    """
+    name = xml_attribute(f"{run.target}, edition {run.edition.value}")
+    sections: dict[str, list[Finding]] = {}
+    for finding in run.findings:
+        sections.setdefault(finding.requirement.section, []).append(finding)
+    suites = [_suite(section, findings, known) for section, findings in sections.items()]
+    incidents = [
+        _incident(each.case, each.what) for each in run.incidents if each.case not in known
+    ]
+    if incidents:
+        suites.append(
+            f'<testsuite name="ends of the target" tests="{len(incidents)}" '
+            f'errors="{len(incidents)}">\n{"".join(incidents)}</testsuite>\n'
+        )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<testsuites name={name} time="{run.seconds:.3f}">\n{"".join(suites)}</testsuites>\n'
+    )
+
+
+def _suite(section: str, findings: Sequence[Finding], known: Collection[str]) -> str:
+    failures = sum(each.verdict == "fail" and each.id not in known for each in findings)
+    skipped = sum(_is_skipped(each, known) for each in findings)
+    cases = "".join(_case(each, known) for each in findings)
+    return (
+        f'<testsuite name={xml_attribute(section)} tests="{len(findings)}" '
+        f'failures="{failures}" skipped="{skipped}">\n{cases}</testsuite>\n'
+    )
+
+
+def _is_skipped(finding: Finding, known: Collection[str]) -> bool:
+    is_known = finding.verdict == "fail" and finding.id in known
+    return is_known or finding.verdict in {"untestable", "not-applicable"}
+
+
+def _case(finding: Finding, known: Collection[str]) -> str:
+    row = finding.requirement
+    why = f"expected {finding.expected}\ngot {finding.got}\ncase {finding.case}"
+    body = ""
+    if _is_skipped(finding, known):
+        told = f"known failure: {finding.got}" if finding.verdict == "fail" else finding.got
+        body = f"<skipped message={xml_attribute(told)}/>"
+    elif finding.verdict == "fail":
+        message = xml_attribute(f"expected {finding.expected}")
+        body = f"<failure message={message}>{xml_text(why)}</failure>"
+    elif finding.verdict == "warn":
+        body = f"<system-out>{xml_text(f'warning: {why}')}</system-out>"
+    name = xml_attribute(f"{finding.id}: {row.duty}")
+    return f"<testcase classname={xml_attribute(row.section)} name={name}>{body}</testcase>\n"
+
+
+def _incident(case: str, what: str) -> str:
+    message = xml_attribute("it ended while it was talked to")
+    return (
+        f'<testcase classname="ends of the target" name={xml_attribute(case)}>'
+        f"<error message={message}>{xml_text(what)}</error></testcase>\n"
+    )

@@ -1,0 +1,161 @@
+"""What the suite has found, as its reports tell it to people and to build servers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+import attrs
+import pytest
+
+from eca_protocol import json
+from eca_protocol.framing import encode_frame
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.run import Incident, Run
+from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
+from eca_server.conformance.badge import badge
+from eca_server.conformance.compare import compare, compared
+from eca_server.conformance.exchange import exchange, label
+from eca_server.conformance.html import html
+from eca_server.conformance.junit import junit
+
+HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
+
+
+def passed(message: object, source: str = "server", target: str = "client") -> Exchanged:
+    return Exchanged.of(1.0, source, target, encode_frame(json.dumps(message)))  # type: ignore[arg-type]
+
+
+PROGRESS = {
+    "jsonrpc": "2.0",
+    "method": "chat/contentReceived",
+    "params": {
+        "chatId": "c",
+        "role": "system",
+        "content": {"type": "progress", "state": "finished"},
+    },
+}
+RUN = Run(
+    target=f"python server.py {HOSTILE}",
+    edition=Revision.R2025_10,
+    started=datetime(2025, 10, 1, tzinfo=UTC),
+    seconds=1.5,
+    findings=(
+        Finding(id="BASE-2", verdict="pass", case="framing.a_case"),
+        Finding(
+            id="W-22e",
+            verdict="fail",
+            case=next(iter(server_cases())),
+            expected="one finished",
+            got=HOSTILE,
+            exchange=[
+                passed({"jsonrpc": "2.0", "id": 7, "result": HOSTILE}),
+                passed(PROGRESS),
+                Exchanged.of(1.1, "model", "server", b"HTTP 200\n" + HOSTILE.encode()),
+                Exchanged.of(1.2, "client", "server", b"\xff" * 9000),
+            ],
+            breach=1,
+        ),
+        Finding(id="LIFE-16", verdict="warn", expected="soon", got="late"),
+        Finding(id="W-5h", verdict="untestable", got="one engine only"),
+        Finding(id="W-33d", verdict="not-applicable", got="another edition"),
+    ),
+    incidents=(Incident(case="framing.a_case", what="its end with exit code 1"),),
+)
+
+
+def with_verdict(id_: str, verdict: Verdict) -> Run:
+    findings = [attrs.evolve(f, verdict=verdict) if f.id == id_ else f for f in RUN.findings]
+    return attrs.evolve(RUN, findings=tuple(findings))
+
+
+def test_the_page_tells_each_duty_and_lets_nothing_of_the_target_run() -> None:
+    page = html(RUN, server_cases(), changes=compare(with_verdict("W-22e", "pass"), RUN))
+    assert page.count("<script>") == 1
+    assert "alert(1)</script>" not in page
+    assert all(f'id="{finding.id}"' in page for finding in RUN.findings)
+    assert "not conformant" in page
+    assert '<a href="#W-22e">' in page
+    assert page.index('id="W-22e"') < page.index('id="BASE-2"')
+    assert 'class="arrow left from0 broken"' in page
+    assert "bytes left out" in page
+
+
+def test_what_is_known_does_not_spoil_the_page() -> None:
+    page = html(RUN, {}, known={"W-22e", "framing.a_case"})
+    assert "not conformant" not in page
+    assert ">known<" in page
+
+
+def test_an_exchange_has_the_lanes_it_needs() -> None:
+    two = "".join(exchange([passed(PROGRESS)], None))
+    assert "<b>client</b><b>server</b></div>" in two
+    assert "broken" not in two
+    three = "".join(exchange(RUN.findings[1].exchange, None))
+    assert "<b>model</b>" in three
+    assert 'class="arrow left from1"' in three
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (PROGRESS, "chat/contentReceived: progress finished"),
+        ({"jsonrpc": "2.0", "id": 1, "method": "shutdown"}, "shutdown (id 1)"),
+        ({"jsonrpc": "2.0", "id": "a", "error": {"code": -32601}}, "error -32601 for id 'a'"),
+        ({"jsonrpc": "2.0", "id": 2, "result": None}, "result for id 2"),
+    ],
+)
+def test_a_label_tells_messages_apart(message: object, told: str) -> None:
+    assert label(passed(message)) == told
+
+
+def test_a_build_server_reads_what_failed_and_what_was_not_judged() -> None:
+    root = ET.fromstring(junit(RUN))
+    cases = {case.get("name", "").partition(":")[0]: case for case in root.iter("testcase")}
+    kinds = {name: [child.tag for child in case] for name, case in cases.items()}
+    assert kinds == {
+        "BASE-2": [],
+        "W-22e": ["failure"],
+        "LIFE-16": ["system-out"],
+        "W-5h": ["skipped"],
+        "W-33d": ["skipped"],
+        "framing.a_case": ["error"],
+    }
+    known = ET.fromstring(junit(RUN, {"W-22e", "framing.a_case"}))
+    assert not list(known.iter("failure")) + list(known.iter("error"))
+
+
+def test_the_badge_counts_what_was_judged() -> None:
+    assert "1 of 3" in badge(RUN)
+    assert "#b3261a" in badge(RUN)
+    assert "#17744a" in badge(with_verdict("W-22e", "pass"))
+    ET.fromstring(badge(RUN))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("pass", "fail", "1 not kept any more: W-22e"),
+        ("untestable", "fail", "1 not kept any more: W-22e"),
+        ("fail", "pass", "1 kept now: W-22e"),
+        ("untestable", "pass", "1 judged now: W-22e"),
+        ("pass", "untestable", "1 not judged any more: W-22e"),
+        ("fail", "warn", "Nothing has changed since the earlier run."),
+        ("pass", "pass", "Nothing has changed since the earlier run."),
+    ],
+)
+def test_two_runs_are_compared(before: Verdict, after: Verdict, told: str) -> None:
+    changes = compare(with_verdict("W-22e", before), with_verdict("W-22e", after))
+    assert list(compared(changes)) == [told]
+
+
+def test_rows_of_one_run_alone_are_told() -> None:
+    fewer = attrs.evolve(RUN, findings=RUN.findings[:2])
+    assert list(compared(compare(RUN, fewer))) == ["3 only in the earlier run: LIFE-16 W-5h W-33d"]
+    assert list(compared(compare(fewer, RUN))) == ["3 only in this run: LIFE-16 W-5h W-33d"]
+
+
+def test_the_records_of_a_run_are_read_again() -> None:
+    read = Run.from_json(json.dumps(RUN.to_json()))
+    assert read == attrs.evolve(RUN, incidents=())
