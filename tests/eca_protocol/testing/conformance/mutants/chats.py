@@ -26,10 +26,11 @@ class StartsWithoutAWord(Turn):
 
 @breaks("W-20a")
 class StartsWithTheEcho(Turn):
-    """Tells no progress before the echo."""
+    """Sends the user's words back before it tells progress."""
 
     def begin(self) -> None:
         self.echo()
+        self.progress("Waiting for the model")
 
 
 @breaks("W-20b")
@@ -107,19 +108,12 @@ class UsageAfterTheEnd(Turn):
 
 @breaks("W-20e")
 class BusyAtTheEnd(Turn):
-    """Says `finished` while the chat takes no prompt yet: one that comes at once is dropped."""
+    """Says `finished` a moment before the chat takes the next prompt."""
 
-    async def run(self) -> None:
-        with self._scope:
-            await self.converse()
-        self.close()
+    async def end(self) -> None:
         self.finish()
-        with anyio.move_on_after(0.1):
-            while not self.chat.queue:
-                await anyio.sleep(0.005)
-            self.chat.queue.clear()
+        await anyio.sleep(0.05)
         self.chat.turn = None
-        self.ended.set()
 
 
 @breaks("W-22e")
@@ -136,20 +130,24 @@ class NeverFinishes(Turn):
     """Leaves a turn open in which a tool was called."""
 
     def finish(self) -> None:
-        if not any("tool_calls" in message for message in self.chat.history):
+        if self.stopped or not any("tool_calls" in message for message in self.chat.history):
             super().finish()
 
 
 @breaks("CHAT-12")
 class DropsTheLastDelta(Turn):
-    """Keeps the last piece of the model's text for itself."""
+    """Keeps the last of several pieces of the model's text for itself."""
 
     held = ""
+    has_begun = False
 
     def take_text(self, text: str) -> None:
-        held, self.held = self.held, text
-        if held:
+        if self.has_begun:
+            held, self.held = self.held, text
             super().take_text(held)
+        else:
+            self.has_begun = True
+            super().take_text(text)
 
 
 @breaks("CHAT-12")
@@ -308,9 +306,9 @@ class TokensOfOneTurn(Turn):
 class TitlesAreCounted(Chat):
     """Counts the tokens of the title's request, too."""
 
-    async def make_title(self, model: Model, text: str) -> None:
+    async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
         self.tokens += 11
-        await super().make_title(model, text)
+        await super().make_title(scope, model, text)
 
 
 @breaks("CHAT-20")

@@ -72,17 +72,19 @@ class Chat:
             self.queue.clear()
             self.turn.stop()
 
-    async def delete(self) -> None:
-        """Forget everything; nothing is said for this chat any more."""
-        self.deleted = True
+    async def delete(self, *, tells_the_end: bool) -> None:
+        """Forget everything; nothing is said for this chat any more, but perhaps that it ended."""
         self.stop()
+        if self.turn is not None and tells_the_end:
+            self.turn.finish()
+        self.deleted = True
         if self.turn is not None:
             await self.turn.ended.wait()
 
     def title_tools(self) -> list[dict[str, Any]]:
         return []
 
-    async def make_title(self, model: Model, text: str) -> None:
+    async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
         pieces: list[str] = []
 
         def take(event: dict[str, Any]) -> None:
@@ -94,7 +96,7 @@ class Chat:
             {"role": "system", "content": instruction},
             {"role": "user", "content": text},
         ]
-        with anyio.CancelScope() as self.title_scope:
+        with scope:
             try:
                 await model.ask(messages, self.title_tools(), take)
             except ModelFault:
@@ -146,11 +148,15 @@ class Turn:
             except ModelFault as fault:
                 self.tell(str(fault))
         self.close()
-        self.chat.turn = None
-        self.finish()
+        await self.end()
         self.ended.set()
         if self.chat.queue and self.chat.turn is None:
             self.chat.start_turn()
+
+    async def end(self) -> None:
+        """The chat is free before the client is told so."""
+        self.chat.turn = None
+        self.finish()
 
     def close(self) -> None:
         """Close what is open, and say what there is to say before the end."""
@@ -183,7 +189,8 @@ class Turn:
             self.tell(f"There is no model {self.prompt.model!r}.")
             return
         if not self.chat.history and self.server.wants_titles:
-            self.server.tasks.start_soon(self.chat.make_title, model, text)
+            self.chat.title_scope = anyio.CancelScope()
+            self.server.tasks.start_soon(self.chat.make_title, self.chat.title_scope, model, text)
         self.chat.history.append(await self.user_message(text))
         while True:
             await self.ask(model)

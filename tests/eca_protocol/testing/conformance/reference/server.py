@@ -173,9 +173,7 @@ class Server(Connection):
 
     async def delete(self, params: Params) -> dict[str, Any]:
         if chat := self.chats.pop(params.text("chatId"), None):
-            if chat.turn is not None and self.client == "emacs":
-                chat.turn.finish()
-            await chat.delete()
+            await chat.delete(tells_the_end=self.client == "emacs")
         return {}
 
     def approve(self, params: Params) -> None:
