@@ -164,6 +164,7 @@ class Chats:
         if chat is None:
             return
         role = params.get("role")
+        role = role if isinstance(role, str) else ""
         self._contents.take(chat_id, role, kind, content)
         if kind.startswith("toolCall") and isinstance(content.get("id"), str):
             self._calls_seen.add((chat_id, content["id"]))

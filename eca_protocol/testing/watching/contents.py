@@ -22,7 +22,7 @@ class Contents:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
 
-    def take(self, chat_id: str, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+    def take(self, chat_id: str, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """A content in its role."""
         fault: tuple[str, str, str] | None = None
         roles = _ROLES.get(kind)

@@ -117,7 +117,7 @@ class ChatTurns:
         if prompt in self.prompts:
             self.prompts.remove(prompt)
 
-    def take(self, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+    def take(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """A content of the chat."""
         if kind == "progress":
             if content.get("state") == "finished":
@@ -187,10 +187,11 @@ class ChatTurns:
         if turn.stopped is not None:
             self.said_when_stopped += "".join(turn.system_texts)
 
-    def _said(self, role: Any, kind: str, content: Mapping[str, Any]) -> None:
+    def _said(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         turn = self.turn
         if turn is None:
-            if not self.prompts or self.prompts[0].is_free:
+            is_late_usage = kind == "usage" and self.lacks_usage is not None
+            if not self.prompts or self.prompts[0].is_free or is_late_usage:
                 self._stray(kind)
                 return
             turn = self._begin()
@@ -208,7 +209,7 @@ class ChatTurns:
         if kind == "usage":
             turn.has_usage = True
         else:
-            turn.last_role = role if isinstance(role, str) else ""
+            turn.last_role = role
         if role == "system" and isinstance(text, str):
             turn.system_texts.append(text)
         if kind.startswith("reason"):
@@ -223,7 +224,7 @@ class ChatTurns:
         """
         return self.read_up_to > stop
 
-    def _after_stop(self, role: Any, kind: str) -> None:
+    def _after_stop(self, role: str, kind: str) -> None:
         if kind == "usage":
             self._tell("W-23d", "no usage after a stop", kind)
         elif role == "assistant" and kind in {"text", "url", "reasonText", "toolCallPrepare"}:
