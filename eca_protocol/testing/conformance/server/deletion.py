@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.server.reading import conversation
+from eca_protocol.testing.conformance.server.reading import Content, contents, conversation
 from eca_protocol.testing.conformance.server.stops import hung_up
 from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
@@ -18,19 +18,22 @@ async def a_chat_that_runs_is_deleted(bench: Bench) -> None:
         chat = seat.chat(reply("some", wait("deleted"), "more"))
         await chat.prompt("Hi.")
         await chat.content("text", text="some")
+        before = len(chat.contents)
         answer = await seat.ask("chat/delete", {"chatId": chat.id})
         bench.check("CHAT-36", answer.get("result") == {}, expected="{}", got=answer)
         closed = await hung_up(chat)
         bench.check("W-24b", closed, expected="the connection closed", got="it is open")
-        told = len(chat.contents)
         chat.model.open("deleted")
         await seat.settle()
-        bench.check(
-            "W-24a",
-            len(chat.contents) == told and "more" not in str(chat.contents),
-            expected="nothing of the chat",
-            got=chat.contents[told:],
-        )
+        name = bench.initialize_params(seat.root)["clientInfo"]["name"]
+        late = [each for each in contents(chat)[before:] if not _may_come(each, name)]
+        bench.check("W-24a", not late, expected="nothing of the chat", got=late)
+
+
+def _may_come(content: Content, client: str) -> bool:
+    """A title may be on its way; Emacs is told of the end."""
+    is_end = content.get("state") == "finished"
+    return content.get("type") == "metadata" or (client == "emacs" and is_end)
 
 
 @case("W-24d", since=Revision.CURRENT)
@@ -67,7 +70,7 @@ async def a_chat_that_there_is_not_is_deleted_alike(bench: Bench) -> None:
     async with bench.seat() as seat:
         for params in ({}, {"chatId": None}, {"chatId": "nobody's own"}):
             answer = await seat.ask("chat/delete", params)
-            bench.check("W-24e", answer.get("result") == {}, expected="{}", got=answer)
+            bench.check("W-24e", "result" in answer, expected="a result", got=answer)
 
 
 @case("W-24f")

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
+import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.reading import (
     ENDS,
     Content,
@@ -18,6 +20,7 @@ from eca_protocol.testing.conformance.server.reading import (
     calls,
     comes,
     contents,
+    conversation,
     finishes,
     shown,
     told,
@@ -41,33 +44,64 @@ AT_ONCE = 0.5
 @case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", seconds=30)
 async def a_stop_ends_the_turn_in_each_state_of_the_answer(bench: Bench) -> None:
     """A stop before the headers, the first word, in a text, in a thought, in a Retry-After."""
-    took: dict[str, float | None] = {}
-    left, deaf = [], {}
+    trials = []
     async with bench.seat() as seat:
-        for state, (answer, sign) in STATES.items():
-            chat = seat.chat(answer, reply("next"))
-            await chat.prompt("Hi.")
-            await asked(chat)
-            if sign and not await comes(chat, sign):
-                continue
-            took[state] = await stopped(chat)
-            if took[state] is None:
-                continue
-            usage = chat.of("usage")
-            bench.check("W-23d", not usage, expected="no usage of a stopped turn", got=usage)
-            if answer is not BUSY and not await hung_up(chat):
-                left.append(state)
-            await chat.prompt("Go on.")
-            if not await finishes(chat, 2) or len(chat.model.requests) < 2:
-                deaf[state] = contents(chat)
+        for state in STATES:
+            trial = await _tried(seat, state)
+            if trial.is_slow:  # once more: the machine may have been busy
+                trial = await _tried(seat, state)
+            trials.append(trial)
         await seat.settle()
-    never = [state for state, seconds in took.items() if seconds is None]
+    never = [trial.state for trial in trials if trial.seconds is None]
     bench.check("W-23a", not never, expected="`finished` in each state", got=never)
-    slow = {state: seconds for state, seconds in took.items() if (seconds or 0) > AT_ONCE}
+    slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
     bench.check("W-23e", not slow, expected=f"`finished` within {AT_ONCE} s", got=slow)
+    told = [trial.state for trial in trials if trial.tells_usage]
+    bench.check("W-23d", not told, expected="no usage of a stopped turn", got=told)
+    left = [trial.state for trial in trials if not trial.hangs_up]
     bench.check("W-23f", not left, expected="the connection to the model closed", got=left)
+    deaf = [trial.state for trial in trials if not trial.goes_on]
     bench.check("CHAT-34", not deaf, expected="the next prompt's turn", got=deaf)
     bench.saw("W-23g", "CHAT-33")
+
+
+@attrs.frozen(kw_only=True)
+class _Trial:
+    """What came of a stop; `seconds` is None where nothing ended."""
+
+    state: str
+    seconds: float | None
+    tells_usage: bool = False
+    hangs_up: bool = True
+    goes_on: bool = True
+
+    @property
+    def is_slow(self) -> bool:
+        return (self.seconds or 0.0) > AT_ONCE
+
+
+async def _tried(seat: Seat, state: str) -> _Trial:
+    """Prompt, let it come to that state, stop, and prompt again."""
+    answer, sign = STATES[state]
+    chat = seat.chat(answer, reply("next"))
+    await chat.prompt("Hi.")
+    await asked(chat)
+    if sign and not await comes(chat, sign):
+        return _Trial(state=state, seconds=0.0)
+    seconds = await stopped(chat)
+    if seconds is None:
+        return _Trial(state=state, seconds=None)
+    tells_usage = bool(chat.of("usage"))
+    hangs_up = answer is BUSY or await hung_up(chat)
+    await chat.prompt("Go on.")
+    goes_on = await finishes(chat, 2) and len(chat.model.requests) == 2
+    return _Trial(
+        state=state,
+        seconds=seconds,
+        tells_usage=tells_usage,
+        hangs_up=hangs_up,
+        goes_on=goes_on,
+    )
 
 
 async def stopped(chat: ChatSeat) -> float | None:
@@ -96,25 +130,28 @@ async def a_stop_ends_a_call_that_waits_and_one_that_runs(bench: Bench) -> None:
     took: dict[str, float | None] = {}
     async with bench.seat() as seat:
         seat.tool("shell_command")
-        for state, wanted in _ENDS_OF.items():
-            chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
-            await chat.prompt("Sleep.")
-            run = await shown(chat, "toolCallRun")
-            if state == "running":
-                await chat.approve(run["id"])
-                await comes(chat, "toolCallRunning")
-            took[state] = await stopped(chat)
-            if took[state] is None:
-                continue
-            ends = [each for each in contents(chat) if each.get("type") in ENDS]
-            bench.check(
-                "W-30g",
-                len(ends) == 1 and wanted(ends[0]),
-                expected=_SAID_OF[state],
-                got=ends,
-            )
+        for state in _ENDS_OF:
+            took[state] = await _stopped_call(bench, seat, state)
+            if (took[state] or 0.0) > 1:  # once more: the machine may have been busy
+                took[state] = await _stopped_call(bench, seat, state)
     slow = {state: seconds for state, seconds in took.items() if seconds is None or seconds > 1}
     bench.check("W-23b", not slow, expected="`finished` within 1 s of the stop", got=slow)
+
+
+async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
+    """Stop a call in that state; the seconds that it takes, None if nothing ends."""
+    chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
+    await chat.prompt("Sleep.")
+    run = await shown(chat, "toolCallRun")
+    if state == "running":
+        await chat.approve(run["id"])
+        await comes(chat, "toolCallRunning")
+    seconds = await stopped(chat)
+    if seconds is not None:
+        ends = [each for each in contents(chat) if each.get("type") in ENDS]
+        right = len(ends) == 1 and _ENDS_OF[state](ends[0])
+        bench.check("W-30g", right, expected=_SAID_OF[state], got=ends)
+    return seconds
 
 
 _ENDS_OF: Final[Mapping[str, Callable[[Content], bool]]] = {
@@ -167,18 +204,14 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(bench: Bench) -> No
         await chat.finished()
         repeated = told(chat)
         await chat.prompt("Fourth.")
-        await chat.finished(2)
+        await finishes(chat, 2)
         await seat.settle()
-        turns = (chat.ends, len(chat.model.requests))
-        bench.check(
-            "W-22c",
-            turns == (2, 2),
-            expected="turns of the first and the fourth prompt only",
-            got=f"{turns[0]} turns, {turns[1]} requests",
-        )
+        queued = [conversation(request.body) for request in chat.model.requests[1:2]]
+        dropped = all(chat.prompted[3] in each for each in queued)
+        bench.check("W-22c", dropped, expected="the fourth prompt in the next request", got=queued)
         bench.check(
             "W-22d",
-            turns != (2, 2) or all(prompt in repeated for prompt in chat.prompted[1:3]),
+            not dropped or all(prompt in repeated for prompt in chat.prompted[1:3]),
             expected=f"a text of the system's with {chat.prompted[1:3]}, before `finished`",
             got=repeated,
         )
