@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json as stdlib_json
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,7 +24,7 @@ _UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalP
 """What reading raises for JSON that is none of ours; a message that cannot be written is local."""
 
 _AS_WRITTEN = re.compile(
-    rb'\{"at":(?P<at>[0-9]+\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
+    rb'\{"at":(?P<at>[0-9]{1,15}\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
     rb',"message":'
 )
 
@@ -107,6 +108,8 @@ def _entry(line: bytes) -> Entry:
 
 def _reformatted(value: Mapping[str, Any]) -> Entry:
     at = float(value["at"])
+    if not math.isfinite(at):
+        raise ValueError(f"{at} as the time")
     if "exit" in value:
         return Exited(at=at, code=int(value["exit"]))
     side = value["from"]

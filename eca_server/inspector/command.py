@@ -78,6 +78,8 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
     Raises:
         OSError: the file cannot be opened, or the port is taken.
     """
+    if beside_tap and hasattr(os, "nice"):
+        os.nice(10)  # the conversation comes first
     inspection = Inspection(transcript.name, masker(os.environ))
     feed = Feed()
     with transcript.open("rb") as file:

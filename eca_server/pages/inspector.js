@@ -138,9 +138,8 @@
     list.reveal(Math.min(low, shown.length - 1), "start");
   });
   list.drawn = () => {
-    if (!shown.length) return;
-    const last = Math.min(list.last, shown.length - 1);
-    strip.mark(row(shown[Math.min(list.first, last)])[AT], row(shown[last])[AT]);
+    if (list.last < 0) return;
+    strip.mark(row(shown[Math.min(list.first, list.last)])[AT], row(shown[list.last])[AT]);
   };
 
   // The opened message.
@@ -157,6 +156,10 @@
   };
   const close = () => { opened.hidden = true; get("#rows").focus(); };
 
+  const moment = (at) => {
+    const date = new Date(Date.parse(head.started) + at * 1000);
+    return Number.isNaN(date.getTime()) ? "" : `, ${date.toISOString()}`;
+  };
   const link = (words, number) => button(`${words} ${number}`, () => choose(number, true));
   const section = (title, ...inside) => made("section", "", made("h2", "", title), ...inside);
   const facts = (told) => made("dl", "", ...Object.entries(told)
@@ -175,7 +178,7 @@
       from: each[SIDE] ? between : "the server's process",
       is: `${each[KIND]}${each[ID] ? ` ${each[ID]}` : ""}`,
       chat: each[CHAT],
-      at: `${seconds(each[AT])} s${head.started ? `, ${new Date(Date.parse(head.started) + each[AT] * 1000).toISOString()}` : ""}`,
+      at: `${seconds(each[AT])} s${moment(each[AT])}`,
       time: before && made("span", "", `${LATENCIES[each[LATE]][1]} ${taken(time)}, since `, link("message", each[EARLIER])),
       then: later.has(number) && link("message", later.get(number)),
       size: each[TEXT] && `${bytes.toLocaleString("en")} bytes`,
@@ -222,6 +225,7 @@
     if (part.rows?.length) {
       if (part.first !== base + rows.length) {
         [rows, shown, base] = [[], [], part.first]; // what is between was given up by the server
+        list.resize(0);
       }
       for (const each of part.rows) add(each);
     }

@@ -121,6 +121,7 @@ def test_what_was_written_is_read_again_byte_for_byte(
         (HEAD + b'{"at":1,"from":"client","base64":"!"}\n', ":2: expected an entry, got base64"),
         (HEAD + b"[1]\n", ":2: expected an entry, got"),
         (HEAD + b'{"at":1,"exit":1e999}\n', ":2: expected an entry, got"),
+        (HEAD + b'{"at":1e999,"exit":0}\n', ":2: expected an entry, got inf as the time"),
         (HEAD + b'{"at":1,"from":"client","message":{"a":NaN}}\n', ":2: expected an entry, got"),
         (HEAD + b"[" * 100_000 + b"\n", ":2: expected an entry, got"),
     ],

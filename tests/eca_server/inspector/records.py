@@ -1,0 +1,44 @@
+"""A record as long as one likes, made of a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+RECORD = Path("tests/data/transcripts/real_job.jsonl")
+
+
+def long_record(out: Path, count: int, *, odd_at: int = -1, odd: bytes = b"{}") -> None:
+    """Write the session again and again, each time in a chat and with ids of its own.
+
+    Args:
+        out: the file.
+        count: how many messages.
+        odd_at: the number of a message of the server's in whose place `odd` stands.
+        odd: a body.
+    """
+    head, *lines = RECORD.read_bytes().splitlines()
+    entries = [json.loads(line) for line in lines]
+    entries = [entry for entry in entries if "message" in entry]
+    turns = [entry for entry in entries[7:] if entry["message"].get("method") not in END]
+    turns = [entry for entry in turns if entry["message"].get("result", 0) is not None]
+    with out.open("wb") as file:
+        file.write(head + b"\n")
+        for number in range(count):
+            entry = entries[number] if number < 7 else turns[(number - 7) % len(turns)]
+            round_ = (number - 7) // len(turns)
+            value = entry["message"] | (
+                {"id": entry["message"]["id"] + 100 * round_}
+                if "id" in entry["message"] and number >= 7
+                else {}
+            )
+            body = json.dumps(value).replace('"job"', f'"job{round_ % 20}"').encode()
+            side = entry["from"]
+            if number == odd_at:
+                side, body = "server", odd
+            file.write(
+                b'{"at":%.6f,"from":"%b","message":%b}\n' % (number * 0.013, side.encode(), body)
+            )
+
+
+END = {"shutdown", "exit"}
