@@ -30,6 +30,11 @@ __all__ = ["Suite", "run_suite"]
 
 SECONDS: Final = 150.0
 
+_END_SECONDS: Final = 5.0
+"""What of the whole time is kept for ending the servers."""
+
+_NO_MESSAGE: Final = "no message had it"
+
 Told = Callable[[Case, Sequence[Finding]], None]
 
 
@@ -116,7 +121,7 @@ class Suite:
 async def _judge(case: Case, bench: Bench) -> tuple[list[Finding], str]:
     """Run a case; its findings, and how the server ended if that has cut it short."""
     verdict: Verdict = "untestable"
-    why, death = "what the case did has not shown it", ""
+    why, death = "", ""
     try:
         with anyio.fail_after(case.seconds):
             await case.run(bench)
@@ -132,8 +137,19 @@ async def _judge(case: Case, bench: Bench) -> tuple[list[Finding], str]:
         elif not isinstance(fault, Stuck | StartFailed):
             why = f"what came cannot be read: {fault!r}"
     judged = {finding.id for finding in bench.findings}
-    rest = [_untold(case, id_, verdict, why) for id_ in case.rows if id_ not in judged]
+    rest = [
+        _untold(case, id_, verdict, why or _unshown(id_)) for id_ in case.rows if id_ not in judged
+    ]
     return bench.findings + rest, death
+
+
+def _unshown(id_: str) -> str:
+    """Why a case that has come to its end leaves a row open."""
+    return _NO_MESSAGE if _is_letter(id_) else "what the case did has not shown it"
+
+
+def _is_letter(id_: str) -> bool:
+    return id_.startswith(("FIELD:", "VALUE:"))
 
 
 def _first(raised: Exception) -> Exception:
@@ -196,28 +212,29 @@ async def run_suite(
     found: dict[str, list[Finding]] = {}
     async with open_suite(target) as suite:
         mine = [case for case in chosen if case.window.holds(suite.edition)]
-        waiting = deque(mine)
+        waiting, undone = deque(mine), {case.name: case for case in mine}
 
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
                 findings = [*await suite.judge(case), *suite.observed()]
+                del undone[case.name]
                 for finding in findings:
                     found.setdefault(finding.id, []).append(finding)
                 if told is not None:
                     told(case, findings)
 
-        with anyio.move_on_after(seconds) as whole:
+        kept_for_the_end = min(_END_SECONDS, seconds / 10)
+        with anyio.move_on_after(began + seconds - kept_for_the_end - anyio.current_time()):
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
-        for finding in await suite.close():
+        late = f"no time in {seconds:g} s"
+        unjudged = [
+            _untold(case, id_, "untestable", late) for case in undone.values() for id_ in case.rows
+        ]
+        for finding in await suite.close() + unjudged:
             found.setdefault(finding.id, []).append(finding)
-        if whole.cancelled_caught:
-            for case in mine:
-                for id_ in case.rows:
-                    out_of_time = _untold(case, id_, "untestable", f"no time in {seconds:g} s")
-                    found.setdefault(id_, []).append(out_of_time)
         edition = suite.edition
     return Run(
         target=shown or " ".join(target.command),
@@ -254,6 +271,5 @@ def _of_each_row(
         elif id_ in elsewhere or SAME.get(id_) in elsewhere:
             yield Finding(id=id_, verdict="not-applicable", got="it is about other editions")
         else:
-            is_letter = id_.startswith(("FIELD:", "VALUE:"))
-            unjudged = "no message had it" if is_letter else "no case judges it"
+            unjudged = _NO_MESSAGE if _is_letter(id_) else "no case judges it"
             yield Finding(id=id_, verdict="untestable", got=UNSEEN.get(id_, unjudged))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
@@ -178,6 +179,26 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
     assert of(run, "W-20a")[0] == "pass"
     assert [incident.case for incident in run.incidents] == ["here.culprit"]
     assert "exit code 9" in run.incidents[0].what
+
+
+async def test_two_suites_at_once_do_not_disturb_each_other():
+    async def prompts(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            chat = seat.chat(reply(f"Hello to {seat.root}"))
+            await chat.prompt("Hi")
+            await chat.finished()
+            bench.check("W-20a", chat.said.endswith(str(seat.root)), expected="", got=chat.said)
+
+    runs: list[Run] = []
+
+    async def run_one() -> None:
+        runs.append(await verdicts(a_case(prompts, "W-20a")))
+
+    async with anyio.create_task_group() as both:
+        both.start_soon(run_one)
+        both.start_soon(run_one)
+    assert [of(run, "W-20a")[0] for run in runs] == ["pass", "pass"]
+    assert not any(run.failed() for run in runs)
 
 
 async def test_what_has_no_time_is_untestable():
