@@ -94,8 +94,8 @@ class Recorded:
 
 
 def id_key(id_: object) -> str:
-    """An id with its JSON type: 1 and "1" are two."""
-    return json.dumps(id_).decode()
+    """An id as answers are found by it; that 1 must not come back as "1" is judged elsewhere."""
+    return id_ if isinstance(id_, str) else json.dumps(id_).decode()
 
 
 class Listener(Protocol):

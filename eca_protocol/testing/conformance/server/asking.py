@@ -6,6 +6,7 @@ seat is a fresh one, which no other case writes to.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.wire import id_key
 
 __all__ = [
     "ABSENT",
@@ -41,7 +43,7 @@ QUERY: Final = "chat/queryContext"
 HELLO: Final[Mapping[str, Any]] = {"processId": None, "capabilities": {}, "workspaceFolders": []}
 """The params of the plainest `initialize`."""
 
-_A_WHILE: Final = 0.2  # seconds for an answer that is late
+_A_WHILE: Final = 2.0  # seconds for an answer that is late
 _LAST: Final = itertools.count(1)
 
 Trial = TypeVar("Trial")
@@ -60,10 +62,9 @@ class Outcome:
     goes_on: bool
 
     def to(self, request_id: object) -> Mapping[str, Any] | None:
-        """The first answer that has this id, of the same JSON type."""
+        """The first answer that has this id; whether its JSON type is the same is not asked."""
         for answer in self.answers:
-            theirs = answer.get("id", ABSENT)
-            if type(theirs) is type(request_id) and theirs == request_id:
+            if id_key(answer.get("id")) == id_key(request_id):
                 return answer
         return None
 
@@ -120,7 +121,7 @@ async def tried(seat: Seat, *data: bytes, wants: int = 1, seconds: float = 5) ->
     Args:
         seat: one of the case's own.
         data: whole frames, or what is meant to stand between two.
-        wants: how many answers are due; they may come after that of the query.
+        wants: how many ids are due among the answers; they may come after that of the query.
         seconds: how long the query may take.
     """
     start = len(seat.heard)
@@ -130,8 +131,12 @@ async def tried(seat: Seat, *data: bytes, wants: int = 1, seconds: float = 5) ->
         await seat.answer(last, seconds=seconds)
     except Stuck:
         return Outcome(answers=_answers(seat, start, last), goes_on=False)
-    if len(_answers(seat, start, last)) < wants:
-        await seat.quiet(_A_WHILE)
+    with contextlib.suppress(Stuck):
+        await seat.wire.until(
+            lambda: len(_answers(seat, start, last)) >= wants,
+            seconds=_A_WHILE,
+            expected=f"{wants} answers",
+        )
     return Outcome(answers=_answers(seat, start, last), goes_on=True)
 
 

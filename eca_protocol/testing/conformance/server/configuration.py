@@ -43,7 +43,7 @@ async def it_introduces_itself(bench: Bench) -> None:
     odd = {
         name: chat[name]
         for name, of in SELECTED.items()
-        if name in chat and not (chat[name] and chat[name] in chat.get(of, ()))
+        if name in chat and of in chat and not (chat[name] and chat[name] in chat[of])
     }
     bench.check("W-11b", not odd, expected="selections of their lists, no empty ones", got=odd)
     bench.check(

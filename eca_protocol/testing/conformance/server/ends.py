@@ -99,13 +99,11 @@ async def shutdown_and_exit_while_a_turn_runs(bench: Bench) -> None:
 
 
 async def _answer_to_shutdown(bench: Bench, seat: Seat) -> Mapping[str, Any]:
-    asked = await seat.request("shutdown")
-
-    def is_answer(message: Mapping[str, Any]) -> bool:
-        return "method" not in message and message.get("id") == asked
-
-    expected = "an answer to `shutdown`"
-    return (await seat.until(is_answer, seconds=6, shows="LIFE-18", expected=expected)).message
+    try:
+        return await seat.ask("shutdown", seconds=6)
+    except Stuck as stuck:
+        bench.check("LIFE-18", False, expected=stuck.expected, got=stuck.got)
+        raise
 
 
 def _is_finished(chat: ChatSeat) -> bool:
@@ -146,12 +144,24 @@ async def exit_comes_without_shutdown(bench: Bench) -> None:
         bench.check("W-13f", code == 1, expected="the exit code 1", got=code)
 
 
-@case("CLIENT-25", "W-13k", since=Revision.DRAFT)
-async def exit_has_odd_params(bench: Bench) -> None:
+@case("W-3a", "W-13k", since=Revision.DRAFT)
+async def exit_has_empty_params(bench: Bench) -> None:
     """`shutdown` with null, then `exit` with an empty array, as some clients send them."""
     async with bench.seat(fresh=True) as seat:
         await seat.ask("shutdown", None)
         await seat.tell("exit", [])
+        code = await exit_code(bench, seat, never="W-3a")
+    if code is not None:
+        bench.check("W-3a", True, expected="the end of the process", got="it")
+
+
+@case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process")
+async def exit_is_followed_by_a_signal(bench: Bench) -> None:
+    """`shutdown` and `exit`, and SIGTERM in the same instant."""
+    async with bench.seat(fresh=True) as seat:
+        await seat.ask("shutdown")
+        await seat.tell("exit")
+        seat.process.signal(signal.SIGTERM)
         code = await exit_code(bench, seat, never="CLIENT-25")
     if code is not None:
         bench.check("CLIENT-25", code == 0, expected="the exit code 0", got=code)
