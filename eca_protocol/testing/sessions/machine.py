@@ -48,20 +48,22 @@ class SessionMachine(RuleBasedStateMachine):
         self.run.examples += 1
         self._held: list[Any] = []
         self._over = False
+        self._failed = False
         self._chats: dict[int, str] = {}
 
     @initialize(variant=st.integers(0, 4))
     def begin(self, variant: int) -> None:
         """A process of one's own may be opened oddly, and ended."""
-        with _told_apart():
+        with self._noting():
             self._session = self.run.session(variant=variant if self.own else 0, fresh=self.own)
 
     def teardown(self) -> None:
         """Leave a process in which nothing goes on."""
         if self.own:
             self.run.end()
-        else:
-            self.run.leave()
+            return
+        with self._noting():
+            self.run.leave(failed=self._failed)
 
     @rule(slot=_slots, text=texts, data=st.data(), way=_ways, nameless=st.integers(0, 3))
     def prompt(self, slot: int, text: str, data: st.DataObject, way: int, nameless: int) -> None:
@@ -242,17 +244,18 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _do(self, step: str, *arguments: Any) -> None:
         if not self._over:
-            with _told_apart():
+            with self._noting():
                 self.run.do(step, *arguments)
 
-
-@contextlib.contextmanager
-def _told_apart() -> Iterator[None]:
-    """Gives the faults of each row a class, so that hypothesis shrinks one to itself."""
-    try:
-        yield
-    except Fault as fault:
-        raise _kind(fault.requirement)(fault.requirement, fault.expected, fault.got) from None
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Gives the faults of each row a class, so that hypothesis shrinks one to itself."""
+        try:
+            yield
+        except Fault as fault:
+            self._failed = True
+            kind = _kind(fault.requirement)
+            raise kind(fault.requirement, fault.expected, fault.got) from None
 
 
 def _message(method: str, params: Any) -> dict[str, Any]:

@@ -111,9 +111,10 @@ class Rules:
         self._expected[request_id] = answer
 
     def forget(self) -> None:
-        """From here on nothing counts that belongs to what was before."""
+        """Nothing counts any more that belongs to what was before; its turns still have to end."""
         for chat in self.chats.values():
-            chat.ignored, chat.turns = True, []
+            chat.ignored = True
+            chat.turns = [turn for turn in chat.turns if turn.begun][:1]
         self._first_id = max((each for each in self._methods if isinstance(each, int)), default=0)
         self.pending.clear()
         self._nameless.clear()
@@ -243,13 +244,18 @@ class Rules:
     def _content(self, params: Mapping[str, Any]) -> None:
         chat, content = self._adopt(params["chatId"]), params["content"]
         kind = content.get("type")
-        if chat.ignored or (kind == "metadata" and chat.silent_by != "W-24a"):
+        ends = kind == "progress" and content.get("state") == "finished"
+        if chat.ignored:
+            chat.turns = [] if ends or params.get("isComplete") else chat.turns
+            return
+        if kind == "metadata" and chat.silent_by != "W-24a":
             return
         if not chat.turns:
-            ends = kind == "progress" and content.get("state") == "finished"
             row = "W-22e" if ends and chat.silent_by == "W-23g" else chat.silent_by
             raise Fault(row, f"silence in chat {params['chatId']}", content)
         turn = chat.turns[0]
+        if ends and not turn.begun:
+            raise Fault("W-22e", f"one end of each turn, {turn.mark} has not begun", content)
         turn.begun = True
         if kind == "text":
             self._text(turn, params.get("role"), str(content.get("text")))
@@ -257,7 +263,6 @@ class Rules:
             _think(turn, content)
         elif kind in _NEXT_OF_CALL:
             _call(chat, turn, content)
-        ends = kind == "progress" and content.get("state") == "finished"
         if params.get("isComplete") if self.draft else ends:
             self._finish(chat, turn)
 

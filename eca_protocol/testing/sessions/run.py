@@ -98,13 +98,24 @@ class Run:
                 self.seconds = session.seconds = min(self.seconds, _SHRINKING_SECONDS)
             raise
 
-    def leave(self) -> None:
-        """End what an example has begun; a process that cannot is ended itself."""
+    def leave(self, *, failed: bool) -> None:
+        """End what an example has begun; a process in which that is impossible ends, too.
+
+        Raises:
+            Fault: that broke a rule, in an example that had not failed before.
+        """
+        session = self._session
+        if session is None:
+            return
         try:
-            if self._session is not None:
-                self._session.forget()
-        except Fault:
-            self.end()
+            if not failed and (stops := session.stops()):
+                self.do("send", stops)
+                self.do("rest")
+        finally:
+            try:
+                session.forget()
+            except Fault:
+                self.end()
 
     def end(self) -> None:
         """End the process, if there is one."""

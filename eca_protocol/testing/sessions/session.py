@@ -64,6 +64,7 @@ class Session:
         self.steps: list[Step] = []
         self.opening: tuple[Step, ...] = ()
         self._watch = watch
+        self._is_forgetting = False
         self._fences = 0
         self._fence_answered = 0
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -167,21 +168,26 @@ class Session:
         self._note("close_input")
         self.wire.close_input()
 
+    def stops(self) -> list[dict[str, Any]]:
+        """Messages that stop all that goes on."""
+        return [
+            {"jsonrpc": "2.0", "method": "chat/promptStop", "params": {"chatId": chat_id}}
+            for chat_id, _ in self.rules.running()
+        ]
+
     def forget(self) -> None:
-        """End every turn and begin a new list of steps; all that was before does not count.
+        """Begin a new list of steps; what was before is stopped and does not count any more.
 
         Raises:
-            Stuck: the server does not rest even so.
+            Fault: the server does not rest even so.
         """
-        running = [chat_id for chat_id, _ in self.rules.running()]
+        self._is_forgetting = True
         self.rules.forget()
-        self.model.open_all()
-        self.send(
-            {"jsonrpc": "2.0", "method": "chat/promptStop", "params": {"chatId": chat_id}}
-            for chat_id in running
-        )
-        self.model.replies.clear()
+        self.send(self.stops())
         self.rest()
+        self.model.open_all()
+        self.model.replies.clear()
+        self._is_forgetting = False
         self.steps[:] = self.opening
 
     def _pass_a_fence(self, until: float) -> None:
@@ -207,7 +213,11 @@ class Session:
             self._fence_answered = int(answered.removeprefix(_FENCE))
             return
         self.rules.heard(message)
-        self._watch("server", message)
+        try:
+            self._watch("server", message)
+        except Fault:
+            if not self._is_forgetting:
+                raise
         if "id" in message and "method" in message:
             error = {"code": -32601, "message": "the client has no such method"}
             self.send([{"jsonrpc": "2.0", "id": message["id"], "error": error}])

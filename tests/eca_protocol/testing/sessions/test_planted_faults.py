@@ -1,0 +1,74 @@
+"""The stateful model finds what is wrong with a server, and tells it in few steps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.sessions.check import check_sessions
+from eca_protocol.testing.sessions.session import Step
+
+SERVER = (sys.executable, "-P", "-m", "eca_server", "--log-level", "error", "server")
+PROXY = str(Path(__file__).with_name("faulty_proxy.py"))
+OPENING = 4
+"""Steps that open a session."""
+
+
+def actions(steps: tuple[Step, ...]) -> list[str]:
+    """What the client and the model do, without what only prepares it or waits for it."""
+    named = [
+        message["method"] if isinstance(message, dict) else "bytes"
+        for name, arguments in steps[OPENING:]
+        if name == "send"
+        for message in arguments[0]
+    ]
+    return named + [name for name, _ in steps[OPENING:] if name == "open"]
+
+
+@pytest.mark.requirement("W-22e")
+def test_a_second_end_is_found_in_one_step_and_replayed_without_this_package(
+    tmp_path: Path,
+) -> None:
+    server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
+    outcome = check_sessions(server, steps=300)
+    assert outcome.failure is not None
+    assert outcome.failure.fault.requirement == "W-22e"
+    assert actions(outcome.failure.steps) == ["chat/prompt"]
+    assert outcome.replays
+    script = tmp_path / "replay.py"
+    script.write_text(outcome.script)
+    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
+    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+    assert (played.returncode, played.stderr) == (1, "")
+    assert "W-22e" in played.stdout
+    assert "eca_protocol" not in outcome.script.partition("EDITION = ")[2]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "row", "most"),
+    [
+        ("never_answers_a_delete", "BASE-17", 1),
+        ("speaks_after_a_stop", "W-23g", 2),
+        ("forgets_to_close_a_call", "W-30a", 3),
+        ("shouts", "FIELD:ChatProgressContent.text", 1),
+    ],
+)
+def test_a_fault_is_shrunk_to_few_steps_that_replay_it(
+    fault: str, row: str, most: int, tmp_path: Path
+) -> None:
+    server = (sys.executable, "-S", PROXY, fault, "--", *SERVER)
+    outcome = check_sessions(server, steps=3000, step_seconds=5)
+    assert outcome.failure is not None
+    assert outcome.failure.fault.requirement == row
+    assert len(actions(outcome.failure.steps)) <= most, outcome.failure.steps
+    assert outcome.replays
+    script = tmp_path / "replay.py"
+    script.write_text(outcome.script)
+    played = subprocess.run(
+        [sys.executable, str(script), "--", *server], capture_output=True, check=False, timeout=60
+    )
+    assert played.returncode == 1
