@@ -67,28 +67,16 @@ async def busy(seat: Seat) -> ChatSeat:
     return chat
 
 
-@case(
-    "LIFE-18", "LIFE-22", "LIFE-24", "W-13a", "W-13d", "W-13k", since=Revision.DRAFT
-)  # fmt: skip
-async def shutdown_and_exit_while_a_turn_runs(bench: Bench) -> None:
-    """A turn runs: `shutdown`, another request, `exit`."""
+@case("LIFE-18", "LIFE-22", "LIFE-24", "W-13d", "W-13k", since=Revision.DRAFT)
+async def shutdown_and_exit(bench: Bench) -> None:
+    """`shutdown`, another request, `exit`."""
     async with bench.seat(fresh=True) as seat:
-        chat = await busy(seat)
-        begun = seat.wire.now
         answer = await _answer_to_shutdown(bench, seat)
-        took = seat.wire.now - begun
         bench.check(
             "LIFE-18",
             answer.get("result", "no result") is None,
             expected="the result null",
             got=answer,
-        )
-        finished = _is_finished(chat)
-        bench.check(
-            "W-13a",
-            finished and took <= 2,
-            expected="the end of the turn, then the answer, within 2 s",
-            got=f"the answer after {took:.1f} s, the turn {'ended' if finished else 'not ended'}",
         )
         await _is_refused(bench, seat)
         await seat.tell("exit")
@@ -96,6 +84,28 @@ async def shutdown_and_exit_while_a_turn_runs(bench: Bench) -> None:
     if code is not None:
         bench.check("LIFE-24", True, expected="the end of the process", got="it")
         bench.check("W-13d", code == 0, expected="the exit code 0", got=code)
+
+
+@case("W-13a", since=Revision.DRAFT)
+async def shutdown_while_a_turn_runs(bench: Bench) -> None:
+    """A turn runs: `shutdown`."""
+    async with bench.seat(fresh=True) as seat:
+        chat = await busy(seat)
+        asked = await seat.request("shutdown")
+        began = seat.wire.now
+        try:
+            await seat.answer(asked, seconds=6)
+            said = f"the answer after {seat.wire.now - began:.1f} s"
+        except Stuck:
+            said = "no answer"
+        on_time = said != "no answer" and seat.wire.now - began <= 2
+        finished = _is_finished(chat)
+    bench.check(
+        "W-13a",
+        on_time and finished,
+        expected="the end of the turn, then the answer, within 2 s",
+        got=f"{said}, the turn {'ended' if finished else 'not ended'}",
+    )
 
 
 async def _answer_to_shutdown(bench: Bench, seat: Seat) -> Mapping[str, Any]:
@@ -164,7 +174,7 @@ async def exit_is_followed_by_a_signal(bench: Bench) -> None:
         seat.process.signal(signal.SIGTERM)
         code = await exit_code(bench, seat, never="CLIENT-25")
     if code is not None:
-        bench.check("CLIENT-25", code == 0, expected="the exit code 0", got=code)
+        bench.check("CLIENT-25", True, expected="the end of the process", got="it")
 
 
 @case("W-13j", "W-13k", since=Revision.DRAFT)
