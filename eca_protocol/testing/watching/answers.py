@@ -48,6 +48,8 @@ class _Asking:
     answered: set[Key] = attrs.field(factory=set)
     odd: Counter[Key | None] = attrs.field(factory=Counter)
     """Messages of its own that may be answered or not: by their ids, None where they had none."""
+    notices: list[str] = attrs.field(factory=list)
+    """What it wrote since the last request that is answered, and wants no answer to: the rows."""
     strays: int = 0
     """Answers that came to it for nothing: each was some request's."""
 
@@ -76,8 +78,8 @@ class Answers:
         self._notes.tell(row, side=side, expected=expected, got=got)
         if row in _CONFUSING:
             self.spoiled(side, message.get("id"))
-        is_call = side == "server" or "id" not in message
-        return row != "BASE-13" and (is_call or row not in _CONFUSING)
+        is_read = side == "server" or "id" not in message or row not in _CONFUSING
+        return is_read and row != "BASE-13" and isinstance(message.get("method", ""), str)
 
     def asked(self, side: Side, message: Mapping[str, Any], *, is_doubtful: bool = False) -> Asked:
         """A request of `side`."""
@@ -96,6 +98,10 @@ class Answers:
         waiting.append(asked)
         return asked
 
+    def told(self, side: Side, row: str) -> None:
+        """Something of `side` that gets no answer, and the row that says so."""
+        self._asking[side].notices.append(row)
+
     def answered(self, side: Side, message: Mapping[str, Any]) -> Asked | None:
         """An answer of `side`; the request it belongs to, if that can be told."""
         asking, key = self._asking[other_side(side)], _key(message.get("id"))
@@ -107,34 +113,41 @@ class Answers:
         if not waiting:
             del asking.pending[key]
         asking.answered.add(key)
+        asking.notices.clear()
         return asked
 
     def _stray(
         self, side: Side, asking: _Asking, key: Key | None, message: Mapping[str, Any]
     ) -> Asked | None:
         given = message.get("id")
-        if asking.odd[key]:
-            asking.odd[key] -= 1
+        self.told(side, "BASE-30")
+        twin = next(
+            (twin for type_ in (str, int) if (twin := _twin(type_, given)) in asking.pending), None
+        )
+        if _takes_odd(asking, key, is_error="error" in message):
             return None
-        if key is None and asking.odd.total() and "error" in message:
-            asking.odd.subtract([next(key for key, count in asking.odd.items() if count)])
-            return None
-        for type_ in (str, int):
-            twin = _twin(type_, given)
-            if twin in asking.pending:
-                self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given))
-                asked = asking.pending[twin].popleft()
-                if not asking.pending[twin]:
-                    del asking.pending[twin]
-                return asked
+        if twin is not None:
+            self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given))
+            return _take_pending(asking, twin)
         if key is not None and key in asking.answered:
             self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
             return None
-        if key is None and not asking.pending:
-            self._tell(side, "BASE-18", "no answer to what is no request", "one")
+        if key is not None and asking.odd[None]:
+            asking.odd[None] -= 1  # that may be the id of what could not be read
             return None
+        if key is None and (asking.notices or not asking.pending or "result" in message):
+            row = asking.notices.pop() if asking.notices else "BASE-18"
+            self._tell(side, row, "no answer to what is no request", "one")
+        else:
+            self._tell(side, "BASE-17", "answers with the ids of requests", f"the id {given!r}")
+        return self._owner(asking)
+
+    def _owner(self, asking: _Asking) -> Asked | None:
+        """The request that an answer with a wrong id is taken for: nothing is owed to it."""
+        for key, waiting in asking.pending.items():
+            if waiting[0].method == "initialize":
+                return _take_pending(asking, key)
         asking.strays += 1
-        self._tell(side, "BASE-17", "answers with the ids of requests", f"the id {given!r}")
         return None
 
     def _tell(self, side: Side, row: str, expected: str, got: str) -> None:
@@ -147,6 +160,25 @@ class Answers:
             asked for queue in asking.pending.values() for asked in queue if not asked.is_doubtful
         ]
         return sorted(waiting, key=lambda asked: asked.index)[asking.strays :]
+
+
+def _takes_odd(asking: _Asking, key: Key | None, *, is_error: bool) -> bool:
+    """Whether an answer is one to what could not be understood; then it is."""
+    odd = asking.odd
+    if odd[key]:
+        odd[key] -= 1
+        return True
+    if key is None and odd.total() and is_error:
+        odd.subtract([next(key for key, count in odd.items() if count)])
+        return True
+    return False
+
+
+def _take_pending(asking: _Asking, key: Key) -> Asked:
+    asked = asking.pending[key].popleft()
+    if not asking.pending[key]:
+        del asking.pending[key]
+    return asked
 
 
 def _twin(type_: type, given: Any) -> Key:
@@ -173,6 +205,8 @@ def _fault_of(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | 
     """The row that an envelope breaks, what it asks for, and what came."""
     if message.get("jsonrpc") != _VERSION:
         return "BASE-16", 'jsonrpc: "2.0"', repr(message.get("jsonrpc"))
+    if not message.keys() & {"method", "id", "result", "error"}:
+        return "BASE-13", "a request, a notification or an answer", ", ".join(message)[:60]
     return _fault_of_call(side, message) if "method" in message else _fault_of_answer(message)
 
 

@@ -37,6 +37,7 @@ class Chats:
         self._calls_seen: set[tuple[str, str]] = set()
         self._tokens: dict[str, float] = {}
         self._trusts = False
+        self._is_unsure = False  # of the chat that is still without a name
         self._read_up_to = -1
 
     def client_says(self, method: str, params: Mapping[str, Any], index: int) -> None:
@@ -175,6 +176,13 @@ class Chats:
         chat.take(role, kind, content)
         self.has_finished_turn = self.has_finished_turn or (ran and chat.turn is None)
 
+    def lost(self, chat_id: str) -> None:
+        """A content came that cannot be understood, for that chat or for nobody knows which."""
+        known = [self._chats[chat_id]] if chat_id in self._chats else self._chats.values()
+        for chat in known:
+            chat.is_unsure = chat.turn is not None or bool(chat.prompts)
+        self._is_unsure = bool(self._unnamed) and chat_id not in self._chats
+
     def _unknown(self, chat_id: str, kind: str, params: Mapping[str, Any]) -> ChatTurns | None:
         """A content for a chat that is not known: a new one's first, or one too many."""
         if chat_id in self._quiet:
@@ -192,10 +200,12 @@ class Chats:
                 "CLIENT-33", expected="contents of chats that were prompted", got=kind,
                 chat_id=chat_id,
             )  # fmt: skip
+            self.lost(chat_id)
             self._quiet.add(chat_id)
             return None
         chat = self._chat(chat_id)
         chat.prompts.append(self._unnamed.pop(0))
+        chat.is_unsure, self._is_unsure = self._is_unsure, False
         return chat
 
     def _count(self, chat_id: str, usage: Mapping[str, Any]) -> None:

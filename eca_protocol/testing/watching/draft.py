@@ -70,6 +70,10 @@ class DraftChats:
             if owed:
                 owed.pop(0)
 
+    def lost(self, chat_id: str) -> None:
+        """A content came that cannot be understood: it may have been an end."""
+        self._is_excused |= {chat_id} if chat_id in self._owed else self._owed.keys()
+
     def finish(self) -> None:
         """Nothing comes any more."""
         for chat_id, owed in self._owed.items():

@@ -49,6 +49,12 @@ _SPECIFIC: Final = tuple(
 )
 """Places, the rulings that say more of them than the rows of their fields, and for which faults."""
 
+_MEANING: Final = re.compile(
+    r"params|params\.(chatId|chat|role|type|taskId|name|tools)(\..*)?"
+    r"|params\.content(\.(type|id|state|text|argumentsText))?"
+)
+"""The places without which nobody can tell what a notification is about."""
+
 _EDITION: Final = {
     Revision.DRAFT: "W-50b",
     Revision.R2025_09: "W-12a",
@@ -65,10 +71,13 @@ class Letters:
         self.revision = Revision.R2025_10
         self.client_goes_beyond = False
         """Whether the client used methods that the edition lacks; what belongs to them may come."""
+        self.has_lost = False
+        """Whether the last message cannot be understood for its fault."""
         self._notes = notes
 
     def take(self, side: Side, name: str, raw: Any, part: Part = "params") -> None:
         """Judge what `side` wrote as the params or the result of a method."""
+        self.has_lost = False
         is_draft = self.revision is Revision.DRAFT
         table = DRAFT if is_draft and name in DRAFT else ECA
         if name not in table:
@@ -91,6 +100,7 @@ class Letters:
         for departure in explain(name, raw, letter, part=part, table=table):
             if self._counts(side, departure, raw, part):
                 self._tell(side, method, departure, raw, part)
+                self.has_lost = _MEANING.fullmatch(departure.path) is not None
                 return
 
     def _is_in_window(self, method: Method) -> bool:
@@ -100,7 +110,7 @@ class Letters:
         """Whether writing so breaks a row: a leniency of the reader's is none of the writer's."""
         if departure.refused:
             return True
-        if _is_of_offers(departure, raw):
+        if _is_of_offers(departure, raw) or (departure.path, departure.kind) == ("params", "null"):
             return False
         if departure.kind == "unknown key":
             return side == "server" and self.revision is Revision.DRAFT

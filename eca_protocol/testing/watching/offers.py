@@ -37,6 +37,8 @@ class Offers:
     def __init__(self, notes: Notes) -> None:
         self.revision = Revision.R2025_10
         self.native_tools: frozenset[str] = frozenset()
+        self.is_unsure = False
+        """Whether something was said that nobody could understand: it may be what seems missing."""
         self._notes = notes
         self._told: dict[str, Any] | None = None
         self._saw_servers = False
@@ -70,9 +72,10 @@ class Offers:
         self._told = told
 
     def _first(self, chat: Mapping[str, Any]) -> None:
-        if not self._tasks:
+        if not self._tasks and not self.is_unsure:
             self._tell("W-11e", "the start of a task before config/updated", "none")
-        if missing := [key for key in _AT_FIRST if key not in chat]:
+        missing = [key for key in _AT_FIRST if key not in chat]
+        if missing and not self.is_unsure:
             self._tell("W-11a", f"{', '.join(_AT_FIRST)} at first", f"no {', '.join(missing)}")
 
     def _nulls(self, chat: Mapping[str, Any]) -> None:
@@ -89,7 +92,9 @@ class Offers:
                 return
 
     def _selection(self, one: str, selected: Any, known: Any) -> None:
-        if not selected or not isinstance(known, list) or selected not in known:
+        if self.is_unsure or not isinstance(known, list):
+            return
+        if not selected or selected not in known:
             self._tell("W-11b", f"a {one} of its list", repr(selected))
 
     def server(self, params: Mapping[str, Any]) -> None:
@@ -97,7 +102,9 @@ class Offers:
         is_native = params.get("type") == "native"
         if not self._saw_servers:
             self._saw_servers = True
-            if self._told is None:
+            if self.is_unsure:
+                pass
+            elif self._told is None:
                 self._tell("W-11c", "config/updated before the first server", "none")
             elif not is_native:
                 self._tell(
@@ -138,11 +145,13 @@ class Offers:
             if task in self._tasks:
                 self._tell("W-11e", "one start of a task", f"a second one of {task!r}")
             self._tasks[task] = self._notes.index
-        elif kind == "finish" and self._tasks.pop(task, None) is None:
+        elif kind == "finish" and self._tasks.pop(task, None) is None and not self.is_unsure:
             self._tell("W-11e", "the finish of a task that runs", f"that of {task!r}")
 
     def finish(self) -> None:
         """Nothing comes any more, and the server had the time to tell all."""
+        if self.is_unsure:
+            return
         if self._told is None:
             self._owes("LIFE-14", "config/updated", self._notes.index)
         elif not self._saw_native:

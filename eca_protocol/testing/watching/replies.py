@@ -70,7 +70,8 @@ class Replies:
     def _chat_id(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         given, told = params.get("chatId"), result.get("chatId")
         if told != given:
-            self._tell("W-40e", f"the chatId {given!r} of the query", repr(told))
+            row = "W-40e" if given is None else "CHAT-29"
+            self._tell(row, f"the chatId {given!r} of the query", repr(told))
 
     def _tell(self, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, expected=expected, got=got)

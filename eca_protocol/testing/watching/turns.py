@@ -73,8 +73,12 @@ class ChatTurns:
     steers: list[str] = attrs.field(factory=list)
     dropped: list[Prompt] = attrs.field(factory=list)
     read_up_to: int = -1
+    has_kept_order: bool = False
+    """A prompt to the idle chat was answered behind its echo: if another is not, it was not idle."""
     is_replaying: bool = False
     is_stray: bool = False
+    is_unsure: bool = False
+    """Whether something was said that nobody could understand: it may be what seems missing."""
     stopped: int | None = None
     """The stop of the turn that was the last."""
     said_when_stopped: str = ""
@@ -107,10 +111,12 @@ class ChatTurns:
             self._tell("W-20c", "the answer before the model's first content", "it later")
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
+            self.has_kept_order = self.has_kept_order or turn.echo_is_done
         elif turn is not None:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
-            self._tell("W-20c", "the answer behind the progress and the echo", "it before")
+            row = "W-20e" if self.has_kept_order else "W-20c"
+            self._tell(row, "the answer behind the progress and the echo", "it before")
 
     def refused(self, prompt: Prompt) -> None:
         """A prompt of the chat is answered with an error: it has no turn."""
@@ -119,6 +125,7 @@ class ChatTurns:
 
     def take(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """A content of the chat."""
+        self.notes.is_flawed = self.notes.is_flawed or self.is_unsure
         if kind == "progress":
             if content.get("state") == "finished":
                 self._finished(content)
@@ -143,7 +150,7 @@ class ChatTurns:
         if not self.prompts and not self.is_replaying:
             self._stray("running progress")
             return None
-        prompt = self.prompts.pop(0) if self.prompts else None
+        prompt = self._next_prompt()
         self.is_replaying = self.is_stray = False
         self.turn = Turn(
             prompt=prompt,
@@ -155,6 +162,13 @@ class ChatTurns:
             self.turn.stopped = self.notes.index
             self.turn.calls.was_stopped = True
         return self.turn
+
+    def _next_prompt(self) -> Prompt | None:
+        """The prompt that the next turn is of, as far as can be told before its echo."""
+        if self.stopped is not None:
+            while self.prompts and self.prompts[0].is_free and not self.prompts[-1].is_free:
+                self.dropped.append(self.prompts.pop(0))
+        return self.prompts.pop(0) if self.prompts else None
 
     def _stray(self, what: str) -> None:
         """A content when no turn runs."""
@@ -178,12 +192,16 @@ class ChatTurns:
             turn.prompt.has_late_answer = True
         turn.thoughts.close()
         turn.calls.close()
-        if turn.stopped is None and turn.last_role == "assistant" and not turn.has_usage:
+        is_whole = turn.stopped is None and not self.is_unsure
+        if is_whole and turn.last_role == "assistant" and not turn.has_usage:
             self.lacks_usage = self.notes.index
         self._is_over(turn)
 
     def _is_over(self, turn: Turn) -> None:
-        self.turn, self.stopped = None, turn.stopped
+        if self.is_unsure:
+            for prompt in self.prompts:
+                prompt.is_to_be_repeated = False
+        self.turn, self.stopped, self.is_unsure = None, turn.stopped, False
         if turn.stopped is not None:
             self.said_when_stopped += "".join(turn.system_texts)
 
@@ -191,7 +209,7 @@ class ChatTurns:
         turn = self.turn
         if turn is None:
             is_late_usage = kind == "usage" and self.lacks_usage is not None
-            if not self.prompts or self.prompts[0].is_free or is_late_usage:
+            if not self.prompts or self.prompts[-1].is_free or is_late_usage:
                 self._stray(kind)
                 return
             turn = self._begin()
@@ -243,8 +261,8 @@ class ChatTurns:
             turn.echo_is_done = True
             return
         is_first = not turn.echo
-        if is_first and turn.prompt.is_free and not turn.prompt.message.startswith(text):
-            self._take_later_prompt(turn, text)
+        if is_first and not turn.prompt.message.startswith(text):
+            self._take_other_prompt(turn, turn.prompt, text)
         wanted = turn.prompt.message
         turn.echo.append(text)
         joined = "".join(turn.echo)
@@ -265,16 +283,22 @@ class ChatTurns:
         assert begun is not None
         self._echo(begun, text, content_id)
 
-    def _take_later_prompt(self, turn: Turn, text: str) -> None:
-        """The turn is of a prompt behind some that a stop has dropped."""
+    def _take_other_prompt(self, turn: Turn, taken: Prompt, text: str) -> None:
+        """The echo tells that the turn is of another prompt than the one it was taken for."""
         for place, prompt in enumerate(self.prompts):
-            if prompt.message.startswith(text):
-                assert turn.prompt is not None
-                self.dropped += [turn.prompt, *self.prompts[:place]]
+            if taken.is_free and prompt.message.startswith(text):
+                self.dropped += [taken, *self.prompts[:place]]
                 del self.prompts[: place + 1]
                 turn.prompt = prompt
                 if not prompt.is_free:
                     turn.stopped, turn.calls.was_stopped = None, False
+                return
+        for prompt in self.dropped:
+            if prompt.message.startswith(text):
+                self.dropped.remove(prompt)
+                self.prompts.insert(0, taken)
+                turn.prompt = prompt
+                turn.stopped, turn.calls.was_stopped = self.notes.index, True
                 return
 
     def _check_echo(self, turn: Turn) -> None:
@@ -309,7 +333,8 @@ class ChatTurns:
                 self._owes(prompt.index, "W-22d", "the dropped prompt in a text of the system's")
 
     def _owes(self, index: int, row: str, expected: str) -> None:
-        self.notes.tell_of(index, row, expected=expected, got="none", chat_id=self.id)
+        if not self.is_unsure:
+            self.notes.tell_of(index, row, expected=expected, got="none", chat_id=self.id)
 
     def _tell(self, row: str, expected: str, got: str) -> None:
         self.notes.tell(row, expected=expected, got=got, chat_id=self.id)

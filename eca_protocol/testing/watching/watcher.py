@@ -116,6 +116,8 @@ class Watcher:
 
     def _take(self, side: Side, message: Mapping[str, Any]) -> None:
         if not self._answers.keeps_envelope(side, message):
+            if side == "server":
+                self._lost("")
             return
         method = message.get("method")
         if method is None:
@@ -137,6 +139,7 @@ class Watcher:
                 self._answers.asked("client", message, is_doubtful=self._is_doubtful)
             )
         else:
+            self._answers.told("client", "BASE-18" if method in ECA else "W-4c")
             self._opening.client_tells(method)
         self._offers.client_chose(method, params)
         self._chats.client_says(method, params, self._notes.index)
@@ -165,6 +168,15 @@ class Watcher:
         self._letters.take("server", method, message.get("params"))
         if row is not None and not is_request:
             self._told(row, params)
+            if self._letters.has_lost:
+                self._lost(params.get("chatId"), is_of_chat=row.name.startswith("chat/"))
+
+    def _lost(self, chat_id: Any, *, is_of_chat: bool | None = None) -> None:
+        """The server wrote what cannot be understood; None: nobody knows what it is about."""
+        if is_of_chat is not False:
+            self._chats.lost(chat_id if isinstance(chat_id, str) else "")
+        if is_of_chat is not True:
+            self._offers.is_unsure = True
 
     def _told(self, row: Method, params: Mapping[str, Any]) -> None:
         """A notification of the server's."""
