@@ -309,9 +309,12 @@
       state("live", "good");
       const answer = await fetch("/parts", { method: "POST", headers: { authorization: `Bearer ${token}` } });
       if (!answer.ok) throw new Error(await answer.text());
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
-      for await (const text of answer.body.pipeThrough(new TextDecoderStream())) {
-        const lines = (rest + text).split("\n");
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        const lines = (rest + value).split("\n");
         rest = lines.pop();
         for (const line of lines) take(JSON.parse(line));
       }

@@ -14,6 +14,7 @@ import bench_ecp
 import bench_framing
 import bench_grep
 import bench_index
+import bench_inspector
 import bench_long_chat
 import bench_many_chats
 import bench_mcp
@@ -44,6 +45,7 @@ BENCHMARKS = (
     bench_mcp,
     bench_mcp_http,
     bench_tap,
+    bench_inspector,
     bench_ecp,
 )
 
