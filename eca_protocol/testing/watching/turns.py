@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -67,7 +67,7 @@ class ChatTurns:
 
     id: str
     notes: Notes
-    new_calls: Any
+    new_calls: Callable[[], Calls]
     prompts: list[Prompt] = attrs.field(factory=list)
     turn: Turn | None = None
     steers: list[str] = attrs.field(factory=list)

@@ -13,10 +13,12 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.strategies import broken, raw_params, raw_results
+from eca_protocol.testing.watching import Watcher
 from eca_protocol.testing.watching.letters import WIDENED, Letters
 from eca_protocol.testing.watching.observation import Notes
 from eca_protocol.testing.watching.places import row_of_place
 from eca_protocol.testing.watching.strict import keeper
+from tests.eca_protocol.testing.watching.session import good_session
 
 pytestmark = pytest.mark.requirement
 
@@ -34,7 +36,7 @@ def parts(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
     return revision, method.name, part, draw(broken(made(method.name, revision=revision)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(parts())
 def test_the_quick_judgement_passes_what_keeps_the_letter_and_the_rest_has_rows(
     drawn: tuple[Revision, str, Part, Any],
@@ -52,6 +54,23 @@ def test_the_quick_judgement_passes_what_keeps_the_letter_and_the_rest_has_rows(
     told = notes.take()
     assert len(told) < 2
     assert {each.requirement for each in told} <= REQUIREMENTS.keys()
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_whatever_is_wrong_with_an_entry_it_is_judged_and_nothing_raises(
+    data: st.DataObject,
+) -> None:
+    session = good_session()
+    name = data.draw(st.sampled_from(list(session)))
+    side, message = session[name]
+    session[name] = (
+        side,
+        data.draw(broken(st.just(message)).filter(lambda it: isinstance(it, dict))),
+    )
+    watcher = Watcher()
+    told = [each for entry in session.values() for each in watcher.feed(*entry)]
+    assert {each.requirement for each in (*told, *watcher.finish())} <= REQUIREMENTS.keys()
 
 
 @pytest.mark.parametrize(

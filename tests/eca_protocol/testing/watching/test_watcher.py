@@ -208,7 +208,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-40a", result("contexts", contexts=[{"type": "file", "path": "/a"}] * 201)),
     ("W-40c", edited("commands", "result", "commands", 0, type="skill")),
     ("W-40d", edited("commands", "result", "commands", 0, "arguments", 0, required=...)),
-    ("W-40e", result("commands", chatId=...)),
+    ("CHAT-29", result("commands", chatId=...)),
     ("W-40e", result("contexts", chatId="c")),
     ("W-42d", params("initialize", capabilities={})),
     # fields and values
