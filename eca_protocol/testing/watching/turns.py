@@ -74,7 +74,7 @@ class ChatTurns:
     dropped: list[Prompt] = attrs.field(factory=list)
     read_up_to: int = -1
     has_kept_order: bool = False
-    """A prompt to the idle chat was answered behind its echo: if another is not, it was not idle."""
+    """A prompt was answered behind its echo: where another is not, the chat was not idle."""
     is_replaying: bool = False
     is_stray: bool = False
     is_unsure: bool = False

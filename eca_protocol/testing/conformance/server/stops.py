@@ -37,6 +37,9 @@ STATES: Mapping[str, tuple[Reply, str]] = {
 }
 """What the model does, and the content by which the client sees that it is there."""
 
+_LAGS: Final = 4
+"""How many times a query's answer may be waited for where nothing takes time but the machine."""
+
 AT_ONCE = 0.5
 """Seconds within which a stopped turn has finished; with a tool that runs 1."""
 
@@ -105,13 +108,15 @@ async def _tried(seat: Seat, state: str) -> _Trial:
 
 
 async def stopped(chat: ChatSeat) -> float | None:
-    """The seconds that a stop takes; None if nothing ends."""
+    """The seconds that a stop takes, less what a busy machine makes of it; None: nothing ends."""
     ended = chat.ends
     begun = anyio.current_time()
     await chat.stop()
-    if not await finishes(chat, ended + 1, seconds=3):
+    if not await finishes(chat, ended + 1, seconds=5):
         return None
-    return anyio.current_time() - begun
+    took, begun = anyio.current_time() - begun, anyio.current_time()
+    await chat.seat.settle()
+    return max(0.0, took - _LAGS * (anyio.current_time() - begun))
 
 
 async def hung_up(chat: ChatSeat) -> bool:
