@@ -101,7 +101,8 @@ class Chat:
                 await model.ask(messages, self.title_tools(), take)
             except ModelFault:
                 return
-            self.say("system", {"type": "metadata", "title": "".join(pieces)})
+            if not scope.cancel_called:
+                self.say("system", {"type": "metadata", "title": "".join(pieces)})
 
 
 class Turn:
@@ -232,7 +233,9 @@ class Turn:
             self.chat.history.append({"role": "assistant", "content": self._text})
 
     def take(self, event: dict[str, Any], model: Model) -> None:
-        """One event of the model's stream."""
+        """One event of the model's stream; it may have come just before a stop."""
+        if self.stopped:
+            return
         if not isinstance(event, dict) or "error" in event:
             raise ModelFault(f"{model.name} reports: {event}")
         for choice in event.get("choices") or ():
