@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -43,7 +44,8 @@ class Progress:
             self._drawn = now
             failed = f", {len(self._failed)} rows fail" if self._failed else ""
             done = f"{self._done} of {self._total} cases{failed}, {now - self._began:.0f} s"
-            tell(f"\r\x1b[K{done}, last {case.name}", self._out)
+            line = f"{done}, last {case.name}"[: shutil.get_terminal_size().columns - 1]
+            tell(f"\r\x1b[K{line}", self._out)
 
     def end(self) -> None:
         """Nothing more comes."""
