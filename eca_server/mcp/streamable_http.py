@@ -237,7 +237,8 @@ class StreamableHTTP(HTTPTransport):
         while self._waits_for(message):
             if place.event_id is None or fruitless == _RESUMPTIONS:
                 raise HTTPFault("broken", "the stream of the answer ended before it")
-            await trio.sleep(self._waits.reconnect if place.retry is None else place.retry)
+            pause = self._waits.reconnect if place.retry is None else place.retry
+            await trio.sleep(min(pause, self._waits.longest_reconnect))
             before = place.event_id
             try:
                 async with self._open_stream(place) as response:
