@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 from runner import bytewise, cut, instrumented
 
-with instrumented("__main__"):
+with instrumented():
     from eca_protocol import json
     from eca_server.llm.answer import Answer
     from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
@@ -71,12 +71,10 @@ def read(body: AnswerBody, pieces: Iterable[bytes]) -> Told:
     events: list[Event] = []
     try:
         for piece in pieces:
-            for event in body.feed(piece):
-                events.append(event)  # noqa: PERF402 - a fault leaves what came before it
+            events.extend(body.feed(piece))  # a fault leaves what came before it
             if body.decoder.done:
                 break
-        for event in body.close():
-            events.append(event)  # noqa: PERF402 - as above
+        events.extend(body.close())
     except BackendError as fault:
         return events, f"{fault.kind}: {fault.message}"
     return events, None

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 from runner import instrumented, main, texts
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.config import Config

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.codec import Codec, explain
     from eca_protocol.draft.methods import DRAFT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.config.interpolation import Surroundings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runner import instrumented, main, texts
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol.draft.file_changes import changes_of
     from eca_server.tools.diff import equal_runs, file_change, split_lines
     from eca_server.tools.output import Cap

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol import messages as m
     from eca_protocol.codec import Codec

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.ecp.lines import AgentLines, envelope_fault
 

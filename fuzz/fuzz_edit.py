@@ -6,7 +6,7 @@ import contextlib
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_server.tools.diff import split_lines
     from eca_server.tools.editing import Edited, edit, with_newline
     from eca_server.tools.tool import ToolFault

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol.framing import (
         ContentLengthDecoder,
         FrameDecoder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_server.context.html_text import html_to_text
 
 URL = "https://h.example/a/b"

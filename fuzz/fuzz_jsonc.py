@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.config.jsonc import BadText, Places, blank_comments, parse

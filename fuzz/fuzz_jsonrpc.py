@@ -6,7 +6,7 @@ from collections import Counter
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.endpoint import (
         CallAnswered,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_server.config.problems import Problem
     from eca_server.ecp.manifest import Manifest, ManifestInvalid, read_manifest

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.endpoint import CallAnswered, Endpoint, Reply
     from eca_protocol.errors import RemoteProtocolError

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_protocol.http import HTTPClient

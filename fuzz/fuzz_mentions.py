@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_server.context.mentions import find_mentions
 
 

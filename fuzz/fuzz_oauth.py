@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import trio
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol.http import HTTPClient
     from eca_server.credentials.oauth import OAuthFault
     from eca_server.mcp.authorization.discovery import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from answers import check_answer
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_server.llm.openai_chat.decoder import ChatDecoder
 
 

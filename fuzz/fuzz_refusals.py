@@ -6,7 +6,7 @@ import math
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.llm.errors import error_from_response, error_in_payload, readable

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from runner import instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_server.tools.read_only_commands import why_not_read_only
     from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
     from eca_server.tools.shell_words import paths_in

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol.errors import RemoteProtocolError
     from eca_protocol.sse import SSEDecoder, SSEvent, encode_event
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner import bytewise, cut, instrumented, main
 
-with instrumented(__name__):
+with instrumented():
     from eca_protocol.framing import encode_frame
     from eca_protocol.transcript import Entry, Passed, first_line, line_of, read_transcript
     from eca_protocol.transcript.cutter import Cutter, Piece

@@ -31,12 +31,14 @@ def has_atheris() -> bool:
     return "--hypothesis" not in sys.argv and importlib.util.find_spec("atheris") is not None
 
 
-def instrumented(module_name: str) -> AbstractContextManager[object]:
+def instrumented() -> AbstractContextManager[object]:
     """Around a target's imports: what is imported inside is watched for coverage.
 
-    Only when the target is run as a program; a test that imports it gets the plain modules.
+    Only when a target is run as a program; a test that imports it gets the plain modules.
     """
-    if module_name != "__main__" or not has_atheris():
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    is_target = program is not None and Path(program).resolve().parent == HERE
+    if not is_target or not has_atheris():
         return contextlib.nullcontext()
     import atheris  # noqa: PLC0415  # it is optional
 
