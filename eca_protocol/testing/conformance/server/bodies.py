@@ -102,7 +102,7 @@ _DIGITS: Final = int("9" * 4300)
 WELL_READ: Final = (
     Read("W-5c", _PLAIN.replace(b'"x"', b"%d" % 2**64), 2**64, "an id of 20 digits"),
     Read("W-5c", _PLAIN.replace(b'"x"', b"9" * 4300), _DIGITS, "an id of 4,300 digits"),
-    Read("W-5e", _PLAIN.replace(b'"method"', b'"method": "no/such", "method"'), "x", "two methods"),
+    Read("W-5e", _PLAIN.replace(b'"2.0"', b'"1.0", "jsonrpc": "2.0"'), "x", "two versions"),
     Read("W-5g", _with(b'"n": ' + b"[" * 120 + b"]" * 120), "x", "120 nested arrays"),
 )
 

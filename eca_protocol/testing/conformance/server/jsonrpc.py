@@ -66,10 +66,12 @@ async def requests_that_wait_keep_their_ids(bench: Bench) -> None:
         for id_, request in (("delete", deletes[1]), ("query", query())):
             requests += [{**request, "id": id_}, message("$/cancelRequest", {"id": id_})]
         outcome = await tried(seat, *map(frame, requests), wants=6)
-    for number in (5, 6):
-        _is_refused_again(
-            bench, [each for each in outcome.answers if str(each["id"]) == str(number)]
-        )
+    for number, alike in ((5, "delete"), (6, "query")):
+        twice = [each for each in outcome.answers if str(each.get("id")) == str(number)]
+        if len(twice) == 1 and outcome.to(alike) is None:
+            bench.untestable("W-2c", f"A {alike} is not answered anyhow.")
+        else:
+            _is_refused_again(bench, twice)
     for id_ in ("delete", "query"):
         _is_cancelled(bench, outcome.to(id_))
 
