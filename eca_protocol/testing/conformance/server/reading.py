@@ -16,7 +16,6 @@ from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.script import Reply, finish, reply, tool_call
 
 __all__ = [
-    "ENDS",
     "Content",
     "asked",
     "at_gate",
@@ -24,10 +23,14 @@ __all__ = [
     "comes",
     "contents",
     "conversation",
+    "ends",
     "finishes",
     "kinds",
+    "next_end",
+    "next_run",
     "offered",
     "result_of",
+    "runs",
     "said",
     "shown",
     "told",
@@ -52,6 +55,44 @@ def kinds(chat: ChatSeat) -> list[str]:
         "finished" if each.get("state") == "finished" else str(each.get("type"))
         for each in contents(chat)
     ]
+
+
+def runs(chat: ChatSeat) -> list[Content]:
+    """How each call was announced, in order; of a call that is announced twice the first time."""
+    return _first_of_each(chat.of("toolCallRun"))
+
+
+def ends(chat: ChatSeat) -> list[Content]:
+    """How each call ended, in order; of a call that ends twice the first time."""
+    return _first_of_each([each for each in contents(chat) if each.get("type") in ENDS])
+
+
+def _first_of_each(told: list[Content]) -> list[Content]:
+    return list({str(each.get("id")): each for each in reversed(told)}.values())[::-1]
+
+
+async def next_run(chat: ChatSeat, n: int = 1, *, seconds: float = 5) -> Content:
+    """How the nth call is announced.
+
+    Raises:
+        Stuck: it is not.
+    """
+    await chat.seat.until(
+        lambda _: len(runs(chat)) >= n, seconds=seconds, expected=f"toolCallRun of call {n}"
+    )
+    return runs(chat)[n - 1]
+
+
+async def next_end(chat: ChatSeat, n: int = 1, *, shows: str | None = None) -> Content:
+    """How the nth call ends.
+
+    Raises:
+        Stuck: it does not.
+    """
+    await chat.seat.until(
+        lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
+    )
+    return ends(chat)[n - 1]
 
 
 def said(chat: ChatSeat, role: str) -> str:

@@ -10,19 +10,18 @@ import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.bench import Bench
-from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.reading import (
-    ENDS,
     Content,
     asked,
     calls,
     comes,
-    contents,
     conversation,
+    ends,
     finishes,
-    shown,
+    next_run,
     told,
 )
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
@@ -147,15 +146,17 @@ async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
     """Stop a call in that state; the seconds that it takes, None if nothing ends."""
     chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
     await chat.prompt("Sleep.")
-    run = await shown(chat, "toolCallRun")
+    run = await next_run(chat)
     if state == "running":
         await chat.approve(run["id"])
         await comes(chat, "toolCallRunning")
+        if ends(chat):
+            raise Stuck("a call that runs", ends(chat))
     seconds = await stopped(chat)
     if seconds is not None:
-        ends = [each for each in contents(chat) if each.get("type") in ENDS]
-        right = len(ends) == 1 and _ENDS_OF[state](ends[0])
-        bench.check("W-30g", right, expected=_SAID_OF[state], got=ends)
+        closed = ends(chat)
+        right = len(closed) == 1 and _ENDS_OF[state](closed[0])
+        bench.check("W-30g", right, expected=_SAID_OF[state], got=closed)
     return seconds
 
 
