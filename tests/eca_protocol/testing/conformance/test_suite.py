@@ -20,6 +20,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.script import reply, wait
+from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server, serve
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +118,23 @@ async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
     assert any(b"chat/prompt" in each.data for each in breach.exchange)
 
 
+async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
+    async def prompts(bench: Bench) -> None:
+        async with bench.seat() as seat:
+            chat = seat.chat(reply("Hello"))
+            await chat.prompt("Hi")
+            await chat.finished()
+
+    faulty = attrs.evolve(REFERENCE, serve=MUTANTS["FinishesTwice"].serve)
+    run = await verdicts(a_case(prompts), target=faulty)
+    (breach,) = (finding for finding in run.failed() if finding.id == "W-22e")
+    assert breach.case == "here.prompts"
+    assert breach.breach is not None
+    assert b'"finished"' in breach.exchange[breach.breach].data
+    assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "it came, as it should")
+    assert of(run, "FIELD:ChatURLContent.url") == ("untestable", "no message had it")
+
+
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_seats_at_one_server_hear_only_what_concerns_them():
     async with open_suite(REFERENCE) as suite:
@@ -161,7 +179,7 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
             await chat.prompt("Hi")
             if len(tries) > 1:
                 chat.model.open("late")
-            await chat.finished()
+            await seat.until(lambda _: chat.said, expected="the answer")
             bench.saw("W-20a")
 
     async def culprit(bench: Bench) -> None:
