@@ -33,6 +33,9 @@ SECONDS: Final = 150.0
 _END_SECONDS: Final = 5.0
 """What of the whole time is kept for ending the servers."""
 
+_SAID: Final = 20
+"""Lines of stderr that are told of a server which does not start."""
+
 _NO_MESSAGE: Final = "no message had it"
 
 Told = Callable[[Case, Sequence[Finding]], None]
@@ -62,7 +65,8 @@ class Suite:
                 if self._target.edition is None:
                     self.edition = detect_server(seat.config.get("variants"))
         except Stuck as stuck:
-            return StartFailed(f"{stuck}\n{self.servers.started[-1].errors}".strip())
+            said = self.servers.started[-1].errors.splitlines()[-_SAID:]
+            return StartFailed("\n".join([str(stuck), *said]))
         except StartFailed as failure:
             return failure
         return None
