@@ -21,7 +21,7 @@ CODECS = {
     b"0": Codec(ECA, Revision.R2025_10),
     b"c": Codec(ECA, Revision.CURRENT),
 }
-"""By the last letter of the edition's month or name; a message without one is of the current."""
+"""By the last digit of an edition's month; a message without one is of the current edition."""
 
 
 def check(data: bytes) -> None:
