@@ -6,6 +6,7 @@ to each seat that it concerns; nothing is decoded leniently on the way.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import itertools
 import os
@@ -383,7 +384,9 @@ class Wire:
             self._errors = (self._errors + data)[-_LAST_LINES:]
 
     def _note(self, side: Side, data: bytes, body: bytes | None) -> None:
-        """Take what has passed, whole."""
+        """Take what has passed, whole; with a byte order mark it is still understood."""
+        if body is None and codecs.BOM_UTF8 in data:
+            body = data.partition(codecs.BOM_UTF8)[2]
         message = None if body is None else message_in(body)
         heard = Heard(message=message or {}, at=self.now, index=len(self.record))
         answers = None if heard.method or not message else id_key(message.get("id"))
