@@ -2,12 +2,27 @@
 
 from tests.eca_protocol.testing.conformance.mutants import (
     base,
+    bodies,
     chats,
     contexts,
     lifecycle,
+    servers,
     stops,
     tools,
+    usage,
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Mutant", "base", "chats", "contexts", "lifecycle", "stops", "tools"]
+__all__ = [
+    "MUTANTS",
+    "Mutant",
+    "base",
+    "bodies",
+    "chats",
+    "contexts",
+    "lifecycle",
+    "servers",
+    "stops",
+    "tools",
+    "usage",
+]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
@@ -44,10 +42,13 @@ class ByteOrderMark(Wire):
 
 @breaks("BASE-6")
 class CountsCharacters(Wire):
-    """Writes the number of characters as the length, and cuts the body to it."""
+    """Takes the number of characters for the length of a message that is not ASCII."""
 
     def body(self, message: Message) -> bytes:
-        body = super().body(message)
+        content = message.get("params", {}).get("content", {})
+        if content.get("text") != "Calling tool":
+            return super().body(message)
+        body = super().body(message).replace(b"Calling tool", "Calling tool…".encode())
         return body[: len(body.decode())]
 
 
@@ -139,57 +140,6 @@ class CharsetIsFatal(Wire):
         return super().complain(text)
 
 
-@breaks("W-5a")
-class GuessesUTF16(Wire):
-    """Reads bodies in UTF-16, as the standard library does."""
-
-    def decode(self, body: bytes) -> Any:
-        if b"\0" in body:
-            return super().decode(body.decode(json.detect_encoding(body)).encode())
-        return super().decode(body)
-
-
-@breaks("W-5d")
-class ReadsNaN(Wire):
-    """Reads NaN and Infinity, as the standard library does."""
-
-    def decode(self, body: bytes) -> Any:
-        if b"NaN" in body or b"Infinity" in body:
-            return json.loads(body)
-        return super().decode(body)
-
-
-@breaks("W-5e")
-class FirstKeyCounts(Wire):
-    """Of equal keys takes the first."""
-
-    def decode(self, body: bytes) -> Any:
-        super().decode(body)
-        value = json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
-        return super().decode(json.dumps(value).encode())
-
-
-@breaks("W-5g")
-class ShallowReader(Wire):
-    """Reads 64 levels."""
-
-    def decode(self, body: bytes) -> Any:
-        value = super().decode(body)
-        if body.count(b"[") > 64:
-            raise Fault(INVALID_JSON, "too deep")
-        return value
-
-
-@breaks("BASE-16")
-class AnyVersion(Server):
-    """Takes every `jsonrpc`."""
-
-    def check(self, message: Any) -> tuple[Any, bool]:
-        if isinstance(message, dict) and message.get("jsonrpc") != "2.0" and "method" in message:
-            message = {**message, "jsonrpc": "2.0"}
-        return super().check(message)
-
-
 @breaks("BASE-17")
 class AnswersTwice(Server):
     """Answers prompts twice."""
@@ -229,106 +179,12 @@ class ErrorsWithoutText(Server):
         super().write(message)
 
 
-@breaks("BASE-20")
-class TrueIsAnId(Server):
-    """Takes true as an id."""
-
-    def check(self, message: Any) -> tuple[Any, bool]:
-        if isinstance(message, dict) and message.get("id") is True:
-            return True, True
-        return super().check(message)
-
-
-@breaks("BASE-21")
-class OddMethodsAreUnknown(Server):
-    """Answers a method that is no text with -32601."""
-
-    def check(self, message: Any) -> tuple[Any, bool]:
-        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
-            message = {**message, "method": "no such method"}
-        return super().check(message)
-
-    def receive(self, message: Any) -> None:
-        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
-            message = {**message, "method": "no such method"}
-        super().receive(message)
-
-
-@breaks("BASE-22")
-class AnyParams(Server):
-    """Takes params that are a text or a number as if there were none."""
-
-    def receive(self, message: Any) -> None:
-        if isinstance(message, dict) and not isinstance(message.get("params"), dict | list):
-            message = {**message, "params": None}
-        super().receive(message)
-
-
-class _Recoded(Server):
-    """Writes another code for one fault."""
-
-    codes: Mapping[int, int] = MappingProxyType({})
-
-    def fail(self, fault: Fault) -> None:
-        fault.code = self.codes.get(fault.code, fault.code)
-        super().fail(fault)
-
-
-@breaks("BASE-23")
-class BadJSONIsInternal(_Recoded):
-    """Answers what is no JSON with -32603."""
-
-    def fail(self, fault: Fault) -> None:
-        if fault.code == INVALID_JSON and "its end" in str(fault):
-            fault.code = -32603
-        super().fail(fault)
-
-
-@breaks("BASE-24")
-class ScalarsAreNoJSON(Server):
-    """Answers JSON that is no message with -32700."""
-
-    def receive(self, message: Any) -> None:
-        if not isinstance(message, dict | list) or message in ({}, {"jsonrpc": "2.0"}):
-            raise Fault(INVALID_JSON, "expected a message")
-        super().receive(message)
-
-
 @breaks("BASE-25")
 class UnknownIsNull(Server):
     """Answers unknown requests with null."""
 
     def refuse_unknown(self, method: str) -> None:
         return None
-
-
-@breaks("BASE-26")
-class BadParamsAreInvalid(_Recoded):
-    """Answers params that do not fit with -32600."""
-
-    codes = MappingProxyType({-32602: -32600})
-
-
-@breaks("BASE-26")
-class FieldIsNotNamed(Server):
-    """Does not say which of the params does not fit."""
-
-    def fail(self, fault: Fault) -> None:
-        if fault.code == -32602:
-            fault = Fault(fault.code, "the params do not fit", id_=fault.id)
-        super().fail(fault)
-
-
-@breaks("BASE-28")
-class RunsBatches(Server):
-    """Runs what is in a batch."""
-
-    def receive(self, message: Any) -> None:
-        if isinstance(message, list) and message:
-            for each in message:
-                super().receive(each)
-        else:
-            super().receive(message)
 
 
 @breaks("BASE-30")
@@ -450,3 +306,42 @@ class UnknownNotificationsAreErrors(Server):
         if method not in NOTIFICATIONS:
             self.fail(Fault(-32601, f"there is no method {method}"))
         super().notice(method, params)
+
+
+@breaks("BASE-2")
+class HeadersComeWhole(Wire):
+    """Drops the beginning of a header whose rest comes later."""
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        yield from super().feed(data)
+        if self._length is None and not self._buffer.endswith(b"\n"):
+            self._buffer.clear()
+
+
+@breaks("BASE-29")
+class AnswersAreTakenInTurn(Server):
+    """Takes the client's answers in the order of the requests, whatever their ids."""
+
+    def take_answer(self, message: Message) -> None:
+        waiting = [id_ for id_, (answered, _) in self._asked.items() if not answered.is_set()]
+        if waiting:
+            super().take_answer({**message, "id": waiting[0]})
+
+
+@breaks("BASE-31")
+class CancelledIsInternal(Server):
+    """Answers a cancelled request with -32603."""
+
+    def fail(self, fault: Fault) -> None:
+        fault.code = -32603 if fault.code == -32800 else fault.code
+        super().fail(fault)
+
+
+@breaks("W-2d")
+class NotificationsHaveANullId(Server):
+    """Writes an id of null into a notification."""
+
+    def write(self, message: Message) -> None:
+        if message.get("method") == "$/progress":
+            message = {**message, "id": None}
+        super().write(message)

@@ -8,7 +8,6 @@ import anyio
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
-from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 
@@ -83,27 +82,6 @@ class LastWord(Turn):
 
     def finish(self) -> None:
         self.chat.say("system", {"type": "progress", "state": "finished", "text": "Done"})
-
-
-@breaks("W-20d")
-class NoUsage(Turn):
-    """Ends a turn without usage."""
-
-    def tell_usage(self) -> None:
-        return None
-
-
-@breaks("W-27e")
-class UsageAfterTheEnd(Turn):
-    """Tells usage behind `finished`."""
-
-    def tell_usage(self) -> None:
-        return None
-
-    def finish(self) -> None:
-        super().finish()
-        if not self.stopped:
-            super().tell_usage()
 
 
 @breaks("W-20e")
@@ -194,62 +172,6 @@ class _Says(Chat):
         raise NotImplementedError
 
 
-@breaks("W-26a")
-class UsageOfTheAssistant(_Says):
-    """Says usage in the assistant's name."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        return ("assistant" if content["type"] == "usage" else role), content
-
-
-@breaks("W-26b")
-class ThoughtsStayOpen(Turn):
-    """Does not finish a reasoning."""
-
-    def end_reasoning(self) -> None:
-        self._reasoning = None
-
-
-@breaks("CHAT-15")
-class ThoughtsChangeTheirId(_Says):
-    """Gives the texts of a reasoning another id."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        if content["type"] == "reasonText":
-            content = {**content, "id": content["id"] + "-text"}
-        return role, content
-
-
-@breaks("CHAT-16")
-class ThoughtsWithoutTime(_Says):
-    """Does not tell how long a reasoning took."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        if content["type"] == "reasonFinished":
-            content = {"type": content["type"], "id": content["id"]}
-        return role, content
-
-
-@breaks("FIELD:ChatUsageContent.sessionTokens")
-class TokensAsText(_Says):
-    """Writes a count as a text."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        if content["type"] == "usage":
-            content = {**content, "sessionTokens": str(content["sessionTokens"])}
-        return role, content
-
-
-@breaks("FIELD:ChatUsageContent.lastMessageCost")
-class CostsAsNumbers(_Says):
-    """Writes the cost of a message as a number."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        if "lastMessageCost" in content:
-            content = {**content, "lastMessageCost": float(content["lastMessageCost"])}
-        return role, content
-
-
 @breaks("VALUE:ChatProgressContent.state=running")
 class OddStates(_Says):
     """Calls the state of a running progress otherwise, once a turn runs."""
@@ -258,67 +180,6 @@ class OddStates(_Says):
         if content["type"] == "progress" and content["text"] == "Calling tool":
             content = {**content, "state": "working"}
         return role, content
-
-
-@breaks("W-27b")
-class CostsWithASign(Turn):
-    """Writes costs with a dollar sign."""
-
-    def usage(self) -> Content:
-        content = super().usage()
-        for name in ("lastMessageCost", "messageCost", "sessionCost"):
-            if name in content:
-                content[name] = "$" + content[name]
-        return content
-
-
-@breaks("W-27c")
-class HalfALimit(Turn):
-    """Writes half a limit."""
-
-    def usage(self) -> Content:
-        content = super().usage()
-        if "limit" in content:
-            content["limit"] = {"context": content["limit"]["context"]}
-        return content
-
-
-@breaks("W-27d")
-class OneCost(Turn):
-    """Leaves `messageCost` away."""
-
-    def usage(self) -> Content:
-        content = super().usage()
-        content.pop("messageCost", None)
-        return content
-
-
-@breaks("CHAT-18")
-class TokensOfOneTurn(Turn):
-    """Counts the tokens of the last turn only."""
-
-    def begin(self) -> None:
-        self.chat.tokens = 0
-        super().begin()
-
-
-@breaks("W-27a")
-class TitlesAreCounted(Chat):
-    """Counts the tokens of the title's request, too."""
-
-    async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
-        self.tokens += 11
-        await super().make_title(scope, model, text)
-
-
-@breaks("CHAT-20")
-class NoLimit(Turn):
-    """Never tells a limit."""
-
-    def usage(self) -> Content:
-        content = super().usage()
-        content.pop("limit", None)
-        return content
 
 
 @breaks("W-21a")
@@ -422,40 +283,6 @@ class AlwaysTheSameModel(Server):
         return {**answer, "model": asked or answer["model"]}
 
 
-@breaks("W-25a")
-class TitlesWithTools(Chat):
-    """Offers tools with the request for a title."""
-
-    def title_tools(self) -> list[dict[str, Any]]:
-        return self.server.toolbox.offered("agent")
-
-
-@breaks("W-25b")
-class InstructionsSayTitle(Turn):
-    """Speaks of titles in every system prompt."""
-
-    def instructions(self) -> str:
-        return super().instructions() + " A title is asked for elsewhere."
-
-
-@breaks("W-25c")
-class AlwaysTitles(Server):
-    """Asks for titles although they are turned off."""
-
-    @property
-    def wants_titles(self) -> bool:
-        return True
-
-
-@breaks("CHAT-21")
-class TitlesStayHere(Chat):
-    """Asks for a title and does not tell it."""
-
-    def say(self, role: str, content: Content) -> None:
-        if content["type"] != "metadata":
-            super().say(role, content)
-
-
 @breaks("W-28a")
 class SelectionIsForgotten(Server):
     """Takes no notice of the behaviour that is selected."""
@@ -522,3 +349,40 @@ class CommandsAreWords(Turn):
             contexts=self.prompt.contexts,
         )
         await super().converse()
+
+
+@breaks("CHAT-1")
+class ChatsWithoutName(Server):
+    """Opens a chat with an empty id where none is given."""
+
+    def new_chat_id(self) -> str:
+        return ""
+
+
+@breaks("CHAT-8")
+class LoginIsAsked(Chat):
+    """Says that the user has to log in while it asks the model."""
+
+    def answer(self, prompt: Prompt) -> dict[str, Any]:
+        return {**super().answer(prompt), "status": "login"}
+
+
+@breaks("CHAT-14")
+class ProgressBehindTheEnd(Turn):
+    """Says that it runs when it has finished."""
+
+    def finish(self) -> None:
+        super().finish()
+        if not self.stopped:
+            self.progress("Idle")
+
+
+@breaks("W-6c")
+class EchoesLosePieces(Turn):
+    """Sends long words of the user's back in pieces, and loses what is between two."""
+
+    def echo(self) -> None:
+        for piece in range(0, len(self.prompt.text), 4096):
+            text = self.prompt.text[piece : piece + 4095]
+            content = {"type": "text", "text": text, "contentId": f"{id(self)}-{piece}"}
+            self.chat.say("user", content)

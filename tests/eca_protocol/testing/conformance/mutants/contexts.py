@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
@@ -241,3 +243,72 @@ class PositionsFromZero(Server):
             for place in found.get("range", {}).values():
                 place["line"] -= 1
         return answer
+
+
+@breaks("CTX-5")
+class NoMap(Workspace):
+    """Has no map of the repository."""
+
+    def show_map(self) -> str:
+        return ""
+
+
+@breaks("CTX-8")
+class OneContext(Turn):
+    """Shows the first context of a prompt."""
+
+    async def user_message(self, text: str) -> dict[str, Any]:
+        self.prompt = attrs.evolve(self.prompt, contexts=self.prompt.contexts[:1])
+        return await super().user_message(text)
+
+
+@breaks("W-41b")
+class MentionsAreContexts(Turn):
+    """Shows the model whatever file the user mentions."""
+
+    async def user_message(self, text: str) -> dict[str, Any]:
+        mentioned = [Path(word[1:]) for word in text.split() if word.startswith("@")]
+        shown = [self.server.workspace.show_file(path) for path in mentioned]
+        return await super().user_message("\n".join([*shown, text]))
+
+
+@breaks("EDIT-2")
+class AlwaysOneFile(Server):
+    """Asks for the faults of the workspace's folder where those of all are wanted."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        asked = params or {"uri": self.workspace.roots[0].as_uri()}
+        return await super().ask(method, asked, seconds=seconds)
+
+
+@breaks("W-42a")
+class EverybodyCountsFromOne(Server):
+    """Does not know who counts lines from 0."""
+
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
+        self.client = ""
+        return result
+
+
+@breaks("W-42b")
+class FourSeverities(Server):
+    """Leaves out what has a severity that the specification does not name."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        answer = await super().ask(method, params, seconds=seconds)
+        if isinstance(answer, dict) and isinstance(answer.get("diagnostics"), list):
+            known = ("error", "warning", "info", "hint")
+            kept = [each for each in answer["diagnostics"] if each.get("severity") in known]
+            return {"diagnostics": kept}
+        return answer
+
+
+@breaks("W-42e")
+class NonsenseIsNothing(Server):
+    """Takes an answer that makes no sense for one that nothing is wrong."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        answer = await super().ask(method, params, seconds=seconds)
+        found = answer.get("diagnostics") if isinstance(answer, dict) else None
+        return answer if isinstance(found, list) else {"diagnostics": []}

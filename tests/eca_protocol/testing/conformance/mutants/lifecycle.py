@@ -9,10 +9,8 @@ import anyio
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference import server as reference
-from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
-from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
 from tests.eca_protocol.testing.conformance.reference.wire import Fault, Wire
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
@@ -120,25 +118,6 @@ class ModelsWithoutProvider(Server):
     def chat_config(self) -> dict[str, Any]:
         config = super().chat_config()
         return {**config, "models": [*config["models"], "bare"]}
-
-
-@breaks("W-11c")
-class NativeServerIsNotShown(Server):
-    """Does not show its native tools."""
-
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method != "tool/serverUpdated" or params["type"] != "native":
-            super().notify(method, params, unasked=unasked)
-
-
-@breaks("W-33a")
-class NativeServerIsCalledSo(Server):
-    """Calls the native server by another name."""
-
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "tool/serverUpdated" and params["type"] == "native":
-            params = {**params, "name": "eca"}
-        super().notify(method, params, unasked=unasked)
 
 
 @breaks("W-11e")
@@ -339,96 +318,73 @@ class UnusableFoldersAreSilent(Server):
             super().show(kind, text)
 
 
-@breaks("W-36d")
-class UnknownServersAreSilent(Server):
-    """Says nothing when a server is started that there is not."""
+@breaks("W-10c")
+class InitializeIsOvertaken(Server):
+    """Serves what came behind `initialize` before that is answered."""
 
-    def show(self, kind: str, text: str) -> None:
-        if not text.startswith("There is no MCP"):
-            super().show(kind, text)
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
 
+        async def later() -> Any:
+            await anyio.sleep(0.02)
+            return result
 
-@breaks("FIELD:ShowMessageParams.message")
-class MessagesAreCalledText(Server):
-    """Spells a field of `$/showMessage` otherwise."""
-
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "$/showMessage":
-            params = {"type": params["type"], "text": params["message"]}
-        super().notify(method, params, unasked=unasked)
+        return later()
 
 
-@breaks("FIELD:ServerTool.description")
-class ToolsWithoutDescription(Toolbox):
-    """Shows tools without saying what they are for."""
+@breaks("CONF-3")
+class ChangesAreNotSeen(Server):
+    """Reads its configuration once."""
 
-    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
-        listed = super().listed(tools, behavior)
-        return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
-
-
-@breaks("W-33b")
-class ListIsNotSentAgain(Server):
-    """Does not tell that a behaviour disables tools."""
-
-    def select_behavior(self, params: Params) -> None:
-        introduced, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - for this call
-        super().select_behavior(params)
-        self.tell_native_tools = introduced  # type: ignore[method-assign] - as it was
+    async def _watch_configuration(self) -> None:
+        return None
 
 
-@breaks("CONF-13")
-class StopIsNotTold(MCPServer):
-    """Does not tell that a server has stopped."""
+@breaks("CONF-6")
+class OneWelcome(_Config):
+    """Has one welcome, whatever is configured."""
 
-    def tell(self, status: str) -> None:
-        if status == "stopped":
-            self.status = status
-        else:
-            super().tell(status)
+    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "welcomeMessage": reference.WELCOME}
 
 
-@breaks("CONF-12")
-class StopLeavesTheProcess(MCPServer):
-    """Says that a server has stopped, and lets it run on."""
+@breaks("W-13b")
+class CommandsOutliveTheShutdown(Server):
+    """Answers `shutdown` at once, and ends what runs then."""
 
-    async def stop(self) -> None:
-        if self.status in ("starting", "running"):
-            self.tell("stopped")
-
-
-@breaks("CONF-10")
-class RunningWithoutTools(MCPServer):
-    """Shows a server that runs without its tools."""
-
-    def tell(self, status: str) -> None:
-        tools, self.tools = self.tools, []
-        super().tell(status)
-        self.tools = tools
+    async def shutdown(self, params: Params) -> None:
+        self.state = "shutdown"
+        self.tasks.start_soon(self.close)
 
 
-@breaks("W-36f")
-class SameStatusIsSilent(MCPServer):
-    """Says nothing when what runs is started."""
+@breaks("W-13k")
+class SlowExit(Server):
+    """Takes its time to end."""
 
-    def start(self) -> None:
-        if self.status not in ("starting", "running"):
-            super().start()
-
-
-@breaks("W-36e")
-class DisabledStaysSo(MCPServer):
-    """Does not start what is disabled."""
-
-    def start(self) -> None:
-        if self.status != "disabled":
-            super().start()
+    async def run(self) -> int:
+        code = await super().run()
+        if code == 1 and self.state == "ready":
+            await anyio.sleep(4)
+        return code
 
 
-@breaks("W-37")
-class ToolsByTheirOwnName(MCPTool):
-    """Offers a server's tool under the name that the server gave it."""
+@breaks("W-15c")
+class RootsOfTheirOwn(Server):
+    """Takes the folder that `rootUri` names for a root."""
 
-    @property
-    def offered_name(self) -> str:
-        return str(self.name)
+    def initialize(self, params: Params) -> Any:
+        folders = params.list("workspaceFolders")
+        if params.text("rootUri"):
+            folders = [*folders, {"uri": params.text("rootUri"), "name": "root"}]
+            params._value["workspaceFolders"] = folders
+        return super().initialize(params)
+
+
+@breaks("W-15d")
+class MessagesAreRequests(Server):
+    """Asks the client to show a message."""
+
+    def write(self, message: Message) -> None:
+        if message.get("method") == "$/showMessage":
+            message = {**message, "id": "show"}
+        super().write(message)

@@ -8,10 +8,12 @@ import anyio
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Turn
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPTool
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+from tests.eca_protocol.testing.conformance.reference.tools import ToolFault
 from tests.eca_protocol.testing.conformance.reference.wire import Fault
 
 
@@ -192,3 +194,46 @@ class StopLeavesCallsOpen(ToolCall):
     def cut_short(self) -> None:
         if self.state == "running":
             super().cut_short()
+
+
+@breaks("CHAT-33")
+class TalksOn(Turn):
+    """Says one word more of the model's after a stop, before the end."""
+
+    def close(self) -> None:
+        if self.stopped:
+            self.chat.say("assistant", {"type": "text", "text": "one more"})
+        super().close()
+
+
+@breaks("W-23a")
+class DeafBeforeTheFirstWord(Turn):
+    """Cannot be stopped before the model has said something."""
+
+    has_begun = False
+
+    def take(self, event: dict[str, Any], model: Model) -> None:
+        self.has_begun = True
+        super().take(event, model)
+
+    def stop(self) -> None:
+        if self.has_begun or self.chat.deleted or self.server.exit_code is not None:
+            super().stop()
+
+
+@breaks("W-23c")
+class ServersAreNotStopped(MCPTool):
+    """Waits for the answer of an MCP server, whatever the user wants."""
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(4):
+            return await super().run(arguments)
+        raise ToolFault("It took too long.")
+
+
+@breaks("W-24c")
+class DeletesAlike(Chat):
+    """Says nothing of a deleted turn's end to the client that needs it."""
+
+    async def delete(self, *, tells_the_end: bool) -> None:
+        await super().delete(tells_the_end=False)

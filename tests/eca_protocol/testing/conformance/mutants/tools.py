@@ -348,3 +348,69 @@ class ToolsAreNotStopped(ToolCall):
     async def execute(self) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(3):
             await super().execute()
+
+
+@breaks("TOOL-1")
+class PreparedAtOnce(ToolCall):
+    """Prepares a call when its arguments are whole."""
+
+    is_whole = False
+
+    def prepare_rest(self) -> None:
+        if self.is_whole:
+            super().prepare_rest()
+
+    def end_preparing(self) -> None:
+        self.is_whole = True
+        super().end_preparing()
+
+
+@breaks("TOOL-8")
+class RejectedTwice(ToolCall):
+    """Tells a rejection twice."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        super().say(kind, **fields)
+        if kind == "toolCallRejected":
+            super().say(kind, **fields)
+
+
+@breaks("TOOL-12")
+class NoSummary(ToolCall):
+    """Tells calls without a word on what they do."""
+
+    def summary(self) -> str:
+        return ""
+
+
+@breaks("W-33f")
+class OtherParameters(Toolbox):
+    """Calls a parameter otherwise than people know it."""
+
+    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
+        listed = super().listed(tools, behavior)
+        for tool in listed:
+            properties = tool["parameters"].get("properties", {})
+            if "new_content" in properties:
+                properties["replacement"] = properties.pop("new_content")
+        return listed
+
+
+@breaks("W-34b")
+class WaitsTooLate(ToolCall):
+    """Listens to the user a moment after it has asked."""
+
+    async def approved(self) -> bool:
+        self.state = "preparing"
+        await anyio.sleep(0.05)
+        self.state = "waiting"
+        return await super().approved()
+
+
+@breaks("ARROW:chat-tool-call-11")
+class ResultsAreKept(ToolCall):
+    """Does not tell the model what came of a call."""
+
+    def close(self, result: str, kind: str, **fields: Any) -> None:
+        rejected = kind == "toolCallRejected"
+        super().close(result if rejected else "It was called.", kind, **fields)

@@ -91,17 +91,22 @@ class MCPServer:
 
     def tell(self, status: str) -> None:
         self.status = status
-        url = self._settings.get("url")
+        command, arguments = self.told_command()
         params = {
             "type": "mcp",
             "name": self.name,
-            "command": url or self._settings.get("command", ""),
-            "args": [] if url else self._settings.get("args", []),
+            "command": command,
+            "args": arguments,
             "status": status,
         }
         if status == "running":
             params["tools"] = self.owner.toolbox.listed(self.tools, self.owner.behavior)
         self.owner.notify("tool/serverUpdated", params, unasked=True)
+
+    def told_command(self) -> tuple[str, list[str]]:
+        if "url" in self._settings:
+            return self._settings["url"], []
+        return self._settings["command"], self._settings.get("args", [])
 
     async def _run(self) -> None:
         try:

@@ -162,10 +162,13 @@ class Server(Connection):
             behavior=params.text("agent") or params.text("behavior") or self.behavior,
             contexts=params.contexts(),
         )
-        id_ = params.text("chatId") or str(uuid.uuid4())
+        id_ = params.text("chatId") or self.new_chat_id()
         if id_ not in self.chats:
             self.chats[id_] = self.parts.chat(id_, self)
         return self.chats[id_].prompt(prompt)
+
+    def new_chat_id(self) -> str:
+        return str(uuid.uuid4())
 
     def stop(self, params: Params) -> None:
         if chat := self.chats.get(params.text("chatId", needed=True)):

@@ -47,14 +47,17 @@ class ToolCall:
             "server": tool.server if tool else "eca",
         }
 
+    def summary(self) -> str:
+        return f"Calling {self.tool.name}" if self.tool else ""
+
     def details(self) -> dict[str, Any]:
         return self._change.as_details() if self._change else {}
 
     def say(self, kind: str, **fields: Any) -> None:
         content = {"type": kind, **self.common(), **fields}
         if kind != "toolCallPrepare":
-            if self.tool is not None:
-                content["summary"] = f"Calling {self.tool.name}"
+            if summary := self.summary():
+                content["summary"] = summary
             if details := self.details():
                 content["details"] = details
         self.turn.chat.say("assistant", content)

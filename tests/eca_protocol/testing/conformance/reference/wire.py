@@ -64,16 +64,21 @@ class Wire:
                 if body.fatal:
                     return
             else:
-                try:
-                    yield self.decode(body)
-                except InvalidJSON as error:
-                    yield Fault(INVALID_JSON, str(error))
+                yield self._value_of(body)
 
     def feed_end(self) -> Fault | None:
         """What is wrong with a stream that ends here."""
         if self._buffer or self._length is not None:
             return Fault(INVALID_JSON, "the stream ended inside a message", fatal=True)
         return None
+
+    def _value_of(self, body: bytes) -> Any:
+        try:
+            return self.decode(body)
+        except InvalidJSON as error:
+            return Fault(INVALID_JSON, str(error))
+        except Fault as fault:
+            return fault
 
     def decode(self, body: bytes) -> Any:
         return json.loads(body)

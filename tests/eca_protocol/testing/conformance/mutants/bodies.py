@@ -1,0 +1,198 @@
+"""Mutants of what is JSON and what is a message."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eca_protocol.errors import InvalidJSON
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON, Fault, Wire
+
+Message = dict[str, Any]
+
+
+@breaks("W-5a")
+class GuessesUTF16(Wire):
+    """Reads bodies in UTF-16, as the standard library does."""
+
+    def decode(self, body: bytes) -> Any:
+        if b"\0" in body:
+            return super().decode(body.decode(json.detect_encoding(body)).encode())
+        return super().decode(body)
+
+
+@breaks("W-5d")
+class ReadsNaN(Wire):
+    """Reads NaN and Infinity, as the standard library does."""
+
+    def decode(self, body: bytes) -> Any:
+        if b"NaN" in body or b"Infinity" in body:
+            return json.loads(body)
+        return super().decode(body)
+
+
+@breaks("W-5e")
+class FirstKeyCounts(Wire):
+    """Of equal keys takes the first."""
+
+    def decode(self, body: bytes) -> Any:
+        super().decode(body)
+        value = json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+        return super().decode(json.dumps(value).encode())
+
+
+@breaks("W-5g")
+class ShallowReader(Wire):
+    """Reads 64 levels."""
+
+    def decode(self, body: bytes) -> Any:
+        value = super().decode(body)
+        if body.count(b"[") > 64:
+            raise Fault(INVALID_JSON, "too deep")
+        return value
+
+
+@breaks("BASE-16")
+class AnyVersion(Server):
+    """Takes every `jsonrpc`."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and message.get("jsonrpc") != "2.0" and "method" in message:
+            message = {**message, "jsonrpc": "2.0"}
+        return super().check(message)
+
+
+@breaks("BASE-20")
+class TrueIsAnId(Server):
+    """Takes true as an id."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and message.get("id") is True:
+            return True, True
+        return super().check(message)
+
+
+@breaks("BASE-21")
+class OddMethodsAreUnknown(Server):
+    """Answers a method that is no text with -32601."""
+
+    def check(self, message: Any) -> tuple[Any, bool]:
+        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
+            message = {**message, "method": "no such method"}
+        return super().check(message)
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
+            message = {**message, "method": "no such method"}
+        super().receive(message)
+
+
+@breaks("BASE-22")
+class AnyParams(Server):
+    """Takes params that are a text or a number as if there were none."""
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, dict) and not isinstance(message.get("params"), dict | list):
+            message = {**message, "params": None}
+        super().receive(message)
+
+
+class _Recoded(Server):
+    """Writes another code for one fault."""
+
+    codes: Mapping[int, int] = MappingProxyType({})
+
+    def fail(self, fault: Fault) -> None:
+        fault.code = self.codes.get(fault.code, fault.code)
+        super().fail(fault)
+
+
+@breaks("BASE-23")
+class BadJSONIsInternal(_Recoded):
+    """Answers what is no JSON with -32603."""
+
+    def fail(self, fault: Fault) -> None:
+        if fault.code == INVALID_JSON and "its end" in str(fault):
+            fault.code = -32603
+        super().fail(fault)
+
+
+@breaks("BASE-24")
+class ScalarsAreNoJSON(Server):
+    """Answers JSON that is no message with -32700."""
+
+    def receive(self, message: Any) -> None:
+        if not isinstance(message, dict | list) or message in ({}, {"jsonrpc": "2.0"}):
+            raise Fault(INVALID_JSON, "expected a message")
+        super().receive(message)
+
+
+@breaks("BASE-26")
+class BadParamsAreInvalid(_Recoded):
+    """Answers params that do not fit with -32600."""
+
+    codes = MappingProxyType({-32602: -32600})
+
+
+@breaks("BASE-26")
+class FieldIsNotNamed(Server):
+    """Does not say which of the params does not fit."""
+
+    def fail(self, fault: Fault) -> None:
+        if fault.code == -32602:
+            fault = Fault(fault.code, "the params do not fit", id_=fault.id)
+        super().fail(fault)
+
+
+@breaks("BASE-28")
+class RunsBatches(Server):
+    """Runs what is in a batch."""
+
+    def receive(self, message: Any) -> None:
+        if isinstance(message, list) and message:
+            for each in message:
+                super().receive(each)
+        else:
+            super().receive(message)
+
+
+@breaks("BASE-13")
+class FirstMessageCounts(Wire):
+    """Of two messages in one body takes the first."""
+
+    def decode(self, body: bytes) -> Any:
+        try:
+            return super().decode(body)
+        except InvalidJSON as error:
+            if "Extra data" not in str(error):
+                raise
+            return json.JSONDecoder().raw_decode(body.decode())[0]
+
+
+@breaks("W-5b")
+class HalfPairsAreRefused(Wire):
+    """Refuses half a surrogate pair."""
+
+    def decode(self, body: bytes) -> Any:
+        try:
+            json.dumps(json.loads(body), ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise Fault(INVALID_JSON, "expected whole characters") from error
+        except ValueError:
+            pass
+        return super().decode(body)
+
+
+@breaks("W-5c")
+class LongNumbersAreRefused(Wire):
+    """Refuses integers that a machine's word does not hold."""
+
+    def decode(self, body: bytes) -> Any:
+        if re.search(rb"[1-9][0-9]{100}", body):
+            raise Fault(INVALID_JSON, "expected a shorter number")
+        return super().decode(body)

@@ -1,0 +1,198 @@
+"""Mutants of what is told of tools and of MCP servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
+
+Message = dict[str, Any]
+
+
+@breaks("W-11c")
+class NativeServerIsNotShown(Server):
+    """Does not show its native tools."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method != "tool/serverUpdated" or params["type"] != "native":
+            super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-33a")
+class NativeServerIsCalledSo(Server):
+    """Calls the native server by another name."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "tool/serverUpdated" and params["type"] == "native":
+            params = {**params, "name": "eca"}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-36d")
+class UnknownServersAreSilent(Server):
+    """Says nothing when a server is started that there is not."""
+
+    def show(self, kind: str, text: str) -> None:
+        if not text.startswith("There is no MCP"):
+            super().show(kind, text)
+
+
+@breaks("FIELD:ShowMessageParams.message")
+class MessagesAreCalledText(Server):
+    """Spells a field of `$/showMessage` otherwise."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "$/showMessage":
+            params = {"type": params["type"], "text": params["message"]}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("FIELD:ServerTool.description")
+class ToolsWithoutDescription(Toolbox):
+    """Shows tools without saying what they are for."""
+
+    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
+        listed = super().listed(tools, behavior)
+        return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
+
+
+@breaks("W-33b")
+class ListIsNotSentAgain(Server):
+    """Does not tell that a behaviour disables tools."""
+
+    def select_behavior(self, params: Params) -> None:
+        introduced, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - for this call
+        super().select_behavior(params)
+        self.tell_native_tools = introduced  # type: ignore[method-assign] - as it was
+
+
+@breaks("CONF-13")
+class StopIsNotTold(MCPServer):
+    """Does not tell that a server has stopped."""
+
+    def tell(self, status: str) -> None:
+        if status == "stopped":
+            self.status = status
+        else:
+            super().tell(status)
+
+
+@breaks("CONF-12")
+class StopLeavesTheProcess(MCPServer):
+    """Says that a server has stopped, and lets it run on."""
+
+    async def stop(self) -> None:
+        if self.status in ("starting", "running"):
+            self.tell("stopped")
+
+
+@breaks("CONF-10")
+class RunningWithoutTools(MCPServer):
+    """Shows a server that runs without its tools."""
+
+    def tell(self, status: str) -> None:
+        tools, self.tools = self.tools, []
+        super().tell(status)
+        self.tools = tools
+
+
+@breaks("W-36f")
+class SameStatusIsSilent(MCPServer):
+    """Says nothing when what runs is started."""
+
+    def start(self) -> None:
+        if self.status not in ("starting", "running"):
+            super().start()
+
+
+@breaks("W-36e")
+class DisabledStaysSo(MCPServer):
+    """Does not start what is disabled."""
+
+    def start(self) -> None:
+        if self.status != "disabled":
+            super().start()
+
+
+@breaks("W-37")
+class ToolsByTheirOwnName(MCPTool):
+    """Offers a server's tool under the name that the server gave it."""
+
+    @property
+    def offered_name(self) -> str:
+        return str(self.name)
+
+
+@breaks("CONF-8")
+class NativeServerStarts(Server):
+    """Says that the native server starts."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "tool/serverUpdated" and params["type"] == "native":
+            params = {**params, "status": "starting"}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("CONF-9")
+class StartIsNotTold(MCPServer):
+    """Does not tell that a server starts."""
+
+    def tell(self, status: str) -> None:
+        if status == "starting":
+            self.status = status
+        else:
+            super().tell(status)
+
+
+@breaks("CONF-15")
+class StoppedForEver(MCPServer):
+    """Says that it starts a server which was stopped, and does not."""
+
+    async def stop(self) -> None:
+        self.was_stopped = True
+        await super().stop()
+
+    async def _run(self) -> None:
+        if not hasattr(self, "was_stopped"):
+            await super()._run()
+
+
+@breaks("W-36a")
+class URLsAreHidden(MCPServer):
+    """Does not tell the URL of a server as its command."""
+
+    def told_command(self) -> tuple[str, list[str]]:
+        return ("", []) if "url" in self._settings else super().told_command()
+
+
+@breaks("W-36b")
+class LoginsAreNotNamed(Server):
+    """Does not give the link to log in with."""
+
+    def show(self, kind: str, text: str) -> None:
+        super().show(kind, text.partition("log in")[0])
+
+
+@breaks("W-11d")
+class ServersComeFirst(Server):
+    """Shows MCP servers before the native one."""
+
+    def introduce(self) -> None:
+        native, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - told below
+        super().introduce()
+        self.tell_native_tools = native  # type: ignore[method-assign] - as it was
+        native()
+
+
+@breaks("LIFE-20")
+class ServersOutliveTheShutdown(MCPServer):
+    """Answers `shutdown` before an MCP server has ended."""
+
+    async def stop(self) -> None:
+        if self.owner.state == "shutdown" and self.owner.exit_code is None:
+            return
+        await super().stop()
