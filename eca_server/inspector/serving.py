@@ -135,7 +135,7 @@ class Site:
         """Answer one request."""
         if not self._is_our_name(request.headers.get("host", "")):
             await responder.respond(403, b"There is no such name here.\n", _TEXT)
-        elif request.path == "/" and request.method in {"GET", "HEAD"}:
+        elif request.path == "/" and request.method == "GET":
             await responder.respond(200, self._page, _HTML)
         elif request.path != "/parts":
             await responder.respond(404, b"There is nothing here.\n", _TEXT)

@@ -55,8 +55,8 @@
     (!what.value || each[WHAT] === what.value) &&
     (!chat.value || each[CHAT] === chat.value) &&
     (onlyFound.ariaPressed !== "true" || found.has(number)) &&
-    words.every((word) =>
-      each[TEXT].toLowerCase().includes(word) || each[WHAT].toLowerCase().includes(word));
+    words.every((word) => [each[TEXT], each[WHAT], ...byRow(number).map((finding) => finding[1])]
+      .some((text) => text.toLowerCase().includes(word)));
 
   const filter = () => {
     words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -306,7 +306,7 @@
 
   const listen = async (token) => {
     try {
-      state("live", "good");
+      state("following", "good");
       const answer = await fetch("/parts", { method: "POST", headers: { authorization: `Bearer ${token}` } });
       if (!answer.ok) throw new Error(await answer.text());
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
