@@ -172,7 +172,7 @@ class _Says(Chat):
         raise NotImplementedError
 
 
-@breaks("VALUE:ChatProgressContent.state=running")
+@breaks("FIELD:ChatProgressContent.state")
 class OddStates(_Says):
     """Calls the state of a running progress otherwise, once a turn runs."""
 

@@ -71,7 +71,7 @@ class ThoughtsChangeTheirId(_Says):
         return role, content
 
 
-@breaks("CHAT-16")
+@breaks("FIELD:ChatReasonFinishedContent.totalTimeMs")
 class ThoughtsWithoutTime(_Says):
     """Does not tell how long a reasoning took."""
 
@@ -134,7 +134,7 @@ class OneCost(Turn):
         return content
 
 
-@breaks("CHAT-18")
+@breaks("W-27a")
 class TokensOfOneTurn(Turn):
     """Counts the tokens of the last turn only."""
 
@@ -205,3 +205,21 @@ class SessionsCostOneTurn(Turn):
         if "sessionCost" in content:
             content["sessionCost"] = content["lastMessageCost"]
         return content
+
+
+@breaks("CHAT-16")
+class ThoughtsBackInTime(_Says):
+    """Tells a reasoning's time with the wrong sign."""
+
+    def changed(self, role: str, content: Content) -> tuple[str, Content]:
+        if "totalTimeMs" in content:
+            content = {**content, "totalTimeMs": -1 - content["totalTimeMs"]}
+        return role, content
+
+
+@breaks("CHAT-18")
+class TokensOneWay(Turn):
+    """Counts what the model has said, and not what it was told."""
+
+    def count(self, usage: dict[str, Any], model: Model) -> None:
+        super().count({**usage, "prompt_tokens": 0}, model)
