@@ -15,7 +15,7 @@ import attrs
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
 
-__all__ = ["PERSONALITIES", "PLAIN", "Personality"]
+__all__ = ["COUNTS_FROM_ZERO", "PERSONALITIES", "PLAIN", "Personality"]
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +65,9 @@ _EDITOR: Final = {"diagnostics": True, "definition": True, "references": True}
 
 _EMACS: Final = {"name": "emacs", "version": "GNU Emacs 30.1 (build 1, x86_64)\n of 2025-02-24"}
 _VSCODE: Final = {"name": "VsCode", "version": "XXX"}
+
+COUNTS_FROM_ZERO: Final[Mapping[str, Any]] = _VSCODE
+"""The `clientInfo` of one whose lines in a diagnostic count from 0."""
 
 PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
     {

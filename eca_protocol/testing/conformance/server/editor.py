@@ -7,13 +7,19 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.bench import Bench, ChatSeat, Seat
 from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.server.reading import calls, told_of_calls
 from eca_protocol.testing.conformance.wire import Heard
 from eca_protocol.testing.script import reply
 
 ASKS: Final = "editor/getDiagnostics"
 TOOL: Final = "editor_diagnostics"
-CAN: Final = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": True}}}}
+CAN: Final[Mapping[str, Any]] = {
+    "clientInfo": PLAIN.client,
+    "capabilities": {"codeAssistant": {"editor": {"diagnostics": True}}},
+}
+"""A client that has diagnostics, and of which nobody knows that it counts from 0."""
+
 LINE: Final = 4217
 
 
@@ -148,7 +154,7 @@ async def answers_come_in_another_order(bench: Bench) -> None:
 @case("W-42a")
 async def some_editors_count_from_zero(bench: Bench) -> None:
     """An editor that is known to count lines from 0 finds a fault."""
-    known: Mapping[str, Any] = {"clientInfo": {"name": "VsCode", "version": "1.0"}, **CAN}
+    known = {**CAN, "clientInfo": COUNTS_FROM_ZERO}
     async with bench.seat(fresh=True, initialize=known) as seat:
         path = seat.workspace / "faulty.py"
         path.write_text("oops\n")
@@ -163,7 +169,8 @@ async def some_editors_count_from_zero(bench: Bench) -> None:
 @case("W-42d")
 async def the_editor_is_not_asked_what_it_cannot(bench: Bench) -> None:
     """The model looks at diagnostics, and the client has not said that it has any."""
-    async with bench.seat(fresh=True) as seat:
+    cannot = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
+    async with bench.seat(fresh=True, initialize=cannot) as seat:
         chat = seat.chat(calls((TOOL, {})), reply("Seen."))
         await chat.prompt("Look.")
         run = await chat.content("toolCallRun", expected="the call of the tool")
