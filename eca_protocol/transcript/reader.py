@@ -7,7 +7,7 @@ import binascii
 import json as stdlib_json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,11 @@ def read_transcript(path: Path) -> Transcript:
         OSError: the file cannot be read.
     """
     reader = TranscriptReader(str(path))
-    entries = reader.feed(path.read_bytes() or b"\n")
+    entries = tuple(reader.feed(path.read_bytes() or b"\n"))
     started = reader.started
     if started is None:
         raise ValueError(f"{path}:1: expected a transcript, got a line without its end")
-    return Transcript(started=started, command=reader.command, entries=tuple(entries))
+    return Transcript(started=started, command=reader.command, entries=entries)
 
 
 class TranscriptReader:
@@ -62,14 +62,13 @@ class TranscriptReader:
         self._line = 0
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[Entry]:
-        """Take the next bytes; the entries whose lines they complete.
+    def feed(self, data: bytes) -> Iterator[Entry]:
+        """Take the next bytes; the entries whose lines they complete, to be read to the end.
 
         Raises:
             ValueError: it is no transcript, or not of this version; the text says where.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
-        entries: list[Entry] = []
         for line in lines:
             self._line += 1
             wanted = "a transcript" if self.started is None else "an entry"
@@ -77,11 +76,10 @@ class TranscriptReader:
                 if self.started is None:
                     self.started, self.command = _beginning(_object(line))
                 else:
-                    entries.append(_entry(line))
+                    yield _entry(line)
             except _UNFIT as fault:
                 place = f"{self._name}:{self._line}"
                 raise ValueError(f"{place}: expected {wanted}, got {fault}") from fault
-        return entries
 
 
 def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:

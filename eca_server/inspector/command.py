@@ -49,17 +49,14 @@ def write_page(transcript: Path, out: Path) -> int:
         OSError: one of the two cannot be opened.
     """
     inspection = Inspection(transcript.name, masker(os.environ))
-    parts: list[bytes] = []
     with transcript.open("rb") as file:
-        try:
-            parts.extend(_parts(file, inspection))
-        except ValueError as fault:
-            if not parts:
-                return _refuse(str(fault))
-            parts.append(inspection.fault(str(fault)))
+        parts = list(_parts(file, inspection))
     if not parts:
-        return _refuse(f"{transcript}: expected a transcript, got an empty file")
-    parts.append(inspection.end())
+        return _refuse(
+            inspection.fault or f"{transcript}: expected a transcript, got an empty file"
+        )
+    if (last := inspection.end()) is not None:
+        parts.append(last)
     page = whole_page(transcript.name, parts)
     with open(out, "wb", opener=_for_the_user) as written:
         written.write(page.encode("utf-8", "replace"))
@@ -83,12 +80,11 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
     inspection = Inspection(transcript.name, masker(os.environ))
     feed = Feed()
     with transcript.open("rb") as file:
-        try:
-            first = inspection.feed(file.read(_CHUNK))
-        except ValueError as fault:
-            return _refuse(str(fault))
+        first = inspection.feed(file.read(_CHUNK))
         if first is not None:
             feed.add(first)
+        elif inspection.fault is not None:
+            return _refuse(inspection.fault)
         follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
         trio.run(_serve, site, follower, port, opens, beside_tap)
@@ -132,23 +128,21 @@ class Follower:
     async def follow(self) -> None:
         """Feed what is there, and what comes."""
         is_last = False
-        try:
-            while not is_last:
-                is_last = self._inspection.is_over or self.tap_has_ended.is_set()
-                for part in _parts(self._file, self._inspection):
-                    self.feed.add(part)
-                    await trio.lowlevel.checkpoint()
-                with trio.move_on_after(0 if is_last else _POLL):
-                    await self.tap_has_ended.wait()
-            self.feed.add(self._inspection.end())
-        except ValueError as fault:
-            self.feed.add(self._inspection.fault(str(fault)))
+        while not is_last:
+            is_last = self._inspection.is_over or self.tap_has_ended.is_set()
+            for part in _parts(self._file, self._inspection):
+                self.feed.add(part)
+                await trio.lowlevel.checkpoint()
+            with trio.move_on_after(0 if is_last else _POLL):
+                await self.tap_has_ended.wait()
+        if (last := self._inspection.end()) is not None:
+            self.feed.add(last)
         self.feed.close()
 
 
 def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
     """What the file tells from where it was read to up to its end."""
-    while data := file.read(_CHUNK):
+    while not inspection.fault and (data := file.read(_CHUNK)):
         part = inspection.feed(data)
         if part is not None:
             yield part

@@ -6,9 +6,9 @@ transcript. A part is a JSON object in a line of its own; each adds to those bef
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
@@ -29,6 +29,8 @@ from eca_server.inspector.shapes import shapes
 
 __all__ = ["Inspection"]
 
+_Part: TypeAlias = dict[str, Any]
+
 _LONGEST: Final = 2000  # characters of what a finding got
 
 
@@ -36,7 +38,8 @@ class Inspection:
     """Takes the bytes of a transcript as they come.
 
     Attributes:
-        is_over: the server's process has ended; no more is expected.
+        is_over: the server's process has ended, or the rest cannot be read.
+        fault: why it cannot be read, if so, and where.
 
     Args:
         name: what the page calls the transcript.
@@ -45,64 +48,59 @@ class Inspection:
 
     def __init__(self, name: str, mask: Mask) -> None:
         self.is_over = False
+        self.fault: str | None = None
         self._name = name
         self._mask = mask
         self._reader = TranscriptReader(name)
         self._has_begun = False
         self._rows = Rows()
-        self._told_edition: Revision | None = None
         self._watcher = Watcher()
         self._watched: list[int] = []  # the row of each message that the watcher was given
         self._named: set[str] = set()
+        self._edition: Revision | None = None
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; what is new, if anything is.
+        """Take the next bytes; the next part, once the first line is there."""
+        part: _Part = {"first": self._rows.count, "rows": [], "findings": []}
+        try:
+            for entry in self._reader.feed(data):
+                self._take(entry, part)
+        except ValueError as fault:
+            self.is_over = True
+            self.fault = part["fault"] = self._masked(str(fault))
+        return self._told(part)
 
-        Raises:
-            ValueError: it is no transcript; the text says where.
-        """
-        entries = self._reader.feed(data)
-        return self._part(entries) if self._reader.started else None
-
-    def end(self) -> bytes:
+    def end(self) -> bytes | None:
         """Take the end: what is still open now will never be closed."""
-        return self._part((), self._watcher.finish())
+        part: _Part = {"findings": []}
+        if self.fault is None:
+            self._note(self._watcher.finish(), part)
+        return self._told(part)
 
-    def fault(self, words: str) -> bytes:
-        """Tell that the rest of the transcript cannot be read."""
-        return _part({"fault": self._masked(words)})
+    def _take(self, entry: Entry, part: _Part) -> None:
+        kept = without_secrets(entry, self._mask) if isinstance(entry, Passed) else entry
+        message = kept.message if isinstance(kept, Passed) else None
+        self._note(self._watch(kept, message), part)
+        part["rows"].append(self._rows.row(kept, message).packed())
+        self.is_over = isinstance(kept, Exited)
 
-    def _part(self, entries: Iterable[Entry], late: Iterable[Observation] = ()) -> bytes:
-        part: dict[str, Any] = {"first": self._rows.count, "rows": [], "findings": []}
+    def _told(self, part: _Part) -> bytes | None:
+        started = self._reader.started
+        if started is None:
+            return None
         if not self._has_begun:
             self._has_begun = True
-            part |= self._beginning()
-        for entry in entries:
-            kept = without_secrets(entry, self._mask) if isinstance(entry, Passed) else entry
-            message = kept.message if isinstance(kept, Passed) else None
-            part["findings"] += self._findings(self._watch(kept, message))
-            part["rows"].append(self._rows.row(kept, message).packed())
-            self.is_over = self.is_over or isinstance(kept, Exited)
-        part["findings"] += self._findings(late)
-        if self._watcher.revision != self._told_edition:
-            self._told_edition = self._watcher.revision
-            part["edition"] = self._watcher.revision.value
-        if named := {finding[1] for finding in part["findings"]} - self._named:
-            self._named |= named
-            part["requirements"] = {name: _requirement(name) for name in named}
-        return _part(part)
-
-    def _beginning(self) -> dict[str, Any]:
-        started = self._reader.started
-        return {
-            "name": self._name,
-            "started": "" if started is None else started.isoformat(),
-            "command": self._masked(" ".join(self._reader.command)),
-            "shapes": shapes(),
-        }
+            part["name"] = self._name
+            part["started"] = started.isoformat()
+            part["command"] = self._masked(shlex.join(self._reader.command))
+            part["shapes"] = shapes()
+        if self._edition is not self._watcher.revision:
+            self._edition = self._watcher.revision
+            part["edition"] = self._edition.value
+        return json.dumps(part) + b"\n"
 
     def _masked(self, text: str) -> str:
-        return os.fsdecode(self._mask(text.encode("utf-8", "backslashreplace")))
+        return self._mask(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
     def _watch(self, entry: Entry, message: Mapping[str, Any] | None) -> Iterable[Observation]:
         if isinstance(entry, Exited):
@@ -114,22 +112,12 @@ class Inspection:
             return self._watcher.feed_raw(entry.side, entry.data, at=entry.at)
         return self._watcher.feed(entry.side, message, at=entry.at)
 
-    def _findings(self, observations: Iterable[Observation]) -> list[list[Any]]:
-        return [
-            [
-                self._watched[each.index],
-                each.requirement,
-                each.expected[:_LONGEST],
-                each.got[:_LONGEST],
-            ]
-            for each in observations
-        ]
-
-
-def _requirement(name: str) -> list[str]:
-    row = REQUIREMENTS.get(name)
-    return [row.duty, row.section, row.level, row.side] if row else ["", "", "must", "both"]
-
-
-def _part(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(dict(told)) + b"\n"
+    def _note(self, observations: Iterable[Observation], part: _Part) -> None:
+        for each in observations:
+            words = each.expected[:_LONGEST], each.got[:_LONGEST]
+            part["findings"].append([self._watched[each.index], each.requirement, *words])
+            if each.requirement not in self._named:
+                self._named.add(each.requirement)
+                row = REQUIREMENTS[each.requirement]
+                requirements = part.setdefault("requirements", {})
+                requirements[row.id] = [row.duty, row.section, row.level, row.side]

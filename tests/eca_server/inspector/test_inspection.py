@@ -26,8 +26,8 @@ def line(side: str, message: Any, at: float = 0.0) -> str:
 
 def inspected(*pieces: bytes) -> list[dict[str, Any]]:
     inspection = Inspection("record", masker({}))
-    parts = [part for piece in pieces if (part := inspection.feed(piece)) is not None]
-    return [json.loads(part) for part in (*parts, inspection.end())]
+    parts = [*map(inspection.feed, pieces), inspection.end()]
+    return [json.loads(part) for part in parts if part is not None]
 
 
 def rows_of(parts: list[dict[str, Any]]) -> list[Any]:
@@ -106,6 +106,14 @@ def test_a_page_of_one_file_loads_nothing_and_the_other_only_from_where_it_came(
     assert "connect-src" not in whole_page("x", [])
     assert "connect-src 'self'" in live_page("x")
     assert "told" not in live_page("x").split("<script>")[0]
+
+
+def test_what_stands_before_a_line_that_cannot_be_read_is_told() -> None:
+    good = line("client", {"method": "exit"})
+    (part, last) = inspected((HEAD + good * 2 + "nonsense\n" + good).encode())
+    assert len(rows_of([part])) == 2
+    assert part["fault"].startswith("record:4: expected an entry, got")
+    assert last == {"findings": []}
 
 
 def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
