@@ -5,7 +5,12 @@ from __future__ import annotations
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.server.reading import Content, contents, conversation
+from eca_protocol.testing.conformance.server.reading import (
+    Content,
+    asked,
+    contents,
+    conversation,
+)
 from eca_protocol.testing.conformance.server.stops import hung_up
 from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
@@ -82,12 +87,13 @@ async def a_deleted_id_starts_anew(bench: Bench) -> None:
             await chat.prompt("Who are you?")
             await chat.finished(turn)
             await seat.ask("chat/delete", {"chatId": chat.id})
-        asked = conversation(chat.model.requests[1].body)
+        await asked(chat, 2)
+        sent = conversation(chat.model.requests[1].body)
         bench.check(
             "W-24f",
-            "Ann" not in asked and asked.count(chat.prompted[0]) == 1,
+            "Ann" not in sent and sent.count(chat.prompted[0]) == 1,
             expected="no word of the deleted chat",
-            got=asked,
+            got=sent,
         )
         used = [each.get("sessionTokens") for each in chat.of("usage")]
         bench.check("W-24f", len(set(used)) <= 1, expected="usage from zero on", got=used)
