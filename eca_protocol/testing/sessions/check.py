@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.run import Failure, Run
-from eca_protocol.testing.sessions.session import play
+from eca_protocol.testing.sessions.session import Step, play
 from eca_protocol.testing.sessions.watched import watching
 from eca_protocol.testing.sessions.wire import Fault
 
@@ -90,14 +90,19 @@ def check_sessions(
             on_progress(run)
     finally:
         run.end()
-    failure = run.failure
+    seconds_spent, failure, replays = time.monotonic() - began, run.failure, False
+    if failure is not None:
+        again = _again(command, edition, failure.steps, step_seconds)
+        replays = again is not None
+        if again is not None and again.requirement == failure.fault.requirement:
+            failure = _without_needless_steps(command, edition, failure, run.seconds)
     return Outcome(
         steps=run.steps,
         examples=run.examples,
         processes=run.processes,
-        seconds=time.monotonic() - began,
+        seconds=seconds_spent,
         failure=failure,
-        replays=failure is not None and _replays(command, edition, failure, step_seconds),
+        replays=replays,
         script="" if failure is None else script_of(edition, failure.steps, failure.fault),
     )
 
@@ -123,9 +128,39 @@ def _one_batch(run: Run, *, seed: int, own: bool, steps: int) -> None:
             raise
 
 
-def _replays(command: Sequence[str], edition: str, failure: Failure, seconds: float) -> bool:
+def _without_needless_steps(
+    command: Sequence[str], edition: str, failure: Failure, seconds: float
+) -> Failure:
+    """The failure without the actions of which hypothesis has left some that it does not take."""
+    actions = _actions(failure.steps)
+    for place in range(len(actions) - 2, 0, -1):
+        fewer = [*actions[:place], *actions[place + 1 :]]
+        steps = tuple(step for action in fewer for step in action)
+        fault = _again(command, edition, steps, seconds)
+        if fault is not None and fault.requirement == failure.fault.requirement:
+            actions, failure = fewer, Failure(fault=fault, steps=steps)
+    return failure
+
+
+def _actions(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps, each action's together: the first opens the session, the last shows the fault."""
+    actions: list[list[Step]] = [[]]
+    for step in steps:
+        actions[-1].append(step)
+        if step[0] == "rest" and any(name == "send" for name, _ in actions[-1]):
+            actions.append([])
+    if not actions[-1]:
+        del actions[-1]
+    opening = [step for action in actions[:2] for step in action]
+    return [opening, *actions[2:]]
+
+
+def _again(
+    command: Sequence[str], edition: str, steps: Sequence[Step], seconds: float
+) -> Fault | None:
+    """The fault that the steps show in a new process."""
     try:
-        play(command, edition, failure.steps, seconds=seconds, watch=watching(edition))
-    except Fault:
-        return True
-    return False
+        play(command, edition, steps, seconds=seconds, watch=watching(edition))
+    except Fault as fault:
+        return fault
+    return None

@@ -32,7 +32,15 @@ _which = st.integers(0, 11)
 _ways = st.just(0) | st.just(_HELD) | st.integers(1, 300)
 """How a message is written: at once, together with the next, or cut in two at that byte."""
 _oddities = st.sampled_from(
-    ["refused", "unknown", "cancelled", "cancelled before", "an id twice", "no message"]
+    [
+        "refused",
+        "unknown",
+        "decided late",
+        "cancelled",
+        "cancelled before",
+        "an id twice",
+        "no message",
+    ]
 )
 _ends = st.sampled_from(["shutdown and exit", "exit", "end of input", "broken frame"])
 
@@ -99,26 +107,16 @@ class SessionMachine(RuleBasedStateMachine):
         self._request("chat/delete", {"chatId": self._chats.get(slot, "nobody")}, answer=answer)
 
     @precondition(lambda self: self._waiting_calls())
-    @rule(which=_which, approve=st.booleans(), way=_ways)
-    def decide(self, which: int, approve: bool, way: int) -> None:
-        """The user allows a call, or does not."""
-        self._flush()
-        if waiting := self._waiting_calls():
-            chat, place = waiting[which % len(waiting)]
-            self._decide(chat, f"{{{{call {chat} {place}}}}}", approve=approve, way=way)
+    @rule(which=_which, way=_ways)
+    def approve(self, which: int, way: int) -> None:
+        """The user allows a call."""
+        self._decide("chat/toolCallApprove", which, way)
 
-    @rule(slot=_slots, approve=st.booleans(), way=_ways)
-    def decide_wrongly(self, slot: int, approve: bool, way: int) -> None:
-        """A word on a call that is over, or that never was."""
-        chat = self._chats.get(slot, "nobody")
-        known = self._session.rules.chats.get(self._session.name(chat))
-        over = (
-            [place for place, call in enumerate(known.calls.values()) if call.ended]
-            if known
-            else []
-        )
-        call = f"{{{{call {chat} {over[0]}}}}}" if over else "no such call"
-        self._decide(chat, call, approve=approve, way=way)
+    @precondition(lambda self: self._waiting_calls())
+    @rule(which=_which, way=_ways)
+    def reject(self, which: int, way: int) -> None:
+        """The user does not."""
+        self._decide("chat/toolCallReject", which, way)
 
     @precondition(lambda self: self._gates())
     @rule(which=_which)
@@ -152,6 +150,8 @@ class SessionMachine(RuleBasedStateMachine):
             case "unknown":
                 answer = {"jsonrpc": "2.0", "id": "not yours", "result": None}
                 messages = [_message("no/such", {"x": 1}), _message("$/x", None), answer]
+            case "decided late":
+                messages = [self._decision_on_what_is_over(which)]
             case _:
                 self._do("expect", number, "any")
                 pairs = {"cancelled": [request, cancel], "cancelled before": [cancel, request]}
@@ -189,9 +189,24 @@ class SessionMachine(RuleBasedStateMachine):
         known = QUERIES[self.run.edition]
         return known[which % len(known)]
 
-    def _decide(self, chat: str, call: str, *, approve: bool, way: int) -> None:
-        params = {"chatId": chat, "toolCallId": call}
-        self._notify(f"chat/toolCall{'Approve' if approve else 'Reject'}", params, way=way)
+    def _decide(self, method: str, which: int, way: int) -> None:
+        self._flush()
+        if waiting := self._waiting_calls():
+            chat, place = waiting[which % len(waiting)]
+            call = f"{{{{call {chat} {place}}}}}"
+            self._notify(method, {"chatId": chat, "toolCallId": call}, way=way)
+
+    def _decision_on_what_is_over(self, which: int) -> dict[str, Any]:
+        """A word on a call that has ended, or that never was."""
+        over = [
+            (chat, place)
+            for chat in self._chats.values()
+            for place, call in enumerate(self._session.rules.calls_of(self._session.name(chat)))
+            if call.ended
+        ]
+        chat, place = over[which % len(over)] if over else ("nobody", 0)
+        params = {"chatId": chat, "toolCallId": f"{{{{call {chat} {place}}}}}"}
+        return _message(f"chat/toolCall{'Approve' if which % 2 else 'Reject'}", params)
 
     def _turns(self, chat: str) -> list[Turn]:
         known = self._session.rules.chats.get(self._session.name(chat))

@@ -114,7 +114,6 @@ class Rules:
         """Nothing counts any more that belongs to what was before; its turns still have to end."""
         for chat in self.chats.values():
             chat.ignored = True
-            chat.turns = [turn for turn in chat.turns if turn.begun][:1]
         self._first_id = max((each for each in self._methods if isinstance(each, int)), default=0)
         self.pending.clear()
         self._nameless.clear()
@@ -123,6 +122,10 @@ class Rules:
     def chat(self, chat_id: str) -> Chat:
         """A chat of that id; made if there is none."""
         return self.chats.setdefault(chat_id, Chat())
+
+    def calls_of(self, chat_id: str) -> list[Call]:
+        """All calls of a chat, in order."""
+        return list(self.chats[chat_id].calls.values()) if chat_id in self.chats else []
 
     def running(self) -> Iterator[tuple[str, Turn]]:
         """The turn of each chat that is under way, or is the next to be."""
@@ -246,7 +249,7 @@ class Rules:
         kind = content.get("type")
         ends = kind == "progress" and content.get("state") == "finished"
         if chat.ignored:
-            chat.turns = [] if ends or params.get("isComplete") else chat.turns
+            _ignore(chat, params, ends=ends or params.get("isComplete") is True)
             return
         if kind == "metadata" and chat.silent_by != "W-24a":
             return
@@ -254,8 +257,9 @@ class Rules:
             row = "W-22e" if ends and chat.silent_by == "W-23g" else chat.silent_by
             raise Fault(row, f"silence in chat {params['chatId']}", content)
         turn = chat.turns[0]
-        if ends and not turn.begun:
-            raise Fault("W-22e", f"one end of each turn, {turn.mark} has not begun", content)
+        if not turn.begun and (ends or params.get("role") == "assistant"):
+            row = "W-22e" if ends else chat.silent_by
+            raise Fault(row, f"the beginning of {turn.mark} in chat {params['chatId']}", content)
         turn.begun = True
         if kind == "text":
             self._text(turn, params.get("role"), str(content.get("text")))
@@ -273,6 +277,9 @@ class Rules:
             turn.said += text
 
     def _finish(self, chat: Chat, turn: Turn) -> None:
+        chat.turns.pop(0)
+        chat.silent_by = "W-23g"
+        self._begin_draft(chat)
         if turn.thinking:
             raise Fault("W-26b", f"{turn.mark}: every reasoning finished", turn.thinking)
         left = [name for name, call in turn.calls.items() if not call.ended]
@@ -285,14 +292,19 @@ class Rules:
         whole = said.startswith(turn.said) if broken else said == turn.said
         if not whole and not self.draft:
             raise Fault("CHAT-12", f"{turn.mark}: {said!r}, the model's text", repr(turn.said))
-        chat.turns.pop(0)
-        chat.silent_by = "W-23g"
-        self._begin_draft(chat)
 
     def _begin_draft(self, chat: Chat) -> None:
         """The draft has no content that tells of a beginning."""
         if self.draft and chat.turns and not chat.turns[0].stopped:
             chat.turns[0].begun = True
+
+
+def _ignore(chat: Chat, params: Mapping[str, Any], *, ends: bool) -> None:
+    """Follow a chat that does not count only so far as to know when it is at rest."""
+    if ends and chat.turns and chat.turns[0].begun:
+        chat.turns.pop(0)
+    elif chat.turns and not ends and params.get("role") != "assistant":
+        chat.turns[0].begun = True
 
 
 def _id_in(params: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,130 @@
+"""Strategies of whole sessions: what a client writes from `initialize` to `exit`, by edition.
+
+    from eca_protocol.testing.sessions import strategies as sessions
+
+    @given(sessions.sessions(revision=Revision.R2025_10))
+    def test_my_server_s_gate_lets_every_legal_session_through(messages): ...
+
+The rule kept here: a session is legal to the letter of its edition, and a broken one has exactly
+one thing wrong, which it names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal, TypeAlias
+
+import attrs
+from hypothesis import strategies as st
+
+from eca_protocol.codec import Codec
+from eca_protocol.framing import encode_frame
+from eca_protocol.json import dumps
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+from eca_protocol.testing import strategies as eca
+
+__all__ = ["Broken", "Wrong", "broken_sessions", "sessions", "writes"]
+
+Wrong: TypeAlias = Literal[
+    "request before initialize",
+    "second initialize",
+    "request after shutdown",
+    "unknown method",
+    "id of two types",
+    "no version",
+    "batch",
+    "no object",
+]
+_WRONG: tuple[Wrong, ...] = (
+    "request before initialize",
+    "second initialize",
+    "request after shutdown",
+    "unknown method",
+    "id of two types",
+    "no version",
+    "batch",
+    "no object",
+)
+_LIFECYCLE = ("initialize", "initialized", "shutdown", "exit")
+
+
+@attrs.frozen(kw_only=True)
+class Broken:
+    """A session with one thing wrong.
+
+    Attributes:
+        messages: what the client writes, in order.
+        at: the place of what is wrong.
+        wrong: what that is.
+    """
+
+    messages: tuple[Any, ...]
+    at: int
+    wrong: Wrong
+
+
+@st.composite
+def sessions(
+    draw: st.DrawFn, *, revision: Revision = Revision.CURRENT, max_size: int = 8
+) -> tuple[dict[str, Any], ...]:
+    """The messages of a client that is legal from its first to its last.
+
+    `initialize`, `initialized`, up to `max_size` of whatever the edition has, `shutdown`, `exit`.
+    The draft's are not derived from the models; ask for a later edition.
+    """
+    codec = Codec(ECA, revision)
+    names = [
+        row.name
+        for row in ECA
+        if row.window.holds(revision)
+        and row.direction in ("client_to_server", "both")
+        and row.name not in _LIFECYCLE
+    ]
+    fillers = draw(st.lists(st.sampled_from(names), max_size=max_size))
+    numbers = itertools.count(draw(st.integers(0, 2**31)))
+    messages = []
+    for name in ("initialize", "initialized", *fillers, "shutdown", "exit"):
+        params = draw(eca.params(name, revision=revision, unknown=False))
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": name}
+        if params is not None:
+            message["params"] = codec.encode_params(name, params)
+        if ECA[name].kind == "request":
+            message["id"] = next(numbers)
+        messages.append(message)
+    return tuple(messages)
+
+
+@st.composite
+def broken_sessions(draw: st.DrawFn, *, revision: Revision = Revision.CURRENT) -> Broken:
+    """A session in which one message must not be there, or is none."""
+    messages: list[Any] = list(draw(sessions(revision=revision)))
+    wrong = draw(st.sampled_from(_WRONG))
+    last = len(messages) - 2  # shutdown
+    at = {"request before initialize": 0, "request after shutdown": last + 1}.get(wrong)
+    if at is None:
+        at = draw(st.integers(2, last))
+    messages.insert(at, _message(wrong, first=messages[0]))
+    return Broken(messages=tuple(messages), at=at, wrong=wrong)
+
+
+def _message(wrong: Wrong, *, first: dict[str, Any]) -> Any:
+    query = {"jsonrpc": "2.0", "id": "wrong", "method": "chat/queryCommands", "params": {}}
+    made: dict[Wrong, Any] = {
+        "second initialize": {**first, "id": "wrong"},
+        "unknown method": {**query, "method": "no/such/method"},
+        "id of two types": {**query, "id": ["wrong", 1]},
+        "no version": {key: value for key, value in query.items() if key != "jsonrpc"},
+        "batch": [query],
+        "no object": "chat/queryCommands",
+    }
+    return made.get(wrong, query)
+
+
+@st.composite
+def writes(draw: st.DrawFn, messages: st.SearchStrategy[Any]) -> tuple[bytes, ...]:
+    """The bytes of a session, as frames, cut into writes wherever it likes."""
+    data = b"".join(encode_frame(dumps(message)) for message in draw(messages))
+    cuts = draw(st.lists(st.integers(0, len(data)), max_size=6).map(sorted))
+    ends = [0, *cuts, len(data)]
+    return tuple(data[start:stop] for start, stop in itertools.pairwise(ends))
