@@ -1,0 +1,34 @@
+"""Every row that binds a server is judged by a case, by another row, or says why by nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.run import binds
+from eca_protocol.testing.conformance.same import SAME
+from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.requirements import REQUIREMENTS
+
+BY_THE_WATCHER = ("FIELD:", "VALUE:")
+JUDGED = {row for case in server_cases().values() for row in case.rows}
+
+
+def test_every_row_of_a_server_s_is_accounted_for_once() -> None:
+    ways = Counter([*JUDGED, *SAME, *UNSEEN])
+    rows = [
+        row
+        for row in REQUIREMENTS
+        if not row.startswith(BY_THE_WATCHER) and any(binds(row, each) for each in Revision)
+    ]
+    assert {row: ways[row] for row in rows if ways[row] != 1} == {}
+
+
+def test_a_row_that_is_judged_in_another_s_place_is_judged() -> None:
+    assert set(SAME.values()) - JUDGED == set()
+    assert set(SAME) - set(REQUIREMENTS) == set()
+
+
+def test_no_case_judges_what_binds_clients_alone() -> None:
+    assert [row for row in JUDGED if REQUIREMENTS[row].side == "client"] == []
