@@ -85,13 +85,15 @@ class ChatSeat:
     ) -> Mapping[str, Any]:
         """Send a prompt; its answer, whole. See `send_prompt`.
 
+        If that names another chat, this is the chat from then on.
+
         Raises:
             Stuck: there is no answer.
         """
         request = await self.send_prompt(text, word=word, **params)
         answer = await self.seat.answer(request, seconds=seconds)
         result = answer.get("result")
-        if self.id is None and isinstance(result, Mapping) and isinstance(result["chatId"], str):
+        if isinstance(result, Mapping) and isinstance(result.get("chatId"), str):
             self.id = result["chatId"]
         return answer
 

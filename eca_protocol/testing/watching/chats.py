@@ -15,6 +15,9 @@ from eca_protocol.testing.watching.turns import ChatTurns, Prompt
 
 __all__ = ["Chats"]
 
+_OWN_FAULTS: Final = {-32600, -32602, -32800}
+"""The codes of a prompt that does not fit, comes too late, or was cancelled."""
+
 _ENDING: Final = {"chat/promptStop", "chat/clear", "chat/rollback"}
 """What ends the turn of a chat that runs."""
 
@@ -34,6 +37,7 @@ class Chats:
         self._deletes: dict[int, str] = {}
         self._deleted: set[str] = set()
         self._quiet: set[str] = set()
+        self._stopped_unknown: set[str] = set()
         self._calls_seen: set[tuple[str, str]] = set()
         self._tokens: dict[str, float] = {}
         self._trusts = False
@@ -57,8 +61,11 @@ class Chats:
             return
         elif method in {"chat/open", "chat/fork"}:
             self._chat(chat_id)
-        elif method in _ENDING and chat_id in self._chats:
-            self._chats[chat_id].stop()
+        elif method in _ENDING:
+            if chat_id in self._chats:
+                self._chats[chat_id].stop()
+            else:
+                self._stopped_unknown.add(chat_id)
         elif method == "chat/promptSteer" and chat_id in self._chats:
             self._chats[chat_id].steers.append(str(params.get("message")))
         elif method == "chat/delete":
@@ -111,9 +118,19 @@ class Chats:
         is_error = message.get("error") is not None
         if asked.index in self._prompts:
             prompt, chat_id = self._prompts.pop(asked.index)
+            if is_error and not asked.is_second:
+                self._check_refusal(prompt, chat_id, message["error"])
             self._prompt_answered(prompt, chat_id, result, is_error=is_error)
         elif asked.index in self._deletes and not is_error:
             self._delete_answered(self._deletes.pop(asked.index), asked.index)
+
+    def _check_refusal(self, prompt: Prompt, chat_id: str | None, error: Any) -> None:
+        """A prompt is refused: not for its chat's being busy, one hopes."""
+        chat = self._chats.get(chat_id) if chat_id else None
+        code = error.get("code") if isinstance(error, Mapping) else None
+        is_busy = chat is not None and chat.turn is not None and chat.turn.prompt is not prompt
+        if is_busy and code not in _OWN_FAULTS:
+            self._notes.tell("W-22a", expected="a result for a prompt", got=f"the error {code}")
 
     def _prompt_answered(
         self, prompt: Prompt, chat_id: str | None, result: Any, *, is_error: bool
@@ -122,6 +139,7 @@ class Chats:
         told = told if isinstance(told, str) and told else None
         if chat_id is not None and told is not None and told != chat_id:
             self._notes.tell("W-21c", expected=f"the chat {chat_id!r}", got=repr(told))
+            is_error = True
         if prompt in self._unnamed:
             self._unnamed.remove(prompt)
             chat_id = told
@@ -196,10 +214,12 @@ class Chats:
             self._quiet.add(chat_id)
             return None
         if not self._unnamed:
-            self._notes.tell(
-                "CLIENT-33", expected="contents of chats that were prompted", got=kind,
-                chat_id=chat_id,
-            )  # fmt: skip
+            if not self._prompts:  # else it may be the turn of one, as its answer will tell
+                self._notes.tell(
+                    "W-22f" if chat_id in self._stopped_unknown else "CLIENT-33",
+                    expected="contents of chats that were prompted", got=kind,
+                    chat_id=chat_id,
+                )  # fmt: skip
             self.lost(chat_id)
             self._quiet.add(chat_id)
             return None

@@ -22,6 +22,7 @@ class Prompt:
         index: its entry.
         is_answered: with a result; an error takes the prompt out of its chat.
         has_late_answer: the model's first content came before the answer.
+        breaks_order: the row that its answer breaks if a turn follows behind it.
         was_queued: another turn was running when it was answered.
         is_free: a stop, a delete or the end came while it was waiting: it may be dropped.
         is_to_be_repeated: if a stop drops it, its text has to come back.
@@ -31,6 +32,7 @@ class Prompt:
     message: str
     is_answered: bool = False
     has_late_answer: bool = False
+    breaks_order: str = ""
     was_queued: bool = False
     is_free: bool = False
     is_to_be_repeated: bool = False
@@ -49,6 +51,7 @@ class Turn:
     answer_came_before_echo: bool = False
     has_usage: bool = False
     last_role: str = ""
+    is_behind_progress: bool = False
     system_texts: list[str] = attrs.field(factory=list)
     stopped: int | None = None
     """The entry of the client's stop."""
@@ -75,18 +78,22 @@ class ChatTurns:
     read_up_to: int = -1
     has_kept_order: bool = False
     """A prompt was answered behind its echo: where another is not, the chat was not idle."""
+    was_stopped_idle: bool = False
     is_replaying: bool = False
     is_stray: bool = False
     is_unsure: bool = False
     """Whether something was said that nobody could understand: it may be what seems missing."""
     stopped: int | None = None
     """The stop of the turn that was the last."""
+    was_cut_short: bool = False
+    """That turn ended by its stop, which has emptied the queue."""
     said_when_stopped: str = ""
     lacks_usage: int | None = None
     """The `finished` that no usage came before, while it may still come behind it."""
 
     def stop(self) -> None:
         """The client stops the chat."""
+        self.was_stopped_idle = self.turn is None
         for prompt in self.prompts:
             prompt.is_to_be_repeated = not prompt.is_free
         self.end()
@@ -115,8 +122,7 @@ class ChatTurns:
         elif turn is not None:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
-            row = "W-20e" if self.has_kept_order else "W-20c"
-            self._tell(row, "the answer behind the progress and the echo", "it before")
+            prompt.breaks_order = "W-20e" if self.has_kept_order else "W-20c"
 
     def refused(self, prompt: Prompt) -> None:
         """A prompt of the chat is answered with an error: it has no turn."""
@@ -144,6 +150,8 @@ class ChatTurns:
             self._tell("W-20a", "a text in a running progress", "none")
         if self.turn is None:
             self._begin()
+        else:
+            self.turn.is_behind_progress = True
 
     def _begin(self) -> Turn | None:
         """A turn begins, if the client has prompted for one."""
@@ -158,6 +166,10 @@ class ChatTurns:
             calls=self.new_calls(),
             thoughts=Thoughts(self.notes, self.id),
         )
+        if prompt is not None and prompt.breaks_order:
+            self._tell(
+                prompt.breaks_order, "the answer behind the progress and the echo", "it before"
+            )
         if prompt is not None and prompt.is_free:
             self.turn.stopped = self.notes.index
             self.turn.calls.was_stopped = True
@@ -183,7 +195,8 @@ class ChatTurns:
         turn = self.turn
         if turn is None:
             if not self.is_replaying and not self.is_stray:
-                self._tell("W-22e", "one finished progress a turn", "a second one")
+                row = "W-22f" if self.was_stopped_idle else "W-22e"
+                self._tell(row, "one finished progress a turn", "a second one")
             return
         if isinstance(content.get("text"), str) and content["text"]:
             self._tell("W-20d", "no text in a finished progress", repr(content["text"]))
@@ -220,6 +233,7 @@ class ChatTurns:
             self._echo(turn, text if isinstance(text, str) else "", content.get("contentId"))
             return
         self._check_echo(turn)
+        turn.is_behind_progress = False
         if role == "assistant" and turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
         if turn.stopped is not None and self._has_read(turn.stopped):
@@ -253,7 +267,10 @@ class ChatTurns:
             if text in self.steers:
                 self.steers.remove(text)
             elif text in [prompt.message for prompt in self.prompts]:
-                self._begin_without_end(turn, text, content_id)
+                if turn.is_behind_progress:
+                    self._begin_without_end(turn, text, content_id)
+                else:
+                    self._tell("W-22b", "the user's words when their turn starts", "them before")
             elif turn.prompt is not None:
                 self._tell("W-20b", "the user's words once", "them again")
             return
@@ -261,6 +278,8 @@ class ChatTurns:
             turn.echo_is_done = True
             return
         is_first = not turn.echo
+        if is_first and turn.prompt.is_free and self.was_cut_short:
+            self._check_queue(turn, turn.prompt, text)
         if is_first and not turn.prompt.message.startswith(text):
             self._take_other_prompt(turn, turn.prompt, text)
         wanted = turn.prompt.message
@@ -282,6 +301,14 @@ class ChatTurns:
         begun = self._begin()
         assert begun is not None
         self._echo(begun, text, content_id)
+
+    def _check_queue(self, turn: Turn, prompt: Prompt, text: str) -> None:
+        """A turn begins that a stop should have dropped."""
+        if prompt.message.startswith(text):
+            self._tell("W-22c", "no turn of a prompt that a stop has dropped", "one")
+            turn.stopped, turn.calls.was_stopped = None, False
+            for dropped in (prompt, *self.prompts):
+                dropped.is_free = dropped.is_to_be_repeated = False
 
     def _take_other_prompt(self, turn: Turn, taken: Prompt, text: str) -> None:
         """The echo tells that the turn is of another prompt than the one it was taken for."""
@@ -319,6 +346,7 @@ class ChatTurns:
         for prompt in self.prompts:
             if prompt.is_answered and not prompt.is_free:
                 row = "W-22b" if prompt.was_queued else "W-20a"
+                row = "CHAT-34" if self.was_cut_short else row
                 self._owes(prompt.index, row, "a turn for the prompt")
         self.forget()
 

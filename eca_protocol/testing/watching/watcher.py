@@ -200,9 +200,9 @@ class Watcher:
         if side == "client":
             return
         is_served = self._opening.server_answers(asked, message)
+        self._chats.server_answers(asked, message)
         if is_served:
             self._replies.take(asked, message)
-        self._chats.server_answers(asked, message)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

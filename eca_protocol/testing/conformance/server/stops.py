@@ -205,7 +205,9 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(bench: Bench) -> No
         await chat.prompt("First.")
         await chat.content("text", text="one")
         for prompt in ("Second, dropped.", "Third, dropped as well."):
-            await chat.prompt(prompt)
+            answer = await chat.prompt(prompt)
+            if "result" not in answer:
+                raise Stuck("a prompt that waits for its turn", answer)
         await chat.stop()
         await chat.finished()
         repeated = told(chat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -76,15 +77,18 @@ async def a_call_is_told_while_the_model_still_speaks(bench: Bench) -> None:
         bench.check(
             "ARROW:chat-tool-call-2", bool(names), expected="tools in the request", got=names
         )
-        await seat.until(
-            lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
-            shows="TOOL-1",
-            expected="pieces of the arguments before the answer ends",
-        )
-        bench.saw("TOOL-1")
+        with contextlib.suppress(Stuck):
+            await seat.until(
+                lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
+                expected="pieces of the arguments before the answer ends",
+            )
+        early = len(chat.of("toolCallPrepare"))
         chat.model.open("end")
         run = await shown(chat, "toolCallRun")
         pieces = [each["argumentsText"] for each in chat.of("toolCallPrepare")]
+        if not pieces:
+            raise Stuck("a call that is prepared")
+        bench.check("TOOL-1", early, expected="pieces before the answer ends", got=early)
         bench.check(
             "W-30b",
             _is_json("".join(pieces), run.get("arguments")),
@@ -472,11 +476,13 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
     async with bench.seat() as seat:
         listed = _listed(seat)
         bench.check("W-35b", "task" not in map(bare_name, listed), expected="no task", got=listed)
+        may_be_brief = bench.target.personality.loses_large_frames
         wrong = {
             name: given
             for name, tool in listed.items()
             if (wanted := PARAMETERS.get(bare_name(name)))
             and not wanted <= (given := set(tool.get("parameters", {}).get("properties", {})))
+            and (given or not may_be_brief)
         }
         bench.check("W-33f", not wrong, expected="the parameters upstream has", got=wrong)
         chat = seat.chat(reply("Hi."))

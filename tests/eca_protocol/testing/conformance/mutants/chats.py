@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import attrs
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
+from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 
@@ -182,7 +184,7 @@ class OddStates(_Says):
         return role, content
 
 
-@breaks("W-21a")
+@breaks("FIELD:ChatPromptResponse.model")
 class AnswersWithoutModel(Chat):
     """Leaves the model out of the answer to a prompt."""
 
@@ -244,22 +246,18 @@ class EchoesWhatWaits(Chat):
     """Sends the echo of a prompt that waits at once."""
 
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
-        waits = self.turn is not None
-        answer = super().prompt(prompt)
-        if waits:
-            turn = self.server.parts.turn(self, prompt)
-            turn.echo()
-            self.early = prompt
-        return answer
+        if self.turn is not None:
+            self.server.parts.turn(self, prompt).echo()
+        return super().prompt(prompt)
 
 
 @breaks("CHAT-2")
 class NoMemory(Turn):
-    """Forgets what was said before."""
+    """Tells the model of no turn but this."""
 
-    def begin(self) -> None:
-        self.chat.history.clear()
-        super().begin()
+    async def request(self, model: Model, messages: Any, tools: Any) -> None:
+        users = [index for index, each in enumerate(messages) if each["role"] == "user"]
+        await super().request(model, [messages[0], *messages[users[-1] :]], tools)
 
 
 @breaks("CHAT-3")
@@ -306,7 +304,7 @@ class AgentsAreUnknown(Server):
         super().select_behavior(params)
 
 
-@breaks("CHAT-5")
+@breaks("W-28a")
 class BehaviourOfThePromptIsIgnored(Server):
     """Runs every prompt in the selected behaviour."""
 
@@ -318,17 +316,17 @@ class BehaviourOfThePromptIsIgnored(Server):
 
 @breaks("CHAT-11")
 class MixesChats(Chat):
-    """Says the pieces of one chat in the name of another that runs."""
+    """Says the pieces of one of many chats in the name of another."""
 
     def say(self, role: str, content: Content) -> None:
         others = [chat for chat in self.server.chats.values() if chat.turn and chat is not self]
-        if others and content["type"] == "text" and role == "assistant":
+        if len(others) > 20 and content["type"] == "text" and role == "assistant":
             super(MixesChats, others[0]).say(role, content)
         else:
             super().say(role, content)
 
 
-@breaks("W-21f")
+@breaks("W-22e")
 class UnknownModelsHaveNoEnd(Turn):
     """Does not finish a turn whose model it does not know."""
 
@@ -342,12 +340,9 @@ class CommandsAreWords(Turn):
     """Sends a slash command to the model."""
 
     async def converse(self) -> None:
-        self.prompt = Prompt(
-            text=self.prompt.text.replace("/", " ", 1),
-            model=self.prompt.model,
-            behavior=self.prompt.behavior,
-            contexts=self.prompt.contexts,
-        )
+        if ":" not in self.prompt.text:
+            text = self.prompt.text.replace("/", " ", 1)
+            self.prompt = attrs.evolve(self.prompt, text=text)
         await super().converse()
 
 

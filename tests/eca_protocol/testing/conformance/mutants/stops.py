@@ -72,18 +72,23 @@ class ConnectionStaysOpen(Turn):
     """Reads on, and drops what it reads, after a stop."""
 
     async def request(self, model: Model, messages: Any, tools: Any) -> None:
-        ended = anyio.Event()
+        ended, scope = anyio.Event(), anyio.CancelScope()
         faults: list[ModelFault] = []
 
         async def read() -> None:
-            try:
-                await super(ConnectionStaysOpen, self).request(model, messages, tools)
-            except ModelFault as fault:
-                faults.append(fault)
+            with scope:
+                try:
+                    await super(ConnectionStaysOpen, self).request(model, messages, tools)
+                except ModelFault as fault:
+                    faults.append(fault)
             ended.set()
 
         self.server.tasks.start_soon(read)
-        await ended.wait()
+        try:
+            await ended.wait()
+        finally:
+            if self.chat.deleted:
+                scope.cancel()
         if faults:
             raise faults[0]
 
@@ -98,7 +103,7 @@ class LateDelta(Turn):
 
     def finish(self) -> None:
         super().finish()
-        if self.stopped:
+        if self.stopped and self.server.state == "ready":
             self.chat.say("assistant", {"type": "text", "text": "late"})
 
 
@@ -108,7 +113,7 @@ class ProgressAfterTheEnd(Turn):
 
     def finish(self) -> None:
         super().finish()
-        if self.stopped:
+        if self.stopped and self.server.state == "ready":
             self.progress("Stopped")
 
 
@@ -132,7 +137,7 @@ class DeletedChatsSpeak(Chat):
     """Says how a deleted turn ends."""
 
     def say(self, role: str, content: dict[str, Any]) -> None:
-        deleted, self.deleted = self.deleted, False
+        deleted, self.deleted = self.deleted, self.deleted and self.server.client == "emacs"
         super().say(role, content)
         self.deleted = deleted
 
@@ -142,6 +147,8 @@ class DeletedChatsRun(Chat):
     """Lets a turn run on, unheard, when its chat is deleted."""
 
     async def delete(self, *, tells_the_end: bool) -> None:
+        if self.turn is not None and tells_the_end:
+            self.turn.finish()
         self.deleted = True
 
 

@@ -34,9 +34,12 @@ class NeverPrepared(ToolCall):
 
 @breaks("W-30a")
 class NeverClosed(ToolCall):
-    """Forgets to close a call that has run."""
+    """Forgets to close the second call of an answer."""
 
     def called(self, output: str, *, error: bool) -> None:
+        if self is self.turn.calls[0]:
+            super().called(output, error=error)
+            return
         say, self.say = self.say, lambda kind, **fields: None  # type: ignore[method-assign] - silent
         super().called(output, error=error)
         self.say = say  # type: ignore[method-assign] - as it was
@@ -44,14 +47,15 @@ class NeverClosed(ToolCall):
 
 @breaks("TOOL-3")
 class RunTwice(ToolCall):
-    """Announces a call twice."""
+    """Announces the second call of an answer twice."""
 
     def announce(self, *, manual: bool) -> None:
         super().announce(manual=manual)
-        super().announce(manual=manual)
+        if self is not self.turn.calls[0]:
+            super().announce(manual=manual)
 
 
-@breaks("TOOL-5")
+@breaks("W-30a")
 class NeverRunning(_Says):
     """Does not say that a call runs."""
 
@@ -414,3 +418,13 @@ class ResultsAreKept(ToolCall):
     def close(self, result: str, kind: str, **fields: Any) -> None:
         rejected = kind == "toolCallRejected"
         super().close(result if rejected else "It was called.", kind, **fields)
+
+
+@breaks("TOOL-5")
+class RunningTwice(ToolCall):
+    """Says twice that a call runs."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        super().say(kind, **fields)
+        if kind == "toolCallRunning":
+            super().say(kind, **fields)

@@ -170,14 +170,6 @@ class TitlesWithTools(Chat):
         return self.server.toolbox.offered("agent")
 
 
-@breaks("W-25b")
-class InstructionsSayTitle(Turn):
-    """Speaks of titles in every system prompt."""
-
-    def instructions(self) -> str:
-        return super().instructions() + " A title is asked for elsewhere."
-
-
 @breaks("W-25c")
 class AlwaysTitles(Server):
     """Asks for titles although they are turned off."""
