@@ -31,6 +31,7 @@ class Personality:
         adds: members that it puts into the params of every message that has some.
         spelling: how its JSON is written: plainly, with a line's end behind it, or with escaped
             slashes.
+        loses_large_frames: whether a server is right to tell it less, so that a frame fits a read.
     """
 
     client: Mapping[str, Any]
@@ -40,6 +41,7 @@ class Personality:
     initialized: Any = attrs.field(factory=dict)
     adds: Mapping[str, Any] = attrs.field(factory=dict)
     spelling: Literal["plain", "line end", "escaped slashes"] = "plain"
+    loses_large_frames: bool = False
 
     def frame(self, message: Any) -> bytes:
         """A message as this client writes it.
@@ -95,6 +97,7 @@ PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
             options={"chatBehavior": None},
             initialized=None,
             spelling="line end",
+            loses_large_frames=True,
         ),
         "intellij": Personality(
             client={"name": "IntelliJ", "version": "0.29.0"},
@@ -109,6 +112,7 @@ PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
             initialized=[],
             adds={"contexts": []},
             spelling="escaped slashes",
+            loses_large_frames=True,
         ),
         "vscode": Personality(
             client=_VSCODE,

@@ -58,9 +58,10 @@ async def contexts_are_found(bench: Bench) -> None:
         blank = await found(seat, "")
         bench.check("CHAT-24", blank, expected="contexts", got=blank)
         first = _paths(blank)[:1]
+        may_be_fewer = bench.target.personality.loses_large_frames
         bench.check(
             "W-40a",
-            len(blank) == MOST and first == [str(seat.root)],
+            (len(blank) == MOST or may_be_fewer) and first == [str(seat.root)],
             expected=f"{MOST} of 252, the root first",
             got=f"{len(blank)}, first {first}",
         )
