@@ -6,6 +6,7 @@ of its own, which ends with the conversation, so that it can hold nothing up.
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 import sys
@@ -24,6 +25,7 @@ from eca_server.config.folders import data_folder
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import whole_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
+from eca_server.signals import until_a_signal
 from eca_server.tap import masker
 
 __all__ = ["Follower", "inspect", "newest_transcript", "write_page"]
@@ -64,7 +66,7 @@ def write_page(transcript: Path, out: Path) -> int:
 
 
 def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = False) -> int:
-    """Serve the page of a transcript until an interrupt; the exit code.
+    """Serve the page of a transcript until a signal; the exit code.
 
     Args:
         transcript: the file, which may still be written.
@@ -87,8 +89,9 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
             return _refuse(inspection.fault)
         follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
-        trio.run(_serve, site, follower, port, opens, beside_tap)
-    return 0
+        page = functools.partial(_serve, site, follower, port, opens, beside_tap)
+        _, number = trio.run(until_a_signal, page)
+    return 0 if number is None else 128 + number
 
 
 async def _serve(site: Site, follower: Follower, port: int, opens: bool, beside_tap: bool) -> None:

@@ -254,6 +254,7 @@
   };
 
   const refill = (select, counts) => {
+    if (document.activeElement === select) return; // somebody has it open
     const { value } = select;
     const names = [...counts.keys()].slice(0, CHOICES);
     if (select === what) names.sort();
@@ -296,7 +297,8 @@
   let waiting = 0;
   const take = (part) => {
     intake(part);
-    waiting ||= setTimeout(() => { waiting = 0; refresh(); }, 50);
+    const pause = 50 + rows.length / 200; // milliseconds: of a flood not each drop is drawn
+    waiting ||= setTimeout(() => { waiting = 0; refresh(); }, pause);
   };
 
   const state = (words, kind) => {
@@ -318,6 +320,8 @@
         rest = lines.pop();
         for (const line of lines) take(JSON.parse(line));
       }
+      clearTimeout(waiting);
+      refresh();
       state("ended", "");
     } catch (fault) {
       state(`the inspector is gone: ${fault.message}`, "bad");

@@ -17,7 +17,7 @@ from tests.eca_server.stranger import environment
 RECORD = Path("tests/data/transcripts/real_job.jsonl").resolve()
 
 
-def test_a_page_is_served_to_who_has_its_address_until_an_interrupt(tmp_path: Path) -> None:
+def test_a_page_is_served_to_who_has_its_address_until_a_signal(tmp_path: Path) -> None:
     record = tmp_path / "kept.jsonl"
     record.write_bytes(RECORD.read_bytes() + b'{"at":9.0,"exit":0}\n')
     command = [sys.executable, "-P", "-m", "eca_server", "inspect", str(record), "--no-open"]
@@ -43,8 +43,8 @@ def test_a_page_is_served_to_who_has_its_address_until_an_interrupt(tmp_path: Pa
         told = site.getresponse().read()
         assert told.count(b"chat/toolCallApprove") >= 1
         site.close()
-        running.send_signal(signal.SIGINT)
-        assert running.wait(10) == 130
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 143
         assert running.stderr.read() == ""
     assert list(tmp_path.iterdir()) == [record]
 
