@@ -51,7 +51,13 @@ class Calls:
     """
 
     def __init__(
-        self, notes: Notes, chat_id: str, revision: Revision, native: Collection[str]
+        self,
+        notes: Notes,
+        chat_id: str,
+        revision: Revision,
+        *,
+        native: Collection[str],
+        mcp_servers: Collection[str],
     ) -> None:
         self.was_stopped = False
         self.may_decide_itself = False
@@ -59,6 +65,7 @@ class Calls:
         self._chat_id = chat_id
         self._revision = revision
         self._native = native
+        self._mcp_servers = mcp_servers
         self._calls: dict[str, _Call] = {}
         self._strange: set[str] = set()
         self._prepared: str | None = None
@@ -121,7 +128,9 @@ class Calls:
             self._tell("W-35b", "details of a task for the tool eca/task", "others")
         if content.get("origin") != "native" or not isinstance(name, str):
             return
-        if isinstance(server, str) and server and server != "eca":
+        if isinstance(server, str) and server in self._mcp_servers:
+            self._tell("TOOL-10", f"the origin mcp for a tool of {server!r}", "native")
+        elif isinstance(server, str) and server and server != "eca":
             self._tell("W-33a", "the server eca for a native tool", repr(server))
         if self._revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
@@ -227,7 +236,8 @@ def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
     """Whether the model wrote these arguments, though the pieces do not join to them."""
     whole = "".join(json.dumps(arguments, ensure_ascii=False).split())
     starts = "".join("".join(pieces).split())
-    repeats = pieces[-1].startswith(pieces[0]) and len(pieces) > 1
+    filled = [piece for piece in pieces if piece]
+    repeats = len(filled) > 1 and filled[-1].startswith(filled[0])
     return repeats or starts in whole
 
 

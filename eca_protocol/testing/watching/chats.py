@@ -107,7 +107,13 @@ class Chats:
         return self._chats[chat_id]
 
     def _new_calls(self, chat_id: str) -> Calls:
-        calls = Calls(self._notes, chat_id, self.revision, self._offers.native_tools)
+        calls = Calls(
+            self._notes,
+            chat_id,
+            self.revision,
+            native=self._offers.native_tools,
+            mcp_servers=self._offers.mcp_servers,
+        )
         calls.may_decide_itself = self._trusts
         return calls
 

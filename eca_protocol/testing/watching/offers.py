@@ -37,6 +37,7 @@ class Offers:
     def __init__(self, notes: Notes) -> None:
         self.revision = Revision.R2025_10
         self.native_tools: frozenset[str] = frozenset()
+        self.mcp_servers: frozenset[str] = frozenset()
         self.is_unsure = False
         """Whether something was said that nobody could understand: it may be what seems missing."""
         self._notes = notes
@@ -113,7 +114,9 @@ class Offers:
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._native(params)
-        elif params.get("status") == "running" and not isinstance(params.get("tools"), list):
+            return
+        self.mcp_servers |= {str(params.get("name"))}
+        if params.get("status") == "running" and not isinstance(params.get("tools"), list):
             self._tell("CONF-10", "the tools of a server that is running", "none")
 
     def _native(self, params: Mapping[str, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
@@ -28,7 +29,8 @@ from eca_protocol.testing.conformance.server.reading import (
     told_of_calls,
     words,
 )
-from eca_protocol.testing.script import finish, reply, tool_call, wait
+from eca_protocol.testing.provider import ReceivedRequest
+from eca_protocol.testing.script import Reply, Step, chunk, finish, reply, tool_call, wait
 
 READ, WRITE, EDIT, SHELL = "read_file", "write_file", "edit_file", "shell_command"
 WATCHED: Final = ("W-30a", "W-32a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-11")
@@ -212,6 +214,8 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
         chat = seat.chat(calls((SHELL, {"command": f"touch {made}"})), reply("A pity."))
         await chat.prompt("Make it.")
         run = await shown(chat, "toolCallRun")
+        if run.get("manualApproval") is not True:
+            raise Stuck("a command that waits for the user", run)
         await chat.reject(run["id"])
         await chat.finished()
         ran = made.exists() or bool(chat.of("toolCallRunning"))
@@ -253,18 +257,43 @@ async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
 
 @case("W-30h", needs="native-tools")
 async def two_calls_of_one_answer_are_told_one_after_the_other(bench: Bench) -> None:
-    """The model reads two files at once."""
+    """The model reads two files at once, and writes both calls in turn, piece by piece."""
     async with bench.seat() as seat:
         seat.tool(READ)
         files = [seat.workspace / f"{name}.txt" for name in ("one", "two")]
         for path in files:
             path.write_text(f"text of {path.name}\n")
-        chat = seat.chat(calls(*[(READ, {"path": str(path)}) for path in files]), reply("Read."))
+        arguments = [json.dumps({"path": str(path)}) for path in files]
+        both = calls(*[(READ, {"path": str(path)}) for path in files])
+        is_plain = bench.target.api == "openai-chat"
+        chat = seat.chat(partial(_mixed, arguments) if is_plain else both, reply("Read."))
         await chat.prompt("Read both.")
         await approving(chat)
         if len(runs(chat)) != len(files):
             raise Stuck("two calls", len(runs(chat)))
         bench.saw("W-30h")
+
+
+def _mixed(arguments: Sequence[str], request: ReceivedRequest) -> Reply:
+    """An answer with a call for each of these arguments, all of them written at once."""
+    name = next(each for each in offered(request.body) if bare_name(each) == READ)
+    steps = [_delta(index, id=f"call_{index}", name=name) for index in range(len(arguments))]
+    for start in range(0, max(map(len, arguments)), _PIECE):
+        for index, text in enumerate(arguments):
+            steps.append(_delta(index, arguments=text[start : start + _PIECE]))
+    return reply(*steps, finish("tool_calls"))
+
+
+def _delta(index: int, *, id: str | None = None, **function: str) -> Step:  # noqa: A002
+    call: dict[str, Any] = {"index": index, "function": function}
+    if id is not None:
+        call |= {"id": id, "type": "function"}
+        function["arguments"] = ""
+    choice = {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}
+    return chunk({"object": "chat.completion.chunk", "choices": [choice]})
+
+
+_PIECE: Final = 40  # characters
 
 
 @case("W-34a", needs="native-tools")

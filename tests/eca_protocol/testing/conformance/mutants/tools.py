@@ -66,11 +66,11 @@ class NeverRunning(_Says):
 
 @breaks("TOOL-6")
 class CalledTwice(ToolCall):
-    """Tells a result twice."""
+    """Tells the result of the second call of an answer twice."""
 
     def say(self, kind: str, **fields: Any) -> None:
         super().say(kind, **fields)
-        if kind == "toolCalled":
+        if kind == "toolCalled" and self is not self.turn.calls[0]:
             super().say(kind, **fields)
 
 
@@ -105,11 +105,11 @@ class PreparedWithoutName(ToolCall):
 
 @breaks("W-30c")
 class UnreadableIsText(_Says):
-    """Writes arguments that cannot be read as a text."""
+    """Writes arguments where there are none that can be read."""
 
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         if "arguments" in fields and self.unreadable:
-            fields = {**fields, "arguments": {"text": self.arguments_text}}
+            fields = {**fields, "arguments": {"unreadable": True}}
         return fields
 
 
@@ -137,7 +137,7 @@ class RefusalIsConfiguration(ToolCall):
     """Tells the user's no as the configuration's."""
 
     def rejected(self, reason: str) -> None:
-        super().rejected("user-config" if self.state == "waiting" else reason)
+        super().rejected("user-config" if self._decision is False else reason)
 
 
 @breaks("W-30e")
@@ -200,14 +200,17 @@ class PrefixIsLeftAway(ToolCall):
         return {**common, "name": common["name"].removeprefix("eca_")}
 
 
-@breaks("TOOL-11")
-class CallsWithoutServer(ToolCall):
-    """Does not name a tool's server."""
+@breaks("FIELD:ChatToolCalledContent.server")
+class ResultsWithoutServer(_Says):
+    """Does not name a native tool's server with its result."""
 
-    def common(self) -> dict[str, Any]:
-        common = super().common()
-        del common["server"]
-        return common
+    def say(self, kind: str, **fields: Any) -> None:
+        common, is_native = self.common, self.tool is None or self.tool.origin == "native"
+        if kind == "toolCalled" and is_native:
+            nameless = {name: value for name, value in common().items() if name != "server"}
+            self.common = lambda: nameless  # type: ignore[method-assign] - for this content
+        ToolCall.say(self, kind, **fields)
+        self.common = common  # type: ignore[method-assign] - as it was
 
 
 @breaks("TOOL-10")
@@ -220,10 +223,10 @@ class EverythingIsNative(ToolCall):
 
 @breaks("TOOL-7")
 class FailureIsSilent(_Says):
-    """Says of every call that it went well."""
+    """Says of every file that it was read."""
 
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        if kind == "toolCalled" and self.state == "closed" and self.tool is not None:
+        if kind == "toolCalled" and self._began and self.asked_name == "eca_read_file":
             fields = {**fields, "error": False}
         return fields
 
@@ -258,14 +261,6 @@ class RejectedCallsRun(ToolCall):
         return yes
 
 
-@breaks("TOOL-14")
-class ApprovalIsRejection(ToolCall):
-    """Takes every word of the user's for a no."""
-
-    def decide(self, approves: bool, *, for_session: bool = False) -> None:
-        super().decide(False)
-
-
 @breaks("TOOL-15")
 class SessionsAreForgotten(ToolCall):
     """Asks again although the user has approved for the session."""
@@ -279,8 +274,11 @@ class EarlyDecisionsAreKept(ToolCall):
     """Keeps a decision on a call that does not wait yet."""
 
     def decide(self, approves: bool, *, for_session: bool = False) -> None:
-        self._decision = approves
-        self._decided.set()
+        if self.state == "waiting":
+            super().decide(approves, for_session=for_session)
+        else:
+            self._decision = approves
+            self._decided.set()
 
 
 @breaks("W-35a")
