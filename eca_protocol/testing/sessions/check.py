@@ -55,6 +55,7 @@ def check_sessions(
     seconds: float = 60.0,
     seed: int = 0,
     step_seconds: float = 10.0,
+    shrink: bool = True,
     on_progress: Callable[[Run], None] = lambda _run: None,
 ) -> Outcome:
     """Let hypothesis have sessions with a server until it finds a fault, or has done enough.
@@ -70,6 +71,7 @@ def check_sessions(
         seconds: how long is enough; what has been found is shrunk all the same.
         seed: another one does other things.
         step_seconds: how long the server may take for what follows from one action.
+        shrink: whether the fewest steps are looked for that show the fault.
         on_progress: called now and then.
 
     Raises:
@@ -85,7 +87,9 @@ def check_sessions(
     batch = 0
     try:
         while run.steps < steps and time.monotonic() - began < seconds and run.failure is None:
-            _one_batch(run, seed=seed + batch, own=batch % 4 == 3, steps=steps)
+            _one_batch(
+                run, seed=seed + batch, own=batch % 4 == 3, left=steps - run.steps, shrink=shrink
+            )
             batch += 1
             on_progress(run)
     finally:
@@ -94,7 +98,7 @@ def check_sessions(
     if failure is not None:
         again = _again(command, edition, failure.steps, step_seconds)
         replays = again is not None
-        if again is not None and again.requirement == failure.fault.requirement:
+        if shrink and again and again.requirement == failure.fault.requirement:
             failure = _without_needless_steps(command, edition, failure, run.seconds)
     return Outcome(
         steps=run.steps,
@@ -107,8 +111,8 @@ def check_sessions(
     )
 
 
-def _one_batch(run: Run, *, seed: int, own: bool, steps: int) -> None:
-    examples = _OWN if own else min(_SHARED, 1 + (steps - run.steps) // _ACTIONS)
+def _one_batch(run: Run, *, seed: int, own: bool, left: int, shrink: bool) -> None:
+    examples = _OWN if own else min(_SHARED, 1 + left // _ACTIONS)
     machine = machine_for(run, own=own)
     hypothesis.seed(seed)(machine)
     settings = hypothesis.settings(
@@ -117,7 +121,7 @@ def _one_batch(run: Run, *, seed: int, own: bool, steps: int) -> None:
         deadline=None,
         database=None,
         derandomize=False,
-        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        phases=[hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrink else [])],
         report_multiple_bugs=False,
         suppress_health_check=list(hypothesis.HealthCheck),
     )

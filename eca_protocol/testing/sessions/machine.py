@@ -140,6 +140,7 @@ class SessionMachine(RuleBasedStateMachine):
         number = self.run.number()
         request = {**_message(*self._query(which)), "id": number}
         cancel = _message("$/cancelRequest", {"id": number})
+        messages: list[Any]
         match odd:
             case "refused":
                 self._request(*ERRORS[which % len(ERRORS)], way=way, answer="error")

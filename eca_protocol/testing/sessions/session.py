@@ -236,7 +236,7 @@ def _at(known: list[str], place: int) -> str:
 
 def _environment(home: Path, model: str) -> dict[str, str]:
     """A machine on which nothing is configured but the scripted model."""
-    tools = {"eca_read_file": {}, "eca__read_file": {}}
+    tools: dict[str, Any] = {"eca_read_file": {}, "eca__read_file": {}}
     provider = {"api": "openai-chat", "url": model, "key": "k", "models": {"any": {}}}
     config = {
         "defaultModel": "scripted/any",

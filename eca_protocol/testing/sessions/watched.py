@@ -12,7 +12,7 @@ from typing import Any
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.sessions.wire import Fault, frame
-from eca_protocol.testing.watching import Watcher
+from eca_protocol.testing.watching import Side, Watcher
 
 __all__ = ["Seen", "watching"]
 
@@ -26,7 +26,7 @@ def watching(edition: str) -> Callable[[str, Any], None]:
     watcher = Watcher(revision=Revision(edition))
 
     def watch(side: str, message: Any) -> None:
-        who = "client" if side == "client" else "server"
+        who: Side = "client" if side == "client" else "server"
         if isinstance(message, bytes):
             found = watcher.feed_raw(who, frame(message))
         else:

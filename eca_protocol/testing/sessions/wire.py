@@ -99,18 +99,20 @@ class Wire:
             readable, writable, _ = select.select(readers, [self._input], [], left)
             if not readable and not writable:
                 raise Stuck("BASE-1", "a server that reads", "a full pipe")
-            if readable:
+            if not writable:
                 self._read()
-            if writable:
-                try:
-                    view = view[os.write(self._input, view) :]
-                except BlockingIOError:
-                    continue
-                except BrokenPipeError:
-                    return  # how it ended is told when its answer is missed
+                continue
+            try:
+                view = view[os.write(self._input, view) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                return  # how it ended is told when its answer is missed
 
     def read(self, *, until: float, wake: int) -> bool:
         """Wait for something to read, or for a byte in `wake`, and take it; False at `until`."""
+        if self._take_messages():  # what a fault has left unread
+            return True
         readers = [wake] if self.ended else [wake, self._output]
         readable, _, _ = select.select(readers, [], [], max(0.0, until - time.monotonic()))
         if wake in readable:
@@ -127,16 +129,22 @@ class Wire:
                 raise Fault("W-1", "whole frames up to the end", bytes(self._buffer[:80]))
             return
         self._buffer += data
+        self._take_messages()
+
+    def _take_messages(self) -> bool:
+        """Take the whole frames in the buffer; whether there was one."""
+        before = len(self._buffer)
         while found := _HEADER.match(self._buffer):
             stop = found.end() + int(found[1])
             if stop > len(self._buffer):
-                return
+                break
             body = bytes(self._buffer[found.end() : stop])
             del self._buffer[:stop]
             self._heard(_message(body))
-        start = bytes(self._buffer[:40])
-        if not start.startswith(_START[: len(start)]):
+        start = bytes(self._buffer[: len(_START)])
+        if not _START.startswith(start):
             raise Fault("W-1", "a frame with the one header Content-Length", start)
+        return len(self._buffer) < before
 
     def close_input(self) -> None:
         """Nothing more will be written."""
