@@ -59,7 +59,6 @@ _EDITOR: Final = {
 
 _CHAT: Final = {
     "CHAT-5": "W-28a",
-    "CHAT-6": "CTX-1",
     "CHAT-32": "W-23f",
     "CHAT-35": "W-24f",
     "CLIENT-11": "W-21c",

@@ -19,6 +19,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.contexts import needs_files
 from eca_protocol.testing.conformance.server.queries import commands, found
 from eca_protocol.testing.conformance.server.reading import (
     asked,
@@ -219,15 +220,20 @@ def _lives(pid: int) -> bool:
     return True
 
 
-@case("CHAT-31", needs="config", seconds=30)
+@case("CHAT-31", "W-40d", needs="config", seconds=30)
 async def a_prompt_of_an_mcp_server_is_a_command(bench: Bench) -> None:
     """It is found as a command, and run with an argument."""
     async with bench.seat(config=CONFIG) as seat:
         await is_so(seat, "kit", "running")
-        names = [str(each.get("name")) for each in await commands(seat, "greet")]
+        listed = await commands(seat, "greet")
+        names = [str(each.get("name")) for each in listed]
         mine = [name for name in names if "kit" in name]
         bench.check("CHAT-31", mine, expected="a command of kit's to greet", got=names)
         if mine:
+            arguments = [each for command in listed for each in command.get("arguments") or ()]
+            unsaid = [each for each in arguments if not isinstance(each.get("required"), bool)]
+            said = arguments and not unsaid
+            bench.check("W-40d", said, expected="`required` of each argument", got=arguments)
             chat = seat.chat(reply("Hello!"))
             await chat.prompt(f"/{mine[0]} {chat.model.word}", word=False)
             await asked(chat)
@@ -254,6 +260,7 @@ async def a_resource_of_an_mcp_server_is_a_context(bench: Bench) -> None:
             "mimeType": "text/plain",
             "server": "kit",
         }
+        await needs_files(seat)
         listed = [each for each in await found(seat, "") if each.get("type") == "mcpResource"]
         chat = seat.chat(reply("I see."))
         await chat.prompt("What is on?", contexts=[resource])
