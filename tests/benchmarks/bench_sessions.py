@@ -1,0 +1,45 @@
+"""How many steps a second the stateful model does with our server as a live process.
+
+Run it from the repository: `python tests/benchmarks/bench_sessions.py`. A step is one action of a
+client or a model, with all that follows from it, in a process that serves many examples. Bound: at
+least 200 a second.
+"""
+
+from __future__ import annotations
+
+import time
+
+from report import Row, machine, print_rows, print_table
+from rig import SERVER
+
+from eca_protocol.testing.sessions.check import Outcome, check_sessions
+
+STEPS = 3000
+EDITIONS = ("2025-10", "current")
+
+
+def measured(edition: str) -> tuple[Outcome, float]:
+    """What was done, and the CPU time of the model itself."""
+    began = time.process_time()
+    outcome = check_sessions(SERVER, edition=edition, steps=STEPS, seconds=60)
+    assert outcome.failure is None, outcome.script
+    return outcome, time.process_time() - began
+
+
+def main() -> list[Row]:
+    print(machine("hypothesis", "trio"))
+    rows, promised = [], []
+    for edition in EDITIONS:
+        outcome, cpu = measured(edition)
+        rate = outcome.steps / outcome.seconds
+        figures = (f"{rate:.0f}", f"{cpu / outcome.steps * 1e3:.2f}", str(outcome.processes))
+        rows.append((edition, *figures))
+        what = f"sessions with a live server, {edition}"
+        promised.append(Row(what, ">= 200 steps/s", f"{rate:.0f}", rate >= 200))
+    head = ("edition", "steps/s", "CPU ms a step", "processes")
+    print_table(f"{STEPS} steps of the stateful model", head, rows)
+    return promised
+
+
+if __name__ == "__main__":
+    print_rows(main())

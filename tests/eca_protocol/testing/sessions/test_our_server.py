@@ -1,0 +1,25 @@
+"""Our own server, through whatever the stateful model thinks of, in every edition."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.sessions.check import check_sessions
+
+SERVER = (sys.executable, "-P", "-m", "eca_server", "--log-level", "error", "server")
+
+
+def test_nothing_is_found_in_a_few_sessions() -> None:
+    outcome = check_sessions(SERVER, edition="current", steps=150)
+    assert outcome.failure is None, outcome.script
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("revision", list(Revision))
+def test_nothing_is_found_in_many_sessions(revision: Revision) -> None:
+    outcome = check_sessions(SERVER, edition=revision.value, steps=20_000, seconds=120, seed=1)
+    assert outcome.failure is None, outcome.script
+    assert outcome.steps > 1000
