@@ -21,6 +21,7 @@ import bench_mcp
 import bench_mcp_http
 import bench_peer
 import bench_revisions
+import bench_sessions
 import bench_start
 import bench_stop
 import bench_stream
@@ -47,6 +48,7 @@ BENCHMARKS = (
     bench_tap,
     bench_inspector,
     bench_ecp,
+    bench_sessions,
 )
 
 
