@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
-from tests.eca_protocol.testing.conformance.reference import tools
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import Tool, Toolbox
@@ -304,23 +303,18 @@ class NoLinesAreCounted(ToolCall):
 
 @breaks("W-35b")
 class ToolCalledTask(Toolbox):
-    """Has a tool of its own that is called `task`."""
+    """Has a tool of its own that is called `task`, behind the usual prefix."""
 
     def native(self, behavior: str) -> list[dict[str, Any]]:
         listed = super().native(behavior)
-        return [*listed, {**listed[0], "name": "task"}]
+        return [*listed, {**listed[0], "name": "eca_task"}]
 
 
 @breaks("W-6b")
-class OutputsAreEndless(ToolCall):
+class OutputsAreEndless(Toolbox):
     """Passes outputs on whole."""
 
-    async def execute(self) -> None:
-        cap, tools.CAP = tools.CAP, 10**9
-        try:
-            await super().execute()
-        finally:
-            tools.CAP = cap
+    cap = 10**9
 
 
 @breaks("W-38a")
@@ -333,14 +327,13 @@ class CutInSilence(ToolCall):
 
 @breaks("W-33e")
 class OneSpelling(Toolbox):
-    """Matches tools by their own name only."""
+    """Does not know a tool that is denied by an older name, with two underscores."""
 
     def verdict(self, tool: Tool, behavior: str) -> str:
-        approval = self._owner.config.get("toolCall", {}).get("approval", {})
-        for verdict in ("deny", "ask", "allow"):
-            if not self.is_withheld(tool, behavior) and tool.name in approval.get(verdict, ()):
-                return verdict
-        return "deny" if self.is_withheld(tool, behavior) else "ask" if tool.changes else "allow"
+        verdict = super().verdict(tool, behavior)
+        denied = self._owner.config.get("toolCall", {}).get("approval", {}).get("deny", ())
+        is_old = tool.name.replace("eca_", "eca__", 1) in denied
+        return "allow" if is_old and not self.is_withheld(tool, behavior) else verdict
 
 
 @breaks("W-23b")
@@ -348,7 +341,8 @@ class ToolsAreNotStopped(ToolCall):
     """Lets a tool run to its end after a stop."""
 
     async def execute(self) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+        is_native = self.tool is not None and self.tool.origin == "native"
+        with anyio.CancelScope(shield=is_native), anyio.move_on_after(1.6):
             await super().execute()
 
 

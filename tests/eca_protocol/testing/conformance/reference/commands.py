@@ -20,7 +20,7 @@ class Commands:
         wanted = query.strip().lower()
         listed = [
             _command("costs", "What this chat has cost.", "native"),
-            _command("help", "Which commands there are.", "native"),
+            _command("help", "Which commands there are.", "native", [{"name": "about"}]),
         ]
         for server, prompt in self._owner.mcp.prompts():
             listed.append(

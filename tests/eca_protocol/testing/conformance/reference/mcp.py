@@ -13,7 +13,7 @@ import anyio
 from eca_protocol import json
 from eca_protocol.errors import HTTPFault, InvalidJSON, StartFailed
 from eca_protocol.process import Child, Ladder, spawn
-from tests.eca_protocol.testing.conformance.reference.tools import Tool, ToolFault, cut
+from tests.eca_protocol.testing.conformance.reference.tools import Tool, ToolFault
 
 if TYPE_CHECKING:
     from tests.eca_protocol.testing.conformance.reference.server import Server
@@ -47,7 +47,7 @@ class MCPTool(Tool):
             result = await self._mcp.call("tools/call", {"name": self.name, "arguments": arguments})
         except MCPFault as fault:
             raise ToolFault(str(fault)) from fault
-        text = cut("\n".join(part.get("text", "") for part in result.get("content", ())))
+        text = self.cut("\n".join(part.get("text", "") for part in result.get("content", ())))
         if result.get("isError"):
             raise ToolFault(text)
         return text

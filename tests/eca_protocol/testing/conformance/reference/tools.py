@@ -15,7 +15,6 @@ from eca_protocol.process import Ladder, spawn
 if TYPE_CHECKING:
     from tests.eca_protocol.testing.conformance.reference.server import Server
 
-CAP = 30_000  # bytes of an output
 COUNT_FROM_ZERO = ("vscode",)
 POSITION = ("line", "character")
 
@@ -79,6 +78,9 @@ class Tool:
     def path(self, arguments: dict[str, Any]) -> Path:
         return self.owner.workspace.resolve(self.argument(arguments, "path"))
 
+    def cut(self, text: str) -> str:
+        return cut(text, self.owner.toolbox.cap)
+
     def preview(self, arguments: dict[str, Any]) -> FileChange | None:
         try:
             return self.change(arguments)
@@ -99,7 +101,7 @@ class ReadFile(Tool):
     async def run(self, arguments: dict[str, Any]) -> str:
         lines = read(self.path(arguments)).splitlines(keepends=True)
         first = int(arguments.get("line_offset") or 0)
-        return cut("".join(lines[first : first + int(arguments.get("limit") or len(lines))]))
+        return self.cut("".join(lines[first : first + int(arguments.get("limit") or len(lines))]))
 
 
 class DirectoryTree(Tool):
@@ -107,7 +109,7 @@ class DirectoryTree(Tool):
     arguments, optional, changes = ("path",), ("max_depth",), False
 
     async def run(self, arguments: dict[str, Any]) -> str:
-        return cut("\n".join(map(str, sorted(self.path(arguments).rglob("*")))))
+        return self.cut("\n".join(map(str, sorted(self.path(arguments).rglob("*")))))
 
 
 class Grep(Tool):
@@ -117,7 +119,9 @@ class Grep(Tool):
     async def run(self, arguments: dict[str, Any]) -> str:
         wanted = re.compile(self.argument(arguments, "pattern"))
         paths = self.path(arguments).rglob(str(arguments.get("include") or "*"))
-        return cut("\n".join(str(path) for path in paths if wanted.search(read_or_nothing(path))))
+        return self.cut(
+            "\n".join(str(path) for path in paths if wanted.search(read_or_nothing(path)))
+        )
 
 
 class MoveFile(Tool):
@@ -176,7 +180,7 @@ class ShellCommand(Tool):
             code = await child.wait()
         finally:
             await child.end(Ladder(after_stdin=0, after_term=0.2, after_kill=0.2))
-        text = cut(output.decode("utf-8", "replace"))
+        text = self.cut(output.decode("utf-8", "replace"))
         if code:
             raise ToolFault(f"exit code {code}\n{text}")
         return text
@@ -200,6 +204,7 @@ class EditorDiagnostics(Tool):
 class Toolbox:
     """All tools, who may call them, and how they are shown."""
 
+    cap = 30_000  # bytes of an output
     natives: tuple[type[Tool], ...] = (
         ReadFile,
         DirectoryTree,
@@ -292,13 +297,13 @@ def read_or_nothing(path: Path) -> str:
         return ""
 
 
-def cut(text: str) -> str:
+def cut(text: str, cap: int) -> str:
     """Within the cap; what is left out is counted."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= CAP:
+    if len(data) <= cap:
         return text
-    left = len(data) - CAP
-    return data[:CAP].decode("utf-8", "ignore") + f"\n... cut, {left} bytes left out ..."
+    left = len(data) - cap
+    return data[:cap].decode("utf-8", "ignore") + f"\n... cut, {left} bytes left out ..."
 
 
 def diagnostic_line(found: Any, first: int) -> str:
