@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client import reading, talking
+from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.bench import ClientBench, Play
 from eca_protocol.testing.conformance.client.stage import Played, play
 from eca_protocol.testing.conformance.client.watched import watched
@@ -27,7 +27,7 @@ from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = ["PLAYS", "SAME", "UNSEEN", "ClientCase", "client_cases", "run_client_suite"]
 
-PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS)
+PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS, *oddities.PLAYS)
 """Every play, the plain one first: the others are measured by it."""
 
 

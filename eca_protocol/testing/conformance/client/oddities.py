@@ -1,0 +1,192 @@
+"""Plays about messages that are odd, old, or of another server than this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from eca_protocol.testing.conformance.client.bench import ClientBench, Play
+from eca_protocol.testing.conformance.client.played import MODEL
+
+__all__ = ["PLAYS"]
+
+
+class UnknownNotifications(Play):
+    """Notifications come that nobody knows."""
+
+    rows: ClassVar = ("W-4c",)
+
+    async def after_greeting(self) -> None:
+        await self.tell("$/conformance", {"a": 1})
+        await self.tell("conformance/unknown", {})
+        await self.tell("chat/conformance", {"chatId": "nobody's"})
+
+
+class UnknownKeys(Play):
+    """Every object of the server's has keys that nobody knows."""
+
+    rows: ClassVar = ("W-3e",)
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        yield from super().frames(_with_strange_keys(message))
+
+
+def _with_strange_keys(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_strange_keys(each) for each in value]
+    if isinstance(value, Mapping):
+        known = {key: _with_strange_keys(each) for key, each in value.items()}
+        return {"x-strange": {"a": [1]}, "": None, **known}
+    return value
+
+
+class NullsForWhatIsAbsent(Play):
+    """What may be missing is null, as the upstream server writes it."""
+
+    rows: ClassVar = ("W-3b", "W-60a")
+
+    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        params = message.get("params")
+        if isinstance(params, Mapping) and "content" in params:
+            content = params["content"]
+            if content["type"].startswith("toolCall"):
+                content = {"summary": None, "details": None, **content}
+                message = {**message, "params": {**params, "content": content}}
+        yield from super().frames(message)
+
+    async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
+        await super().body(chat_id, params)
+        counts = {"sessionTokens": 1, "messageInputTokens": 1, "messageOutputTokens": 1}
+        usage = {"type": "usage", **counts, "limit": None, "messageCost": None}
+        await self.content(chat_id, "system", usage)
+
+
+class MembersLeftOut(Play):
+    """What the upstream server leaves out is missing."""
+
+    rows: ClassVar = ("W-60b",)
+
+    async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
+        await super().body(chat_id, params)
+        await self.content(chat_id, "system", {"type": "usage", "sessionTokens": 1})
+        await self.content(chat_id, "system", {"type": "progress", "state": "running"})
+
+
+class ValuesBeyondTheText(Play):
+    """Contents, states and types come that no edition lists."""
+
+    rows: ClassVar = ("W-60c",)
+
+    async def after_greeting(self) -> None:
+        await self.tell(
+            "tool/serverUpdated", {"type": "conformance", "name": "strange", "status": "odd"}
+        )
+
+    async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
+        await self.content(chat_id, "assistant", {"type": "conformance", "odd": [1]})
+        await self.content(chat_id, "conformance", {"type": "text", "text": "by whom?"})
+        await self.progress(chat_id, "conformance", "odd")
+        await super().body(chat_id, params)
+
+
+class OlderNames(Play):
+    """The configuration comes in the names that servers used before and after October 2025."""
+
+    rows: ClassVar = ("W-60d",)
+
+    async def greet(self) -> None:
+        await super().greet()
+        await self.tell(
+            "config/updated",
+            {"models": [MODEL], "chatBehaviors": ["agent"], "chatDefaultModel": MODEL},
+        )
+        await self.tell("config/updated", {"chat": {"agents": ["agent"], "selectAgent": "agent"}})
+
+
+class ErrorsWithoutCode(Play):
+    """The first query or delete is refused as the upstream server does: without a number."""
+
+    rows: ClassVar = ("W-60e",)
+    refused: bool = False
+
+    async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
+        if method.startswith("chat/query") and not self.refused:
+            self.refused = True
+            error = {"code": "internal-error", "message": "refused by the conformance suite"}
+            await self.say({"jsonrpc": "2.0", "id": id_, "error": error})
+        else:
+            await super().on_request(method, id_, params)
+
+    def judge(self, bench: ClientBench) -> None:
+        if self.refused:
+            bench.undisturbed("W-60e")
+        else:
+            bench.untestable("W-60e", "the client never queries")
+
+
+class MoreAfterTheEnd(Play):
+    """Behind a turn's end come its usage and a second end."""
+
+    rows: ClassVar = ("W-60f",)
+
+    async def after_turn(self, chat_id: str) -> None:
+        await self.content(chat_id, "system", {"type": "usage", "sessionTokens": 9})
+        await self.progress(chat_id, "finished", "")
+
+
+class TitlesAtAnyTime(Play):
+    """A title comes before, in, and behind a turn."""
+
+    rows: ClassVar = ("W-60g",)
+
+    async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
+        await self.content(chat_id, "system", {"type": "metadata", "title": "One"})
+        await super().body(chat_id, params)
+
+    async def after_turn(self, chat_id: str) -> None:
+        await self.content(chat_id, "system", {"type": "metadata", "title": "Two"})
+
+
+class ReasonsInEverySpelling(Play):
+    """Calls are rejected for reasons in every spelling that servers use."""
+
+    rows: ClassVar = ("W-32c",)
+
+    async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
+        await super().body(chat_id, params)
+        for number, reason in enumerate(
+            ("user", "user-choice", "user-config", "user-deny", "hook")
+        ):
+            head = {"id": f"odd-{number}", "name": "eca_read_file", "server": "eca",
+                    "origin": "native", "summary": "Reading"}  # fmt: skip
+            prepare = {"type": "toolCallPrepare", **head, "argumentsText": "{}"}
+            await self.content(chat_id, "assistant", prepare)
+            run = {"type": "toolCallRun", **head, "arguments": {}, "manualApproval": False}
+            await self.content(chat_id, "assistant", run)
+            rejected = {"type": "toolCallRejected", **head, "arguments": {}, "reason": reason}
+            await self.content(chat_id, "assistant", rejected)
+
+
+class AnyArguments(Play):
+    """The arguments of a call are an object of any JSON values."""
+
+    rows: ClassVar = ("W-32a",)
+
+    async def call(self, chat_id: str, **details: Any) -> None:
+        strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}
+        await super().call(chat_id, arguments=strange)
+
+
+PLAYS = (
+    UnknownNotifications,
+    UnknownKeys,
+    NullsForWhatIsAbsent,
+    MembersLeftOut,
+    ValuesBeyondTheText,
+    OlderNames,
+    ErrorsWithoutCode,
+    MoreAfterTheEnd,
+    TitlesAtAnyTime,
+    ReasonsInEverySpelling,
+    AnyArguments,
+)
