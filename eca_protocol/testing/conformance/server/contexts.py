@@ -10,6 +10,7 @@ from typing import Any, Final
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.queries import found
 from eca_protocol.testing.conformance.server.reading import finishes, result_of, told, words
 from eca_protocol.testing.script import reply
 
@@ -119,6 +120,8 @@ async def a_directory_is_shown(bench: Bench) -> None:
             expected="texts up to a cap, and a tree with each file's name",
             got=f"texts: {read}, a tree: {named}, of much {len(much)} characters",
         )
+        if not await found(seat, ""):
+            raise Stuck("a workspace with files", "one without any")
         mapped = await shown_to_the_model(seat, {"type": "repoMap"})
         bench.check(
             "CTX-5",
@@ -132,6 +135,7 @@ async def a_directory_is_shown(bench: Bench) -> None:
 async def the_cursor_is_passed_on(bench: Bench) -> None:
     """A position, and a selection."""
     async with bench.seat() as seat:
+        await needs_files(seat)
         path = seat.workspace / "edited.py"
         path.write_text("x = 1\n" * 5000)
         start, end = {"line": 4711, "character": 1}, {"line": 4713, "character": 1987}
@@ -173,7 +177,7 @@ async def contexts_of_different_types_go_together(bench: Bench) -> None:
                 "position": {"start": place, "end": place},
             },
         )
-        wanted = ("text of alone.txt", "inside.txt", "cursor.txt")
+        wanted = ("text of alone.txt", "folder-of-some", "cursor.txt")
         missing = [each for each in wanted if each not in told]
         bench.check("CTX-8", not missing, expected="all of them", got=missing)
 

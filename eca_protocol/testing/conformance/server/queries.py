@@ -55,8 +55,12 @@ async def contexts_are_found(bench: Bench) -> None:
         needle = seat.root / "some-needle.md"
         needle.touch()
         await seat.hello()
-        blank = await found(seat, "")
-        bench.check("CHAT-24", blank, expected="contexts", got=blank)
+        answer = result_of(await seat.ask(CONTEXTS, {"query": "", "contexts": []}))
+        blank = answer.get("contexts")
+        is_list = isinstance(blank, list) and all(isinstance(each, Mapping) for each in blank)
+        bench.check("CHAT-24", is_list, expected="a list of contexts", got=answer)
+        if not isinstance(blank, list) or not blank:
+            raise Stuck("contexts of a workspace with files", blank)
         first = _paths(blank)[:1]
         may_be_fewer = bench.target.personality.loses_large_frames
         bench.check(
