@@ -130,8 +130,9 @@ class Seat:
             self.heard.append(heard)
         if owner is self and not heard.method:
             result = heard.message.get("result")
-            if isinstance(result, Mapping) and isinstance(result.get("chatId"), str):
-                self.claim(result["chatId"])
+            named = result.get("chatId") if isinstance(result, Mapping) else None
+            if isinstance(named, str) and named:
+                self.claim(named)
 
     def _owner(self, heard: Heard) -> object:
         if heard.method:

@@ -78,7 +78,7 @@ class CommandsOfTheirOwnKind(Commands):
 
     def find(self, query: str) -> list[dict[str, Any]]:
         return [
-            {**each, "type": "custom-prompt"} if each["name"] == "help" else each
+            {**each, "type": "skill"} if each["name"] == "help" else each
             for each in super().find(query)
         ]
 
