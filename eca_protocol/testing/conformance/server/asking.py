@@ -24,6 +24,7 @@ __all__ = [
     "HELLO",
     "QUERY",
     "Outcome",
+    "answer_to",
     "bytes_of",
     "code_of",
     "frame",
@@ -113,6 +114,14 @@ def code_of(answer: Mapping[str, Any]) -> int:
 def is_read(answer: Mapping[str, Any] | None) -> bool:
     """Whether a request was answered, and not as something that is none."""
     return answer is not None and code_of(answer) not in (-32700, -32600)
+
+
+async def answer_to(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
+    """The answer to a request, whole; an empty one if none comes."""
+    try:
+        return await seat.ask(method, params)
+    except Stuck:
+        return {}
 
 
 async def tried(seat: Seat, *data: bytes, wants: int = 1, seconds: float = 5) -> Outcome:

@@ -13,6 +13,7 @@ from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.server.asking import (
     ABSENT,
     QUERY,
+    answer_to,
     code_of,
     frame,
     in_turn,
@@ -129,21 +130,13 @@ async def unknown_requests_are_refused(bench: Bench) -> None:
     """Requests for methods that nobody knows, or that are the server's own."""
     async with bench.seat() as seat:
         for method in UNKNOWN:
-            got = await _answer(seat, method, {})
+            got = await answer_to(seat, method, {})
             bench.check(
                 "BASE-25",
                 code_of(got) == METHOD_NOT_FOUND,
                 expected=f"-32601 for {method!r}",
                 got=got,
             )
-
-
-async def _answer(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
-    """The answer to a request; an empty one if none comes."""
-    try:
-        return await seat.ask(method, params)
-    except Stuck:
-        return {}
 
 
 UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
@@ -161,7 +154,7 @@ async def params_that_do_not_fit_are_refused(bench: Bench) -> None:
     """Requests without a member that they need, or with one of another type."""
     async with bench.seat() as seat:
         for method, params, field in UNFIT:
-            got = await _answer(seat, method, params)
+            got = await answer_to(seat, method, params)
             told = str(got.get("error"))
             bench.check(
                 "BASE-26",
@@ -188,7 +181,7 @@ async def what_means_nothing_may_be_missing(bench: Bench) -> None:
             got=[str(result)[:60] for result in results],
         )
         for row, method, params, words in LENIENT:
-            got = await _answer(seat, method, params)
+            got = await answer_to(seat, method, params)
             bench.check(row, "result" in got, expected=f"{method} is served with {words}", got=got)
         request = {**query(seat.wire.next_id()), "odd": 1, "Params": [], "": None}
         await seat.send(request)
@@ -289,6 +282,6 @@ async def a_stop_has_an_id(bench: Bench) -> None:
     """A turn is stopped by a request."""
     async with bench.seat() as seat:
         chat = await busy(seat)
-        got = await _answer(seat, "chat/promptStop", {"chatId": chat.id})
+        got = await answer_to(seat, "chat/promptStop", {"chatId": chat.id})
         bench.check("W-4b", got.get("result", ABSENT) is None, expected="the result null", got=got)
         await chat.finished(shows="W-4b")

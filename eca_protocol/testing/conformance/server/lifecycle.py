@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench, Seat
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.server.asking import (
     HELLO,
     QUERY,
+    answer_to,
     code_of,
     frame,
     is_read,
@@ -27,7 +27,7 @@ async def initialize_comes_once_and_first(bench: Bench) -> None:
     """Requests before `initialize`, it, a query before `initialized`, and `initialize` again."""
     async with bench.seat(hello=False) as seat:
         for method in (QUERY, "chat/queryCommands"):
-            got = await _answer(seat, method, {"query": ""})
+            got = await answer_to(seat, method, {"query": ""})
             bench.check(
                 "LIFE-2",
                 code_of(got) == NOT_INITIALIZED,
@@ -35,28 +35,20 @@ async def initialize_comes_once_and_first(bench: Bench) -> None:
                 got=got,
             )
         await _is_welcomed(bench, seat)
-        got = await _answer(seat, QUERY, {"query": "early"})
+        got = await answer_to(seat, QUERY, {"query": "early"})
         bench.check(
             "W-10d",
             is_read(got) and code_of(got) != NOT_INITIALIZED,
             expected="a request behind the answer to `initialize` is served",
             got=got,
         )
-        got = await _answer(seat, "initialize", HELLO)
+        got = await answer_to(seat, "initialize", HELLO)
         bench.check(
             "LIFE-4",
             code_of(got) == INVALID_REQUEST,
             expected=f"a second `initialize` is answered {INVALID_REQUEST}",
             got=got,
         )
-
-
-async def _answer(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
-    """The answer to a request; an empty one if none comes."""
-    try:
-        return await seat.ask(method, params, seconds=5)
-    except Stuck:
-        return {}
 
 
 async def _is_welcomed(bench: Bench, seat: Seat) -> None:
