@@ -66,7 +66,10 @@ _breaks: st.SearchStrategy[Reply] = st.sampled_from(
     ]
 )
 _allowed = {"tool_call": "read_file", "arguments": {"path": "{{workspace}}/file.txt"}}
-_asked = {"tool_call": "directory_tree", "arguments": {"path": "{{workspace}}"}}
+_asked = {
+    "tool_call": "write_file",
+    "arguments": {"path": "{{workspace}}/new.txt", "content": "new\n"},
+}
 _unknown = {"tool_call": "no_such_tool", "arguments": {}}
 
 

@@ -35,7 +35,7 @@ class Run:
     Attributes:
         command: what starts the server.
         edition: the edition that is spoken.
-        seconds: how long one step may take.
+        seconds: how long one step may take, while nothing was missed; a start always may.
         watcher: makes what is told every message of a process.
         steps: how many actions were done.
         examples: how many examples.
@@ -51,8 +51,12 @@ class Run:
     examples: int = 0
     processes: int = 0
     failure: Failure | None = None
+    _step_seconds: float = attrs.field(init=False)
     _last_number: int = 0
     _session: Session | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self._step_seconds = self.seconds
 
     def number(self) -> int:
         """A number that was not given before: ids, marks and gates have one."""
@@ -80,6 +84,7 @@ class Run:
             for name, *arguments in hello(self.edition, variant):
                 self.do(name, *arguments)
             session.opening = tuple(session.steps)
+            session.seconds = self._step_seconds
         return self._session
 
     def do(self, step: str, *arguments: object) -> None:
@@ -95,7 +100,7 @@ class Run:
         except Fault as fault:
             self.failure = Failure(fault=fault, steps=tuple(session.steps))
             if isinstance(fault, Stuck):
-                self.seconds = session.seconds = min(self.seconds, _SHRINKING_SECONDS)
+                self._step_seconds = session.seconds = min(self.seconds, _SHRINKING_SECONDS)
             raise
 
     def leave(self, *, failed: bool) -> None:
