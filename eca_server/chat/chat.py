@@ -116,6 +116,8 @@ class Chat:
         self._restoring = trio.Lock()
         self._set: dict[str, Any] = {}
         self._was_cleared = False
+        self._at_work = 0
+        self._working = trio.Lock()
         self._to_be_cleared: trio.Event | None = None
         self._cleared = trio.Event()
         self._cleared.set()
@@ -125,7 +127,10 @@ class Chat:
         self._title_scope: trio.CancelScope | None = None
 
     def prompt(self, prompt: Prompt) -> None:
-        """Begin a turn, or queue it behind the one that runs (W-22)."""
+        """Begin a turn, or queue it behind what runs (W-22)."""
+        if self._at_work and self.state is ChatState.IDLE:
+            self._queue.append(prompt)
+            return
         action = self._move(Input.PROMPT)
         if action is Action.BEGIN:
             self._begin(prompt)
@@ -243,9 +248,41 @@ class Chat:
             cleared.set()
         elif self._turn is not None:
             self.stop()
-        else:
+        elif not self._at_work:
             self._clear(cleared)
         return cleared
+
+    def between_turns(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
+        """Do something to the chat's past while no turn runs.
+
+        A turn that runs is stopped, prompts that come now wait. It is done whether or not anybody
+        waits for it.
+
+        Returns:
+            Set when it is done.
+        """
+        self.stop()
+        self._at_work += 1
+        done = trio.Event()
+        self._nursery.start_soon(self._work_between_turns, work, done)
+        return done
+
+    async def at_rest(self) -> None:
+        """Wait until nobody works on the chat's past."""
+        async with self._working:
+            pass
+
+    def go_back(self, messages: int) -> None:
+        """Forget all but so many of the first messages; what the others took stays."""
+        del self.history[messages:]
+        self.told = in_force(self.history)
+        self.window = Window()
+        self.ledger = Ledger()
+        kept = {each.content_id for each in self.history}
+        self.set(flags={key: flag for key, flag in self.settings.flags.items() if key in kept})
+        if not self.history and not self.settings.is_named_by_user:
+            self._cancel_title()
+            self.title = None
 
     async def close(self) -> None:
         """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`).
@@ -341,6 +378,28 @@ class Chat:
         self.last_turn_failed = turn.failed
         self._tell_status()
         turn.finish(self._told_of_dropped(turn))
+        self._go_on()
+
+    async def _work_between_turns(
+        self, work: Callable[[], Awaitable[None]], done: trio.Event
+    ) -> None:
+        try:
+            if self._turn is not None:
+                await self._close_late(self._turn)
+            async with self._working:
+                await self.restore()
+                await work()
+        except Exception:  # noqa: BLE001 - a fault of it must not end the server
+            _log.exception("what was to be done to chat %s failed", self.id)
+        finally:
+            self._at_work -= 1
+            done.set()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what waited until nothing runs."""
+        if self._at_work or self.state is not ChatState.IDLE:
+            return
         if self._to_be_cleared is not None:
             self._clear(self._to_be_cleared)
         if self._queue:
@@ -365,15 +424,8 @@ class Chat:
         cleared.set()
 
     def _forget(self) -> None:
-        self.history.clear()
-        self.told = ()
-        self.window = Window()
-        self.ledger = Ledger()
+        self.go_back(0)
         self.systems.clear()
-        self.set(flags={})
-        if not self.settings.is_named_by_user:
-            self._cancel_title()
-            self.title = None
 
     def _tell_status(self) -> None:
         params = ChatStatusChangedParams(chat_id=self.id, status=_STATUSES[self.state])

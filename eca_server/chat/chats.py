@@ -62,10 +62,14 @@ class Chats:
         await chat.restore()
         if self._chats.get(chat_id) is not chat:  # deleted meanwhile
             return None
-        if chat.is_blank:
-            del self._chats[chat_id]
-            return None
-        return chat
+        return None if self.drop_blank(chat) else chat
+
+    def drop_blank(self, chat: Chat) -> bool:
+        """Forget a chat that is as if it had never been named; whether it is."""
+        is_blank = chat.is_blank and self._chats.get(chat.id) is chat
+        if is_blank:
+            del self._chats[chat.id]
+        return is_blank
 
     def clear(self, chat_id: str) -> trio.Event:
         """Let a chat forget what was said in it; see `Chat.clear`."""
@@ -80,7 +84,12 @@ class Chats:
             chat.delete()
         if self.memory is not None:
             self._deleted.add(chat_id)
-            self._nursery.start_soon(self.memory.delete, chat_id)
+            self._nursery.start_soon(self._delete_stored, self.memory, chat_id, chat)
+
+    async def _delete_stored(self, memory: Memory, chat_id: str, chat: Chat | None) -> None:
+        if chat is not None:
+            await chat.at_rest()  # files that are being put back are put back whole
+        await memory.delete(chat_id)
 
     async def close(self) -> Sequence[str]:
         """Stop every chat, wait until all turns are closed, and store what is left.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from eca_server.chat.rollback import Rollbacks
 from eca_server.chat.store import (
     BeforeImage,
     ChatSummary,
@@ -20,6 +21,7 @@ from eca_server.chat.store import (
 from eca_server.chat.usage import taken
 from eca_server.llm.history import Message, in_force
 from eca_server.tools.tool import FileChange
+from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
@@ -37,18 +39,32 @@ class Memory:
     Args:
         store: where they lie.
         workspace: the workspace they are listed under.
+        boundary: what its folders are now.
+        tell: shows the user a sentence.
+
+    Attributes:
+        rollbacks: puts back what the chats changed.
     """
 
-    def __init__(self, store: Store, workspace: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        workspace: str,
+        *,
+        boundary: Callable[[], Workspace],
+        tell: Callable[[str], None],
+    ) -> None:
         self._store = store
         self._workspace = workspace
+        self.rollbacks = Rollbacks(store, workspace, boundary=boundary, tell=tell)
 
     async def wake(self) -> None:
         """Open the store beside the first turn, which then need not wait for that at its end."""
-        await self._store.list(self._workspace, 1)
+        await self.rollbacks.recover()
 
     async def restore(self, chat: Chat) -> None:
         """Give a chat the history that is stored under its id, if there is any."""
+        await self.rollbacks.recover(chat.id)
         stored = await self._store.load(chat.id)
         if stored is not None:
             chat.history[:0] = [_restored(kept) for kept in stored.messages]
@@ -79,7 +95,7 @@ class Memory:
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
         """Store what files are that a call of the turn is about to change; bounded in time."""
-        images = [_before_image(turn.prompt.content_id, change) for change in changes]
+        images = [_before_image(turn.last_said, change) for change in changes]
         await self._store.add_before_images(turn.chat.id, images)
 
     async def keep_settings(self, chat: Chat) -> None:
@@ -98,6 +114,7 @@ class Memory:
         self, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Sequence[ChatSummary]:
         """The workspace's chats, the latest first."""
+        await self.rollbacks.recover()
         return await self._store.list(self._workspace, limit, by=by)
 
     async def load(self, chat_id: str) -> StoredChat | None:

@@ -160,6 +160,12 @@ class Turn:
             parts = (TextPart(steer.text),)
             self.messages.append(Message(role="user", parts=parts, content_id=steer.content_id))
 
+    @property
+    def last_said(self) -> str:
+        """The content id of what the user said last."""
+        said = (each.content_id for each in reversed(self.messages) if each.content_id is not None)
+        return next(said, self.prompt.content_id)
+
     def begin_call(self, key: str, naming: Naming) -> ToolCall:
         """The model begins to write a call; whatever ends the turn closes it."""
 

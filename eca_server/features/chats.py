@@ -27,7 +27,7 @@ from eca_server.tools.schema_check import fitting
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["handlers_of"]
+__all__ = ["contents_of", "handlers_of"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
@@ -52,7 +52,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             m.ChatContentReceivedParams(
                 chat_id=chat.id, role=role, content=connection.session.spelling.named(content)
             )
-            for role, content in _contents(connection, chat, page)
+            for role, content in contents_of(connection, chat, page)
         )
         return m.ChatHistoryResponse(contents=contents, meta=page.meta)
 
@@ -192,7 +192,7 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
     session.notify("chat/opened", opened, asked=True)
     if not chat.is_busy:
-        await chat.showing.run(_contents(connection, chat, page))
+        await chat.showing.run(contents_of(connection, chat, page))
         if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return m.ChatOpenResponse(found=False)
         chat.tell_title()
@@ -236,7 +236,8 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
     )
 
 
-def _contents(connection: Connection, chat: Chat, page: Page) -> Generator[Told]:
+def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Told]:
+    """What was said in a page of a chat, for a client that shows it again."""
     policy = policy_of(connection.config, choose(connection, chat).behavior)
     toolbox = connection.tools().toolbox(policy)
     return replayed(page.messages, flags=chat.settings.flags, describe=partial(_described, toolbox))

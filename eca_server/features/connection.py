@@ -173,7 +173,12 @@ class Connection:
             self.session.show("warning", sentence)
 
         store = Store(store_path(self.options.environ), on_problem=on_problem)
-        return Memory(store, workspace_key(root.path for root in self.session.roots))
+        return Memory(
+            store,
+            workspace_key(root.path for root in self.session.roots),
+            boundary=lambda: self.workspace,
+            tell=on_problem,
+        )
 
     @cached_property
     def models(self) -> Models:

@@ -26,7 +26,7 @@ from eca_server.workspace.reading import (
     read_file,
 )
 from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
-from eca_server.workspace.writing import move_file, replace_file
+from eca_server.workspace.writing import move_file, remove_file, replace_file
 
 __all__ = [
     "AlreadyThere",
@@ -55,6 +55,7 @@ __all__ = [
     "parse_roots",
     "path_of",
     "read_file",
+    "remove_file",
     "replace_file",
     "uri_of",
 ]

@@ -30,7 +30,7 @@ from eca_server.workspace.reading import (
     open_regular,
 )
 
-__all__ = ["move_file", "replace_file"]
+__all__ = ["move_file", "remove_file", "replace_file"]
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -40,6 +40,7 @@ def replace_file(
     data: bytes,
     *,
     expected: Fingerprint | None,
+    mode: int | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
     """Give a file a new content, at once; its mode and, if we may, its owner are kept.
@@ -51,6 +52,7 @@ def replace_file(
         place: the file; its missing parents are made.
         data: the whole new content.
         expected: the content it has now; None: there is no such file.
+        mode: the permission bits of a file that is made; None: as the umask has it.
         checkpoint: called between pieces; what it raises ends the call and changes nothing.
 
     Raises:
@@ -66,7 +68,7 @@ def replace_file(
         entry = _Entry(directory=parent, name=place.real_path.name, place=place)
         if expected is None:
             _must_be_free(entry)
-            with _temporary(entry, _pieces(data), checkpoint, mode=0o666) as temporary:
+            with _temporary(entry, _pieces(data), checkpoint, mode=0o666, bits=mode) as temporary:
                 _take_free_name(temporary, entry)
         else:
             found = must_still_be(parent, entry.name, expected, place, checkpoint)
@@ -77,6 +79,26 @@ def replace_file(
                 _rename(temporary, entry)
         _make_durable(parent)
     return Fingerprint.of(data)
+
+
+def remove_file(
+    place: Place, *, expected: Fingerprint, checkpoint: Checkpoint = lambda: None
+) -> None:
+    """Remove a file whose content is still the one that is expected.
+
+    Raises:
+        Changed: it has another content, or is gone.
+        LeadsOut: a link of the workspace leads out of it.
+        NotAFile: it is a directory, a pipe, a socket or a device.
+        Moved: the path leads elsewhere now.
+        OSError: it cannot be removed.
+    """
+    _must_not_lead_out(place)
+    with naming(place), open_directory(place.real_path.parent) as parent:
+        name = place.real_path.name
+        must_still_be(parent, name, expected, place, checkpoint)
+        os.unlink(parent.at(name), dir_fd=parent.fd)
+        _make_durable(parent)
 
 
 def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lambda: None) -> None:
@@ -217,6 +239,7 @@ def _temporary(
     checkpoint: Checkpoint,
     *,
     mode: int = 0o600,
+    bits: int | None = None,
     like: os.stat_result | None = None,
 ) -> Iterator[_Entry]:
     """A new file with this content, on the disk for good; removed unless it is renamed.
@@ -226,6 +249,7 @@ def _temporary(
         pieces: its content.
         checkpoint: called before each piece.
         mode: its permission bits, less the umask.
+        bits: its permission bits, whatever the umask.
         like: the file whose owner and mode it gets.
     """
     entry = attrs.evolve(beside, name=f".eca-{secrets.token_hex(8)}.tmp")
@@ -240,7 +264,9 @@ def _temporary(
             if like is not None:
                 with contextlib.suppress(PermissionError):
                     os.fchown(fd, like.st_uid, like.st_gid)
-                os.fchmod(fd, stat.S_IMODE(like.st_mode))
+                bits = like.st_mode
+            if bits is not None:
+                os.fchmod(fd, stat.S_IMODE(bits))
             os.fsync(fd)
         yield entry
     finally:

@@ -5,22 +5,30 @@ from __future__ import annotations
 from eca_server.chat.store.place import store_path, workspace_key
 from eca_server.chat.store.rows import (
     BeforeImage,
+    Change,
     ChatSettings,
     ChatSummary,
+    KeptContent,
+    Rollback,
     StoredChat,
     StoredMessage,
     TurnUsage,
+    UndoStep,
 )
 from eca_server.chat.store.store import Store
 
 __all__ = [
     "BeforeImage",
+    "Change",
     "ChatSettings",
     "ChatSummary",
+    "KeptContent",
+    "Rollback",
     "Store",
     "StoredChat",
     "StoredMessage",
     "TurnUsage",
+    "UndoStep",
     "store_path",
     "workspace_key",
 ]

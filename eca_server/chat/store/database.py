@@ -16,17 +16,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from eca_server.chat.store.place import Presence, StoreFault, make_private_file, set_aside
 from eca_server.chat.store.rows import BeforeImage, ChatRow
 
-__all__ = ["MIGRATIONS", "Database", "is_damage", "set_damaged_aside"]
+__all__ = ["MIGRATIONS", "Database", "Statement", "is_damage", "set_damaged_aside"]
 
 BUSY_SECONDS = 5.0
 """How long another process is waited for that writes at the same time."""
+
+Statement: TypeAlias = tuple[str, Sequence[object]]
+"""What SQLite is told, and the values in it."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -81,12 +84,33 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX before_image_by_chat ON before_image (chat, number)",
     ),
     ("CREATE TABLE settings (chat TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",),
+    (
+        """CREATE TABLE rollback (
+            chat TEXT NOT NULL PRIMARY KEY,
+            cut TEXT,
+            earlier INTEGER NOT NULL,
+            kept TEXT,
+            first_change INTEGER,
+            undoes INTEGER NOT NULL
+        )""",
+        """CREATE TABLE undo_step (
+            chat TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            path BLOB NOT NULL,
+            moved_to BLOB,
+            present BLOB,
+            change INTEGER,
+            PRIMARY KEY (chat, position)
+        )""",
+    ),
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
 
 _CLEAR: Final = (
     "DELETE FROM message WHERE chat = ?",
     "DELETE FROM before_image WHERE chat = ?",
+    "DELETE FROM rollback WHERE chat = ?",
+    "DELETE FROM undo_step WHERE chat = ?",
 )
 _DELETE: Final = (
     *_CLEAR,
@@ -191,7 +215,7 @@ class Database:
         Returns:
             The number of the chat's last message before and after.
         """
-        with self._writing() as execute:
+        with self.writing() as execute:
             before = self._last(row.id)
             updated = execute(
                 "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
@@ -258,27 +282,27 @@ class Database:
 
     def clear(self, chat: str, *, title: str | None, settings: bytes) -> None:
         """Delete what was said in a chat; it stays, with this title and these settings."""
-        self._delete(
-            chat,
-            _CLEAR,
-            ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
-            (
-                "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
-                (settings, chat),
-            ),
+        self.erase(
+            [(statement, (chat,)) for statement in _CLEAR],
+            [
+                ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
+                (
+                    "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
+                    (settings, chat),
+                ),
+            ],
         )
 
     def delete(self, chat: str) -> None:
         """Delete everything of a chat."""
-        self._delete(chat, _DELETE)
+        self.erase([(statement, (chat,)) for statement in _DELETE])
 
-    def _delete(
-        self, chat: str, statements: Sequence[str], *more: tuple[str, Sequence[object]]
-    ) -> None:
-        with self._writing() as execute:
-            deleted = sum(execute(statement, (chat,)).rowcount for statement in statements)
-            for statement, values in more:
-                execute(statement, values)
+    def erase(self, deletions: Sequence[Statement], changes: Sequence[Statement] = ()) -> None:
+        """Delete rows so that nothing is left of them, and change others, all at once."""
+        with self.writing() as execute:
+            deleted = sum(execute(*statement).rowcount for statement in deletions)
+            for statement in changes:
+                execute(*statement)
             if deleted:
                 execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
         if deleted:
@@ -287,7 +311,7 @@ class Database:
 
     def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> None:
         """Keep what files are before they are changed."""
-        with self._writing() as execute:
+        with self.writing() as execute:
             for image in images:
                 row = attrs.asdict(image)
                 for name in _PATHS:
@@ -345,8 +369,13 @@ class Database:
     def _empty_log(self) -> None:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
+    def read(self, query: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, one after the other: each may be of megabytes."""
+        return self._connection.execute(query, values)
+
     @contextmanager
-    def _writing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+    def writing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """A transaction that may write; it ends with the block."""
         self._connection.execute("BEGIN IMMEDIATE")
         yield self._connection.execute
         self._connection.execute("COMMIT")

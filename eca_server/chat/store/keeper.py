@@ -20,13 +20,17 @@ from typing import Literal, TypeVar
 
 import attrs
 
+from eca_server.chat.store import journal
 from eca_server.chat.store.database import Database, ListedRow, is_damage, set_damaged_aside
 from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
     BeforeImage,
+    Change,
     ChatRow,
     ChatSettings,
     ChatSummary,
+    KeptContent,
+    Rollback,
     StoredChat,
     StoredMessage,
     TurnUsage,
@@ -155,16 +159,45 @@ class Keeper:
 
     def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> bool:
         """Keep what files were; it is not tried again later, for their bytes may be many."""
-
-        def run(database: Database) -> bool:
-            database.add_before_images(chat_id, images)
-            return True
-
-        return self._flush() and self._read(run) is True
+        return self._note(lambda database: database.add_before_images(chat_id, images))
 
     def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
         """What the files were that a chat changed, in the order of the changes."""
         return tuple(self._read(lambda database: database.before_images(chat_id)) or ())
+
+    def changes_since(self, chat_id: str, content_ids: Sequence[str]) -> Sequence[Change] | None:
+        """All changes of a chat since one of these messages; None: they cannot be read."""
+        if not self._flush():
+            return None
+        return self._read(lambda database: journal.changes_since(database, chat_id, content_ids))
+
+    def content(self, number: int) -> KeptContent | None:
+        """What a file was before a change; None: it cannot be read."""
+        return self._read(lambda database: journal.content(database, number))
+
+    def note_rollback(self, rollback: Rollback) -> bool:
+        """Note what is to be undone; it is not tried again later."""
+        return self._note(lambda database: journal.note(database, rollback))
+
+    def note_step(self, chat_id: str, path: str) -> bool:
+        """Note that a step is done; it is not tried again later."""
+        return self._note(lambda database: journal.do_step(database, chat_id, path))
+
+    def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
+        """What was noted and not finished."""
+        return self._read(lambda file: journal.unfinished(file, workspace, chat_id)) or ()
+
+    def finish_rollback(
+        self, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
+    ) -> bool:
+        """End a rollback: its messages go; whether everything is on disk now."""
+
+        def run(database: Database) -> None:
+            kept = None if settings is None else encode_settings(settings)
+            journal.finish(database, rollback, title=title, settings=kept)
+            self._last.pop(rollback.chat, None)
+
+        return self._write(_Write(rollback.chat, run))
 
     def tidy(self, should_end: Callable[[], bool]) -> None:
         """Rewrite the file if that is due; `should_end` is asked often whether to give up."""
@@ -182,6 +215,15 @@ class Keeper:
         self.tidy(should_end)
         self._drop()
         return not self._unwritten
+
+    def _note(self, action: Callable[[Database], None]) -> bool:
+        """Write something that is not kept here if it fails; whether it is on disk."""
+
+        def run(database: Database) -> bool:
+            action(database)
+            return True
+
+        return self._flush() and self._read(run) is True
 
     def _write(self, write: _Write) -> bool:
         self._unwritten.append(write)

@@ -37,12 +37,16 @@ from eca_server.llm.history import (
 
 __all__ = [
     "BeforeImage",
+    "Change",
     "ChatRow",
     "ChatSettings",
     "ChatSummary",
+    "KeptContent",
+    "Rollback",
     "StoredChat",
     "StoredMessage",
     "TurnUsage",
+    "UndoStep",
     "UnreadableRow",
     "decode_message",
     "decode_settings",
@@ -134,7 +138,7 @@ class BeforeImage:
     the file, the last change first, looks whether its content is the one of `after`.
 
     Attributes:
-        content_id: the id of the user's message whose turn changed it.
+        content_id: the id of the user's last message before the change.
         path: the real path of the file, or of the directory that was moved there.
         moved_from: the real path it was moved from, if it was: moved back, it is restored.
         existed: whether there was a file.
@@ -150,6 +154,76 @@ class BeforeImage:
     mode: int | None = None
     data: bytes | None = attrs.field(default=None, repr=False)
     after: bytes | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """A change of a file without the bytes that were there before: enough to plan its undoing.
+
+    Attributes:
+        number: by which the store knows what was there before.
+        path: the real path of the file, or of the directory that was moved there.
+        moved_from: the real path it was moved from, if it was.
+        existed: whether there was a file.
+        before: the digest of its content; None: there was none, or it is not kept.
+        after: the digest of its content after the change.
+    """
+
+    number: int
+    path: str
+    moved_from: str | None = None
+    existed: bool = True
+    before: bytes | None = None
+    after: bytes | None = None
+
+
+@attrs.frozen(kw_only=True)
+class KeptContent:
+    """What a file was: its permission bits and its bytes."""
+
+    mode: int | None
+    data: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class UndoStep:
+    """One step back on the disk.
+
+    Attributes:
+        path: the real path of what is changed.
+        moved_to: the real path it is moved back to, if it is.
+        present: the digest of the content that is there now; None: nothing is.
+        change: the number of the change before which its content was the one that comes back;
+            None: the file goes, or is moved.
+    """
+
+    path: str
+    moved_to: str | None = None
+    present: bytes | None = None
+    change: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Rollback:
+    """A chat that goes back to before one of its messages.
+
+    Attributes:
+        chat: the chat's id.
+        cut: the id of the message; None: the messages stay.
+        earlier: how many messages directly before that one go with it.
+        kept: the id of the last message of the user's that stays.
+        first_change: the number of the first change of a file that came after it.
+        undoes: the files go back, too.
+        steps: those that are left to do, in order.
+    """
+
+    chat: str
+    cut: str | None
+    earlier: int = 0
+    kept: str | None = None
+    first_change: int | None = None
+    undoes: bool = False
+    steps: tuple[UndoStep, ...] = ()
 
 
 @attrs.frozen

@@ -21,9 +21,12 @@ import trio
 
 from eca_server.chat.store.rows import (
     BeforeImage,
+    Change,
     ChatRow,
     ChatSettings,
     ChatSummary,
+    KeptContent,
+    Rollback,
     StoredChat,
     StoredMessage,
     TurnUsage,
@@ -157,6 +160,50 @@ class Store:
     async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
         """What the files were that a chat changed, in the order of the changes."""
         return await self._read(lambda keeper: keeper.before_images(chat_id)) or ()
+
+    @property
+    def rollback_lock(self) -> Path:
+        """The file that is locked by whoever puts files back."""
+        return self._path.with_name("rollback.lock")
+
+    async def changes_since(
+        self, chat_id: str, content_ids: Sequence[str]
+    ) -> Sequence[Change] | None:
+        """All changes of files from the first on that one of these messages led to, in order.
+
+        None: they cannot be read.
+        """
+        return await self._read(lambda keeper: keeper.changes_since(chat_id, content_ids))
+
+    async def content(self, number: int) -> KeptContent | None:
+        """What a file was before a change, by the change's number; None: it cannot be read."""
+        return await self._read(lambda keeper: keeper.content(number))
+
+    async def note_rollback(self, rollback: Rollback) -> bool:
+        """Note what is to be undone, before it is; whether it is on disk."""
+        return await self._write(lambda keeper: keeper.note_rollback(rollback))
+
+    async def note_step(self, chat_id: str, path: str) -> bool:
+        """Note that the first step of a rollback that is left, about that path, is done."""
+        return await self._write(lambda keeper: keeper.note_step(chat_id, path))
+
+    async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
+        """The rollbacks that were noted and not finished: of a workspace's chats and of a chat."""
+        return await self._read(lambda k: k.unfinished_rollbacks(workspace, chat_id)) or ()
+
+    async def finish_rollback(
+        self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
+    ) -> bool:
+        """Let the messages of a rollback go, and what is noted of it; whether it is on disk.
+
+        Args:
+            rollback: its files are put back, if they are to be.
+            title: the chat's name from now on, if `settings` are given.
+            settings: the chat's from now on; None: they stay.
+        """
+        return await self._write(
+            lambda keeper: keeper.finish_rollback(rollback, title=title, settings=settings)
+        )
 
     async def close(self) -> bool:
         """Write what is not written yet; whether everything is on disk.

@@ -1,0 +1,246 @@
+"""A chat that goes back to before a message, and the files it has changed since with it.
+
+The rules it keeps: nothing is undone unless all of it can be, or the rest was asked for; what is
+to be undone is noted first, so that a server that is killed in the middle is followed by one that
+finishes it; of two servers only one puts files back at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from eca_protocol.errors import ECAError
+from eca_server.chat.store import Change, ChatSettings, Rollback, Store
+from eca_server.chat.undo import LeftAlone, Plan, look_in, named, plan, take
+from eca_server.config.lock import Locked, lock
+from eca_server.llm.history import CompactionPart, Message
+from eca_server.workspace import Workspace
+
+if TYPE_CHECKING:
+    from eca_server.chat.chat import Chat
+
+__all__ = ["RollbackRefused", "Rollbacks", "RolledBack", "UnknownMessage", "Wanted", "roll_back"]
+
+LOCK_SECONDS = 2.0
+"""How long another server that puts files back is waited for."""
+
+_GLANCE_SECONDS = 0.2
+_UNREADABLE = "what it was cannot be read now"
+
+
+class UnknownMessage(ECAError):
+    """The chat has no such message of the user's."""
+
+
+class RollbackRefused(ECAError):
+    """Nothing was undone, and why; the text is for the user."""
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What a rollback is to undo.
+
+    Attributes:
+        content_id: the message of the user's before which the chat goes back.
+        messages: that message and what came after it.
+        files: what calls changed since.
+        rest: files that can be put back are, even if others cannot.
+    """
+
+    content_id: str
+    messages: bool = True
+    files: bool = True
+    rest: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class RolledBack:
+    """What has come of a rollback: how many files are as they were, and which are not."""
+
+    restored: int = 0
+    left: tuple[LeftAlone, ...] = ()
+
+    def told(self) -> str:
+        """It, for the user; empty where no file was concerned."""
+        lines = []
+        if self.restored:
+            lines.append(f"{self.restored} file{'s' * (self.restored > 1)} put back.")
+        if self.left:
+            lines.append(f"Left as they are:\n{named(self.left)}")
+        return "\n\n".join(lines)
+
+
+async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> RolledBack:
+    """Let a chat go back, while no turn of it runs.
+
+    Args:
+        chat: it is restored.
+        rollbacks: puts files back; None: chats are not stored, so nobody knows what they were.
+        wanted: what is undone.
+
+    Raises:
+        UnknownMessage: there is nothing to go back to.
+        RollbackRefused: files were changed since, or the store cannot be used.
+    """
+    place, earlier = _place_of(chat.history, wanted.content_id)
+    cut = place - earlier
+    said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
+    kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
+    if rollbacks is None:
+        if wanted.messages:
+            chat.go_back(cut)
+        return RolledBack()
+    changes = await rollbacks.changes(chat.id, said)
+    if changes is None and wanted.files:
+        raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")
+    planned = await rollbacks.plan(changes or ()) if wanted.files else Plan()
+    if planned.left and not wanted.rest:
+        raise RollbackRefused(
+            "Nothing was undone, for these files cannot be put back:\n"
+            f"{named(planned.left)}\n\nRoll back the messages alone, or ask for the rest, too."
+        )
+    rollback = Rollback(
+        chat=chat.id,
+        cut=wanted.content_id if wanted.messages else None,
+        earlier=earlier,
+        kept=kept[-1] if kept else None,
+        first_change=changes[0].number if changes else None,
+        undoes=wanted.files,
+        steps=planned.steps,
+    )
+
+    def settle() -> tuple[str | None, ChatSettings]:
+        if wanted.messages:
+            chat.go_back(cut)
+        return chat.title, chat.settings
+
+    left = await rollbacks.carry_out(rollback, settle)
+    return RolledBack(
+        restored=planned.files - len({each.path for each in left}),
+        left=planned.left + left,
+    )
+
+
+class Rollbacks:
+    """Puts files back for the chats of one workspace.
+
+    Args:
+        store: where it is noted what they were.
+        workspace: the workspace the chats are listed under.
+        boundary: what its folders are now.
+        tell: shows the user a sentence.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workspace: str,
+        *,
+        boundary: Callable[[], Workspace],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._workspace = workspace
+        self._boundary = boundary
+        self._tell = tell
+
+    async def changes(self, chat_id: str, content_ids: Sequence[str]) -> Sequence[Change] | None:
+        """What a chat has changed since one of these messages; None: it cannot be read."""
+        return await self._store.changes_since(chat_id, content_ids)
+
+    async def plan(self, changes: Sequence[Change]) -> Plan:
+        """How these changes are undone; nothing is written."""
+        look = look_in(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
+        return await trio.to_thread.run_sync(plan, changes, look)
+
+    async def carry_out(
+        self, rollback: Rollback, settle: Callable[[], tuple[str | None, ChatSettings]]
+    ) -> tuple[LeftAlone, ...]:
+        """Put the files back, then let the messages go.
+
+        Args:
+            rollback: what is undone.
+            settle: called once the files are back; the chat's title and settings from now on.
+
+        Returns:
+            The files that were left alone.
+
+        Raises:
+            RollbackRefused: it cannot be noted; nothing was undone.
+        """
+        if not rollback.steps:
+            title, settings = settle()
+            await self._store.finish_rollback(rollback, title=title, settings=settings)
+            return ()
+        try:
+            async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
+                if not await self._store.note_rollback(rollback):
+                    raise RollbackRefused("It cannot be noted on disk. Nothing was undone.")
+                left = await self._take(rollback)
+                if any(each.why == _UNREADABLE for each in left):
+                    rollback = attrs.evolve(rollback, undoes=False)
+                title, settings = settle()
+                await self._store.finish_rollback(rollback, title=title, settings=settings)
+        except OSError as fault:
+            why = "another server puts files back" if isinstance(fault, Locked) else fault.strerror
+            raise RollbackRefused(f"It cannot be done now: {why}. Nothing was undone.") from fault
+        return left
+
+    async def recover(self, chat_id: str = "") -> None:
+        """Finish what a server that was killed has left, of this workspace and of that chat."""
+        for found in await self._store.unfinished_rollbacks(self._workspace, chat_id):
+            try:
+                async with lock(self._store.rollback_lock, seconds=_GLANCE_SECONDS):
+                    await self._finish(found.chat)
+            except OSError:  # another server is at it
+                return
+
+    async def _finish(self, chat_id: str) -> None:
+        for rollback in await self._store.unfinished_rollbacks("", chat_id):
+            left = await self._take(rollback)
+            if any(each.why == _UNREADABLE for each in left):
+                return
+            await self._store.finish_rollback(rollback)
+            words = "A rollback that was interrupted is finished now."
+            self._tell(f"{words} Left as they are:\n{named(left)}" if left else words)
+
+    async def _take(self, rollback: Rollback) -> tuple[LeftAlone, ...]:
+        left = []
+        workspace = self._boundary()
+        for step in rollback.steps:
+            content = None
+            if step.change is not None:
+                content = await self._store.content(step.change)
+                if content is None:
+                    left.append(LeftAlone(step.path, _UNREADABLE))
+                    continue
+            why = await trio.to_thread.run_sync(take, step, content, workspace)
+            if why:
+                left.append(LeftAlone(step.path, why))
+            await self._store.note_step(rollback.chat, step.path)
+        return tuple(left)
+
+
+def _place_of(history: Sequence[Message], content_id: str) -> tuple[int, int]:
+    """Where a message of the user's stands, and how many before it belong to its prompt."""
+    for place, message in enumerate(history):
+        if message.content_id == content_id:
+            earlier = 0
+            while earlier < place and _opens_with(history[place - earlier - 1]):
+                earlier += 1
+            return place, earlier
+    raise UnknownMessage
+
+
+def _opens_with(message: Message) -> bool:
+    """Whether a prompt put a message before the user's words that nobody said."""
+    return (
+        message.content_id is None
+        and message.origin is None
+        and message.role != "tool"
+        and not any(isinstance(part, CompactionPart) for part in message.parts)
+    )

@@ -1,0 +1,167 @@
+"""Rollbacks in the file of chats: what is to be undone, noted before a file is touched.
+
+The rules it keeps: a rollback is noted whole before its first step, each step is struck out when
+it is done, and the messages go in the transaction that ends it. Killed at any moment, what is
+left here is what is left to do. The bytes that come back stay where they are kept anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from eca_protocol import json
+from eca_server.chat.store.database import Database, Statement
+from eca_server.chat.store.rows import Change, KeptContent, Rollback, UndoStep
+from eca_server.workspace import Fingerprint
+
+__all__ = ["changes_since", "content", "do_step", "finish", "note", "unfinished"]
+
+_CUT: Final = (
+    "DELETE FROM message WHERE chat = ?1 AND sequence >="
+    " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
+)
+
+
+def changes_since(database: Database, chat: str, content_ids: Sequence[str]) -> tuple[Change, ...]:
+    """All changes of a chat from the first on that one of these messages led to, in order."""
+    found = database.read(
+        "SELECT number, path, moved_from, existed, data, after FROM before_image"
+        " WHERE chat = ?1 AND number >= (SELECT min(number) FROM before_image WHERE chat = ?1"
+        "  AND content_id IN (SELECT value FROM json_each(?2))) ORDER BY number",
+        (chat, json.dumps(list(content_ids)).decode()),
+    )
+    return tuple(
+        Change(
+            number=number,
+            path=os.fsdecode(path),
+            moved_from=None if moved_from is None else os.fsdecode(moved_from),
+            existed=bool(existed),
+            before=None if data is None else Fingerprint.of(data).digest,
+            after=after,
+        )
+        for number, path, moved_from, existed, data, after in found
+    )
+
+
+def content(database: Database, number: int) -> KeptContent | None:
+    """What a file was before a change; None if that is not kept any more."""
+    for mode, data in database.read(
+        "SELECT mode, data FROM before_image WHERE number = ? AND data IS NOT NULL", (number,)
+    ):
+        return KeptContent(mode=mode, data=data)
+    return None
+
+
+def note(database: Database, rollback: Rollback) -> None:
+    """Note a rollback in place of another of the same chat that was left undone."""
+    chat = rollback.chat
+    with database.writing() as execute:
+        execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
+        execute(
+            "INSERT OR REPLACE INTO rollback VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                chat,
+                rollback.cut,
+                rollback.earlier,
+                rollback.kept,
+                rollback.first_change,
+                rollback.undoes,
+            ),
+        )
+        for position, step in enumerate(rollback.steps):
+            moved_to = None if step.moved_to is None else os.fsencode(step.moved_to)
+            execute(
+                "INSERT INTO undo_step VALUES (?, ?, ?, ?, ?, ?)",
+                (chat, position, os.fsencode(step.path), moved_to, step.present, step.change),
+            )
+
+
+def do_step(database: Database, chat: str, path: str) -> None:
+    """Strike out the first step that is left, which is about that path."""
+    with database.writing() as execute:
+        execute(
+            "DELETE FROM undo_step WHERE chat = ?1 AND path = ?2 AND position ="
+            " (SELECT min(position) FROM undo_step WHERE chat = ?1)",
+            (chat, os.fsencode(path)),
+        )
+
+
+def unfinished(database: Database, workspace: str, chat: str) -> tuple[Rollback, ...]:
+    """The rollbacks of a workspace's chats, and of one more chat, that are not finished."""
+    found = database.read(
+        "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
+        " WHERE chat.workspace = ? OR chat.id = ?",
+        (workspace, chat),
+    )
+    return tuple(
+        Rollback(
+            chat=name,
+            cut=cut,
+            earlier=earlier,
+            kept=kept,
+            first_change=first,
+            undoes=bool(undoes),
+            steps=_steps(database, name),
+        )
+        for name, cut, earlier, kept, first, undoes in found
+    )
+
+
+def _steps(database: Database, chat: str) -> tuple[UndoStep, ...]:
+    found = database.read(
+        "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
+        (chat,),
+    )
+    return tuple(
+        UndoStep(
+            path=os.fsdecode(path),
+            moved_to=None if moved_to is None else os.fsdecode(moved_to),
+            present=present,
+            change=change,
+        )
+        for path, moved_to, present, change in found
+    )
+
+
+def finish(
+    database: Database, rollback: Rollback, *, title: str | None, settings: bytes | None
+) -> None:
+    """Strike a rollback out, with the messages and the contents nobody can come back to.
+
+    Where the files stay as they are, their changes are from now on those of the last message that
+    stays, so that who goes back before that one undoes them, too.
+
+    Args:
+        database: the file.
+        rollback: which.
+        title: the chat's from now on, if `settings` are given.
+        settings: the chat's from now on; None: they stay.
+    """
+    chat, first = rollback.chat, rollback.first_change
+    erased: list[Statement] = [
+        ("DELETE FROM rollback WHERE chat = ?", (chat,)),
+        ("DELETE FROM undo_step WHERE chat = ?", (chat,)),
+    ]
+    if rollback.cut is not None:
+        erased.append((_CUT, (chat, rollback.cut, rollback.earlier)))
+    changed: list[Statement] = []
+    if first is not None and (rollback.undoes or rollback.kept is None):
+        erased.append(("DELETE FROM before_image WHERE chat = ? AND number >= ?", (chat, first)))
+    elif first is not None:
+        changed.append(
+            (
+                "UPDATE before_image SET content_id = ? WHERE chat = ? AND number >= ?",
+                (rollback.kept, chat, first),
+            )
+        )
+    if settings is not None:
+        changed += [
+            ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
+            (
+                "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
+                (settings, chat),
+            ),
+        ]
+    database.erase(erased, changed)

@@ -1,0 +1,103 @@
+"""A chat that goes back to before a message (chapter "Chat rollback").
+
+The rules it keeps: a turn that runs is stopped first; what is kept is shown before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
+from eca_protocol.peer import Handler
+from eca_server.chat import Chat
+from eca_server.chat.pages import page_of
+from eca_server.chat.rollback import RollbackRefused, UnknownMessage, Wanted, roll_back
+from eca_server.features.chats import contents_of
+from eca_server.features.connection import Connection
+
+__all__ = ["handlers_of"]
+
+REST: Final = "rest"
+"""Our own word in `include`: put back what can be, though other files cannot."""
+
+_FAILED: Final = "The rollback failed; the log says more."
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The handler."""
+
+    def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
+        chat = connection.chats.open(params.chat_id)
+        if chat.is_busy and not chat.has_message(params.content_id):
+            raise _unknown(params)
+        task = _Task(connection=connection, chat=chat, params=params)
+        done = chat.between_turns(task.run)
+
+        async def answer() -> m.ChatRollbackResponse:
+            await done.wait()
+            connection.chats.drop_blank(chat)
+            if task.fault is not None:
+                raise task.fault
+            return m.ChatRollbackResponse()
+
+        return answer()
+
+    return {"chat/rollback": rollback}
+
+
+@attrs.define(kw_only=True)
+class _Task:
+    """One rollback; `fault`: what is wrong with it, as long as it is not done."""
+
+    connection: Connection
+    chat: Chat
+    params: m.ChatRollbackParams
+    fault: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
+
+    async def run(self) -> None:
+        chat, session = self.chat, self.connection.session
+        memory = self.connection.chats.memory
+        wanted = _wanted(self.params)
+        try:
+            done = await roll_back(chat, None if memory is None else memory.rollbacks, wanted)
+        except UnknownMessage:
+            self.fault = _unknown(self.params)
+            return
+        except RollbackRefused as fault:
+            session.show("warning", str(fault))
+            self.fault = RPCError(INVALID_PARAMS, str(fault), {"code": "not_restorable"})
+            return
+        self.fault = None
+        if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
+            return
+        if wanted.messages:
+            cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
+            session.notify("chat/cleared", cleared)
+            contents = contents_of(self.connection, chat, page_of(chat.history))
+            await chat.showing.run(contents)
+            chat.tell_title()
+        if told := done.told():
+            session.show("warning" if done.left else "info", told)
+
+
+def _wanted(params: m.ChatRollbackParams) -> Wanted:
+    asked = {str(each) for each in params.include}
+    both = not asked & {"messages", "tools"}
+    return Wanted(
+        content_id=params.content_id,
+        messages=both or "messages" in asked,
+        files=both or "tools" in asked,
+        rest=REST in asked,
+    )
+
+
+def _unknown(params: m.ChatRollbackParams) -> RPCError:
+    return RPCError(
+        INVALID_PARAMS,
+        "params.contentId: expected the id of a message of the user's in the chat "
+        f"{params.chat_id[:100]!r}, got {params.content_id[:100]!r}",
+    )

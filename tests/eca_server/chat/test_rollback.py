@@ -1,0 +1,173 @@
+"""Chats that go back to before a message, and the files they changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.eca_server.chat.current import current, refused, since
+from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents
+
+pytestmark = pytest.mark.trio
+
+
+def writes(**files: str) -> str:
+    """A prompt whose turn writes these files."""
+    return "\n".join(
+        f"call eca_write_file {json.dumps({'path': name, 'content': text})}"
+        for name, text in files.items()
+    )
+
+
+async def said(ours: Editor, text: str, **params: Any) -> str:
+    """A turn of a chat that trusts; the content id of its prompt."""
+    begun = len(ours.seen)
+    await ours.turn(text, trust=True, **{"model": SCRIPT, **params})
+    return next(
+        content["contentId"] for role, content in contents(ours.seen[begun:], "c") if role == "user"
+    )
+
+
+async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
+    begun = len(ours.seen)
+    params = {"chatId": "c", "contentId": content_id, "include": list(include)}
+    await ours.ask("chat/rollback", params)
+    return since(ours, begun)
+
+
+def shown(told: list[tuple[str, Any]]) -> list[str]:
+    return [params["message"] for name, params in told if name == "$/showMessage"]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
+async def test_a_chat_goes_back_and_the_client_is_shown_what_is_kept(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, "say one")
+        second = await said(ours, writes(a="1"))
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
+        told = await rolled_back(ours, second)
+        assert [name for name, _ in told] == [
+            "chat/cleared", "text", "text", "$/showMessage", "answer",
+        ]  # fmt: skip
+        assert [words for name, words in told if name == "text"] == ["say one", "one"]
+        assert shown(told) == ["1 file put back."]
+        assert tree(folder) == {}
+        assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
+            "code"
+        ] == -32602
+        assert (await refused(ours, "chat/rollback", {"chatId": "no", "contentId": first}))[
+            "code"
+        ] == -32602
+        assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
+        await said(ours, "again", model=ECHO)
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one", "again", "again"]
+        assert [name for name, _ in await rolled_back(ours, first)][:2] == [
+            "chat/cleared",
+            "answer",
+        ]
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+@pytest.mark.requirement("FIELD:ChatRollbackParams.include", "VALUE:ChatRollbackInclude=messages")
+async def test_messages_and_files_go_back_each_without_the_other(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1", b="x"))
+        second = await said(ours, writes(a="2"))
+        third = await said(ours, writes(a="3"))
+        told = await rolled_back(ours, third, "tools")
+        assert [name for name, _ in told] == ["$/showMessage", "answer"]
+        assert tree(folder) == {"a": "2", "b": "x"}
+        assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
+        assert tree(folder) == {"a": "2", "b": "x"}
+        assert shown(await rolled_back(ours, first)) == ["2 files put back."]
+        assert tree(folder) == {}
+
+
+@pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
+async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
+    tmp_path: Path, folder: Path
+) -> None:
+    (folder / "kept").write_text("old")
+    (folder / "big").write_text("x" * 1_100_000)
+    (folder / "kept").chmod(0o640)
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(kept="new", mine="1", gone="2", big="small"))
+        (folder / "mine").write_text("the user's")
+        (folder / "kept").unlink()
+        begun = len(ours.seen)
+        asked = {"chatId": "c", "contentId": first}
+        error = await refused(ours, "chat/rollback", asked)
+        assert error["data"] == {"code": "not_restorable"}
+        assert shown(since(ours, begun)) == [error["message"]]
+        assert f"{folder / 'mine'}: it was changed since" in error["message"]
+        assert f"{folder / 'big'}: it was too large to be kept" in error["message"]
+        assert "kept:" not in error["message"]
+        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        [words] = shown(await rolled_back(ours, first, "tools", "rest"))
+        assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
+        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
+        assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.requirement
+async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) -> None:
+    (folder / "here").mkdir()
+    (folder / "here" / "f").write_text("1")
+    moved = json.dumps({"source": "here", "destination": "there/deep"})
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, f"{writes(**{'here/f': '2'})}\ncall eca_move_file {moved}")
+        second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
+        (folder / "there").rename(tmp_path / "outside")
+        (folder / "there").symlink_to(tmp_path / "outside")
+        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second})
+        assert "leads to" in error["message"]
+        (folder / "there").unlink()
+        (tmp_path / "outside").rename(folder / "there")
+        assert shown(await rolled_back(ours, first)) == ["3 files put back."]
+        assert tree(folder) == {"here/f": "1"}
+
+
+@pytest.mark.requirement("W-22a", "W-23a")
+async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        await ours.prompt(f"{writes(b='2')}\nwait forever", model=SCRIPT, trust=True)
+        await ours.content("toolCalled")
+        begun = len(ours.seen)
+        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        await ours.send(asked, ours.prompt_request("hello", model=ECHO))
+        await ours.finished(times=2)
+        names = [name for name, _ in since(ours, begun)]
+        assert names.index("progress") < names.index("chat/cleared") < names.index("text")
+        assert names.count("chat/cleared") == 1
+        told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
+        assert told == ["finished", "running", "hello", "running", "hello", "finished"]
+        assert tree(folder) == {}
