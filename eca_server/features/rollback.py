@@ -76,7 +76,7 @@ class _Task:
             return
         if wanted.messages:
             cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-            session.notify("chat/cleared", cleared)
+            session.notify("chat/cleared", cleared, asked=True)
             contents = contents_of(self.connection, chat, page_of(chat.history))
             await chat.showing.run(contents)
             chat.tell_title()
