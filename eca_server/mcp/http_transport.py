@@ -281,7 +281,8 @@ class Place:
     """Where a stream of events stands, through all the connections that carry it.
 
     Attributes:
-        event_id: of the last event that had one; what a further connection takes up from.
+        event_id: of the last event that had one; what a further connection takes up from. None:
+            there is none, or none that a header can hold.
         retry: seconds before a further connection, if the server told.
         events: how many messages were received.
     """
@@ -293,8 +294,9 @@ class Place:
     def follow(self, decoder: SSEDecoder) -> None:
         """Take over how far a connection has come."""
         found = decoder.last_event_id
-        if found and found.isascii() and found.isprintable():
-            self.event_id = found
+        if found is not None:
+            is_sendable = found != "" and found.isascii() and found.isprintable()
+            self.event_id = found if is_sendable else None
         if decoder.retry is not None:
             self.retry = decoder.retry / 1000
 
