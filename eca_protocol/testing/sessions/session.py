@@ -178,12 +178,16 @@ class Session:
     def forget(self) -> None:
         """Begin a new list of steps; what was before is stopped and does not count any more.
 
+        The behaviour is a server's own state: it is set back.
+
         Raises:
             Fault: the server does not rest even so.
         """
         self._is_forgetting = True
         self.rules.forget()
-        self.send(self.stops())
+        selected = {"behavior": "agent"}
+        again = {"jsonrpc": "2.0", "method": "chat/selectedBehaviorChanged", "params": selected}
+        self.send([*self.stops(), again])
         self.rest()
         self.model.open_all()
         self.model.replies.clear()
