@@ -78,17 +78,14 @@ class IntroducedTooSoon(Server):
     def write(self, message: Message) -> None:
         super().write(message)
         if "chatWelcomeMessage" in (message.get("result") or {}):
-            self.is_introduced = True
-            self.introduce()
+            self.initialized(Params(None))
 
 
 class _Config(Server):
     """Tells something else of itself."""
 
-    def introduce(self) -> None:
-        config = self.told(self.chat_config())
-        self.chat_config = lambda: config  # type: ignore[method-assign] - of this one server
-        super().introduce()
+    def chat_config(self) -> dict[str, Any]:
+        return self.told(super().chat_config())
 
     def told(self, config: dict[str, Any]) -> dict[str, Any]:
         return config
@@ -341,11 +338,12 @@ class ChangesAreNotSeen(Server):
 
 
 @breaks("CONF-6")
-class OneWelcome(_Config):
-    """Has one welcome, whatever is configured."""
+class OneWelcome(Server):
+    """Has a welcome of its own, whatever the configuration says at the start."""
 
-    def told(self, config: dict[str, Any]) -> dict[str, Any]:
-        return {**config, "welcomeMessage": reference.WELCOME}
+    @property
+    def welcome(self) -> str:
+        return str(self.workspace.configuration().get("welcomeMessage", reference.WELCOME))
 
 
 @breaks("W-13b")
