@@ -42,7 +42,7 @@ async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
             ended = await finishes(chat, seconds=8)
             bench.check(
                 "W-21d",
-                status == "prompting" and ended and told(chat).strip(),
+                status in ("prompting", "login") and ended and told(chat).strip(),
                 expected="prompting, a text of the system's, and `finished`",
                 got=f"{fault}: {status}, then {contents(chat)}",
             )

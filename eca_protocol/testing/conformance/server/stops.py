@@ -178,6 +178,7 @@ async def a_stop_of_what_does_not_run_is_ignored(bench: Bench) -> None:
         await unknown.stop()
         await chat.prompt("First.")
         await chat.finished()
+        await seat.settle()
         before = len(chat.contents)
         await chat.stop()
         await seat.settle()
