@@ -32,7 +32,7 @@ FAULTS: Final[Mapping[str, Reply]] = {
 }
 
 
-@case("W-21d", "W-22e", seconds=30)
+@case("W-21d", seconds=30)
 async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
     """A model that refuses, breaks off, or answers with what cannot be read."""
     async with bench.seat() as seat:
@@ -47,7 +47,6 @@ async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
                 got=f"{fault}: {status}, then {contents(chat)}",
             )
         await seat.settle()
-    bench.saw("W-22e")
 
 
 @case("W-21e", "W-21f")
