@@ -21,6 +21,7 @@ CHAPTERS: Final = (
     "stops",
     "deletion",
     "tools",
+    "approvals",
     "faults",
     "usage",
     "titles",

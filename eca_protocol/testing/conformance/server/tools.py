@@ -1,4 +1,4 @@
-"""Cases of tool calls: told piece by piece, approved, refused, withheld, unknown, cut."""
+"""Cases of tool calls: how they are told, what they change, what is cut of them, their names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.reading import (
     at_gate,
     calls,
-    contents,
     ends,
-    kinds,
     next_end,
-    next_run,
     offered,
     runs,
     shown,
-    told_of_calls,
     words,
 )
 from eca_protocol.testing.provider import ReceivedRequest
@@ -36,15 +32,6 @@ READ, WRITE, EDIT, SHELL = "read_file", "write_file", "edit_file", "shell_comman
 WATCHED: Final = ("W-30a", "W-32a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-11")
 """What is watched in every call: where calls happened and nothing was seen, all is well."""
 
-DENIED: Final = {
-    "move_file": "move_file",
-    "grep": "eca__grep",
-    "directory_tree": "eca_directory_tree",
-}
-CONFIG: Final = {
-    "chat": {"title": False},
-    "toolCall": {"approval": {"deny": {spelled: {} for spelled in DENIED.values()}}},
-}
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "read_file": frozenset({"path", "line_offset", "limit"}),
     "write_file": frozenset({"path", "content"}),
@@ -55,11 +42,6 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "move_file": frozenset({"source", "destination"}),
 }
 """The native tools that servers share, and the names of their parameters."""
-
-
-def behavior(bench: Bench) -> str:
-    """What the member of a prompt is called that says how it is to be answered."""
-    return "agent" if bench.edition >= Revision.CURRENT else "behavior"
 
 
 @case("TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4")
@@ -168,93 +150,6 @@ async def approving(chat: ChatSeat, *, seconds: float = 10) -> None:
             await chat.approve(call)
 
 
-@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
-async def an_approved_command_runs(bench: Bench) -> None:
-    """The model wants a command; the user looks at it for a while and says yes."""
-    async with bench.seat() as seat:
-        seat.tool(SHELL)
-        made = seat.workspace / "approved"
-        chat = seat.chat(calls((SHELL, {"command": f"echo made it; touch {made}"})), reply("x"))
-        await chat.prompt("Make it.")
-        run = await next_run(chat)
-        await seat.settle()
-        ran = made.exists() or bool(chat.of("toolCallRunning"))
-        bench.check(
-            "TOOL-4",
-            run.get("manualApproval") is not ran,
-            expected="manualApproval true if it waits, false if it runs",
-            got=f"{run.get('manualApproval')!r}, and it {'ran' if ran else 'waits'}",
-        )
-        if ran:
-            raise Stuck("a command that waits for the user", "one that ran at once")
-        await chat.approve(run["id"])
-        called = await next_end(chat, shows="TOOL-14")
-        await chat.finished()
-        bench.check(
-            "TOOL-14",
-            made.exists() and len(chat.model.requests) == 2,
-            expected="the command's effect, and the next request",
-            got=called,
-        )
-        results = told_of_calls(chat.model.requests[1].body)
-        bench.check(
-            "ARROW:chat-tool-call-11",
-            any("made it" in each for each in results),
-            expected="the result in the next request",
-            got=results,
-        )
-
-
-@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31", "W-32b", needs="native-tools")
-async def a_rejected_command_does_not_run(bench: Bench) -> None:
-    """The model wants a command; the user says no; the model says what it makes of it."""
-    async with bench.seat() as seat:
-        seat.tool(SHELL)
-        made = seat.workspace / "rejected"
-        chat = seat.chat(calls((SHELL, {"command": f"touch {made}"})), reply("A pity."))
-        await chat.prompt("Make it.")
-        run = await shown(chat, "toolCallRun")
-        if run.get("manualApproval") is not True:
-            raise Stuck("a command that waits for the user", run)
-        await chat.reject(run["id"])
-        await chat.finished()
-        ran = made.exists() or bool(chat.of("toolCallRunning"))
-        bench.check("TOOL-18", not ran, expected="a command that does not run", got=kinds(chat))
-        reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
-        bench.check(
-            "W-30f",
-            ran or (len(reasons) == 1 and reasons != ["user-config"]),
-            expected="a rejection by the user's choice",
-            got=contents(chat),
-        )
-        bench.saw("TOOL-8", "TOOL-9", "W-32b")
-        bench.check(
-            "W-31",
-            len(chat.model.requests) == 2,
-            expected="the model is asked again",
-            got=f"{len(chat.model.requests)} requests",
-        )
-
-
-@case("TOOL-15", since=Revision.R2025_10, needs="native-tools")
-async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
-    """The same command twice; the first time the user says yes for the session."""
-    async with bench.seat(fresh=True) as seat:
-        seat.tool(SHELL)
-        command = calls((SHELL, {"command": "true"}))
-        chat = seat.chat(command, command, reply("x"))
-        await chat.prompt("Twice.")
-        run = await next_run(chat)
-        await chat.approve(run["id"], save="session")
-        again = await next_run(chat, 2)
-        bench.check(
-            "TOOL-15",
-            again.get("manualApproval") is False,
-            expected="no question the second time",
-            got=again,
-        )
-
-
 @case("W-30h", needs="native-tools")
 async def two_calls_of_one_answer_are_told_one_after_the_other(bench: Bench) -> None:
     """The model reads two files at once, and writes both calls in turn, piece by piece."""
@@ -294,109 +189,6 @@ def _delta(index: int, *, id: str | None = None, **function: str) -> Step:  # no
 
 
 _PIECE: Final = 40  # characters
-
-
-@case("W-34a", needs="native-tools")
-async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
-    """Decisions on calls that there are not, and on one that is still being prepared."""
-    async with bench.seat() as seat:
-        seat.tool(SHELL)
-        chat = seat.chat(
-            reply(
-                tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")
-            ),
-            reply("x"),
-        )
-        for method in ("chat/toolCallApprove", "chat/toolCallReject"):
-            await seat.tell(method, {"chatId": chat.id, "toolCallId": "nobody's"})
-        await chat.prompt("Run it.")
-        prepared = await shown(chat, "toolCallPrepare")
-        await chat.approve(prepared["id"])
-        await seat.settle()
-        chat.model.open("end")
-        run = await shown(chat, "toolCallRun")
-        await seat.settle()
-        ran = [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
-        bench.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
-        if not ran:
-            await chat.reject(run["id"])
-            await chat.approve(run["id"])
-        await chat.finished()
-        closed = [each["type"] for each in ends(chat)]
-        if not ran:
-            bench.check("W-34a", closed == ["toolCallRejected"], expected="a rejection", got=closed)
-
-
-@case("W-34b", needs="native-tools")
-async def a_decision_in_the_same_instant_counts(bench: Bench) -> None:
-    """Each of ten calls is approved the moment it is announced."""
-    async with bench.seat() as seat:
-        seat.tool(SHELL)
-        command = calls((SHELL, {"command": "true"}))
-        chat = seat.chat(*[command] * 10, reply("x"))
-        await chat.prompt("Ten times.")
-        for turn in range(1, 11):
-            run = await next_run(chat, turn)
-            await chat.approve(run["id"])
-            await next_end(chat, turn, shows="W-34b")
-        bench.check("W-34b", True, expected="ten calls that run", got="them")
-        await chat.finished()
-
-
-async def is_asked(chat: ChatSeat) -> bool:
-    """Whether the user is asked of the first call, once it is announced.
-
-    Raises:
-        Stuck: there is none.
-    """
-    await chat.content("toolCallRun")
-    await chat.seat.settle()
-    run = chat.of("toolCallRun")[0]
-    return run.get("manualApproval") is True and not ends(chat)
-
-
-@case("W-30d", needs=("native-tools", "config"))
-async def what_configuration_denies_is_rejected(bench: Bench) -> None:
-    """A call that the configuration denies, and one that changes a file while it is planned."""
-    async with bench.seat(config=CONFIG) as seat:
-        seat.tool(WRITE)
-        path = seat.workspace / "planned.txt"
-        made = {"path": str(path), "content": "x"}
-        found = {}
-        tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
-            ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
-            ("planned", (WRITE, made), {behavior(bench): "plan"}),
-        )
-        for name, call, params in tries:
-            chat = seat.chat(calls(call), reply("x"))
-            await chat.prompt("Do it.", **params)
-            if await is_asked(chat):
-                await chat.stop()
-            else:
-                await chat.finished()
-            found[name] = [each["type"] for each in ends(chat)]
-        bench.check(
-            "W-30d",
-            all(each == ["toolCallRejected"] for each in found.values()),
-            expected="toolCallRejected, user-config, of each",
-            got=found,
-        )
-
-
-@case("W-33e", needs=("native-tools", "config"))
-async def configuration_names_tools_in_any_spelling(bench: Bench) -> None:
-    """Three tools that the configuration denies, each in another spelling of its name."""
-    async with bench.seat(config=CONFIG) as seat:
-        ran = []
-        for tool in DENIED:
-            seat.tool(tool)
-            arguments = {"path": str(seat.workspace), "pattern": "x", "source": "a"}
-            chat = seat.chat(calls((tool, arguments)), reply("x"))
-            await chat.prompt("Do it.")
-            if await is_asked(chat) or chat.of("toolCallRunning"):
-                ran.append(f"{tool}, denied as {DENIED[tool]}")
-                await chat.stop()
-        bench.check("W-33e", not ran, expected="each is rejected", got=ran)
 
 
 @case("W-30e", "W-30c", needs="native-tools")
@@ -521,27 +313,6 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
         if bench.edition <= Revision.R2025_10:
             bare += [name for name in listed if name in PARAMETERS]
         bench.check("W-33c", not bare, expected="names that begin with eca_", got=bare)
-
-
-@case("W-33b")
-async def the_list_is_sent_again_when_what_is_disabled_changes(bench: Bench) -> None:
-    """The user selects to plan."""
-    async with bench.seat(fresh=True) as seat:
-        seat.tool(WRITE)
-        told = [heard for heard in seat.heard if heard.method == "tool/serverUpdated"]
-        name = behavior(bench)
-        await seat.tell(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
-        again = await seat.until(
-            lambda message: (
-                message.get("method") == "tool/serverUpdated"
-                and message["params"].get("type") == "native"
-            ),
-            after=told[-1],
-            shows="W-33b",
-            expected="the native tools once more",
-        )
-        off = [tool.get("name") for tool in again.params["tools"] if tool.get("disabled")]
-        bench.check("W-33b", off, expected="tools that are disabled now", got=off)
 
 
 def _listed(seat: Seat) -> Mapping[str, Mapping[str, Any]]:
