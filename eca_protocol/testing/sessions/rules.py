@@ -46,6 +46,7 @@ class Turn:
         mark: the mark in its words, by which the scripted model knows it.
         stopped: a stop was sent for it: only the beginning of what is said has to come.
         begun: a content of it came.
+        echoed: the user's words came back.
         said: the assistant's text so far.
         calls: its tool calls by id.
         thinking: the reasonings that are not finished.
@@ -55,9 +56,15 @@ class Turn:
         self.mark = mark
         self.stopped = False
         self.begun = False
+        self.echoed = False
         self.said = ""
         self.calls: dict[str, Call] = {}
         self.thinking: set[str] = set()
+
+    @property
+    def is_dropped(self) -> bool:
+        """A stop may have taken it from the queue: what comes may be the next turn's."""
+        return self.stopped and not self.echoed
 
     @property
     def asking(self) -> list[str]:
@@ -262,7 +269,7 @@ class Rules:
             raise Fault(row, f"the beginning of {turn.mark} in chat {params['chatId']}", content)
         turn.begun = True
         if kind == "text":
-            self._text(turn, params.get("role"), str(content.get("text")))
+            self._text(chat, params.get("role"), str(content.get("text")))
         elif str(kind).startswith("reason"):
             _think(turn, content)
         elif kind in _NEXT_OF_CALL:
@@ -270,15 +277,24 @@ class Rules:
         if params.get("isComplete") if self.draft else ends:
             self._finish(chat, turn)
 
-    def _text(self, turn: Turn, role: Any, text: str) -> None:
-        if role == "user" and (marks := MARK.findall(text)) and marks[-1] != turn.mark:
-            raise Fault("W-22b", f"the turn of {turn.mark}", f"that of {marks[-1]}")
-        if role == "assistant":
-            turn.said += text
+    def _text(self, chat: Chat, role: Any, text: str) -> None:
+        if role == "user" and (marks := MARK.findall(text)):
+            while (
+                len(chat.turns) > 1 and chat.turns[0].is_dropped and marks[-1] != chat.turns[0].mark
+            ):
+                chat.turns.pop(0)
+            turn = chat.turns[0]
+            if marks[-1] != turn.mark:
+                raise Fault("W-22b", f"the turn of {turn.mark}", f"that of {marks[-1]}")
+            turn.begun = turn.echoed = True
+        elif role == "assistant":
+            chat.turns[0].said += text
 
     def _finish(self, chat: Chat, turn: Turn) -> None:
         chat.turns.pop(0)
         chat.silent_by = "W-23g"
+        if self.draft and turn.stopped:  # it has no echo that would tell what was dropped
+            chat.turns = [each for each in chat.turns if not each.stopped]
         self._begin_draft(chat)
         if turn.thinking:
             raise Fault("W-26b", f"{turn.mark}: every reasoning finished", turn.thinking)
