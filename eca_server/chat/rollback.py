@@ -28,7 +28,6 @@ __all__ = ["RollbackRefused", "Rollbacks", "RolledBack", "UnknownMessage", "Want
 LOCK_SECONDS = 2.0
 """How long another server that puts files back is waited for."""
 
-_GLANCE_SECONDS = 0.2
 _UNREADABLE = "what it was cannot be read now"
 
 
@@ -194,7 +193,7 @@ class Rollbacks:
         """Finish what a server that was killed has left, of this workspace and of that chat."""
         for found in await self._store.unfinished_rollbacks(self._workspace, chat_id):
             try:
-                async with lock(self._store.rollback_lock, seconds=_GLANCE_SECONDS):
+                async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
                     await self._finish(found.chat)
             except OSError:  # another server is at it
                 return
@@ -218,7 +217,7 @@ class Rollbacks:
                 if content is None:
                     left.append(LeftAlone(step.path, _UNREADABLE))
                     continue
-            why = await trio.to_thread.run_sync(take, step, content, workspace)
+            why = await trio.to_thread.run_sync(take, step, content, workspace, rollback.chat)
             if why:
                 left.append(LeftAlone(step.path, why))
             await self._store.note_step(rollback.chat, step.path)

@@ -26,6 +26,7 @@ from eca_server.workspace import (
     move_file,
     read_file,
     remove_file,
+    remove_temporary,
     replace_file,
 )
 
@@ -209,19 +210,22 @@ def look_in(workspace: Workspace, *, checkpoint: Checkpoint = lambda: None) -> L
     return look
 
 
-def take(step: UndoStep, content: KeptContent | None, workspace: Workspace) -> str:
+def take(step: UndoStep, content: KeptContent | None, workspace: Workspace, chat: str) -> str:
     """Do one step, in a thread; empty, or why the file was left alone.
 
     Args:
-        step: what is to be done.
+        step: what is to be done; a piece of it that a killed server left is removed.
         content: what comes back, if something does.
         workspace: its boundary is looked at once more.
+        chat: whose changes are undone.
     """
     try:
         place = _place(Path(step.path), workspace)
         if step.moved_to is not None:
             return _take_move(place, _place(Path(step.moved_to), workspace))
-        return _take_content(place, step, content)
+        temporary = _temporary(step, chat)
+        remove_temporary(place, temporary)
+        return _take_content(place, step, content, temporary)
     except (FileFault, OSError) as fault:
         return _told(fault)
 
@@ -233,7 +237,13 @@ def _take_move(source: Place, destination: Place) -> str:
     return ""
 
 
-def _take_content(place: Place, step: UndoStep, content: KeptContent | None) -> str:
+def _temporary(step: UndoStep, chat: str) -> str:
+    """The name under which a content is written first: one a server that follows knows, too."""
+    token = Fingerprint.of(os.fsencode(f"{chat}\0{step.path}")).digest[:8].hex()
+    return f".eca-{token}.tmp"
+
+
+def _take_content(place: Place, step: UndoStep, content: KeptContent | None, temporary: str) -> str:
     digest, fingerprint = _state(place, lambda: None)
     target = None if content is None else Fingerprint.of(content.data).digest
     if digest == target:
@@ -241,7 +251,9 @@ def _take_content(place: Place, step: UndoStep, content: KeptContent | None) -> 
     if digest not in (step.present, None):
         return _CHANGED
     if content is not None:
-        replace_file(place, content.data, expected=fingerprint, mode=content.mode)
+        replace_file(
+            place, content.data, expected=fingerprint, mode=content.mode, temporary=temporary
+        )
     elif fingerprint is not None:
         remove_file(place, expected=fingerprint)
     return ""

@@ -26,7 +26,7 @@ from eca_server.workspace.reading import (
     read_file,
 )
 from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
-from eca_server.workspace.writing import move_file, remove_file, replace_file
+from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
 __all__ = [
     "AlreadyThere",
@@ -56,6 +56,7 @@ __all__ = [
     "path_of",
     "read_file",
     "remove_file",
+    "remove_temporary",
     "replace_file",
     "uri_of",
 ]

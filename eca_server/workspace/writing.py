@@ -30,7 +30,7 @@ from eca_server.workspace.reading import (
     open_regular,
 )
 
-__all__ = ["move_file", "remove_file", "replace_file"]
+__all__ = ["move_file", "remove_file", "remove_temporary", "replace_file"]
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -41,6 +41,7 @@ def replace_file(
     *,
     expected: Fingerprint | None,
     mode: int | None = None,
+    temporary: str | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
     """Give a file a new content, at once; its mode and, if we may, its owner are kept.
@@ -53,6 +54,7 @@ def replace_file(
         data: the whole new content.
         expected: the content it has now; None: there is no such file.
         mode: the permission bits of a file that is made; None: as the umask has it.
+        temporary: the name, beside the file, under which it is written first; None: any.
         checkpoint: called between pieces; what it raises ends the call and changes nothing.
 
     Raises:
@@ -68,15 +70,17 @@ def replace_file(
         entry = _Entry(directory=parent, name=place.real_path.name, place=place)
         if expected is None:
             _must_be_free(entry)
-            with _temporary(entry, _pieces(data), checkpoint, mode=0o666, bits=mode) as temporary:
-                _take_free_name(temporary, entry)
+            with _temporary(
+                entry, _pieces(data), checkpoint, mode=0o666, bits=mode, name=temporary
+            ) as written:
+                _take_free_name(written, entry)
         else:
             found = must_still_be(parent, entry.name, expected, place, checkpoint)
             if not os.access(entry.at, os.W_OK, dir_fd=parent.fd):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            with _temporary(entry, _pieces(data), checkpoint, like=found) as temporary:
+            with _temporary(entry, _pieces(data), checkpoint, like=found, name=temporary) as new:
                 must_still_be(parent, entry.name, expected, place, checkpoint)
-                _rename(temporary, entry)
+                _rename(new, entry)
         _make_durable(parent)
     return Fingerprint.of(data)
 
@@ -99,6 +103,21 @@ def remove_file(
         must_still_be(parent, name, expected, place, checkpoint)
         os.unlink(parent.at(name), dir_fd=parent.fd)
         _make_durable(parent)
+
+
+def remove_temporary(place: Place, temporary: str) -> None:
+    """Remove what a process that was killed in `replace_file` has left beside a file.
+
+    Raises:
+        Moved: the path leads elsewhere now.
+        OSError: it cannot be removed.
+    """
+    with (
+        naming(place),
+        contextlib.suppress(FileNotFoundError),
+        open_directory(place.real_path.parent) as parent,
+    ):
+        os.unlink(parent.at(temporary), dir_fd=parent.fd)
 
 
 def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lambda: None) -> None:
@@ -238,6 +257,7 @@ def _temporary(
     pieces: Iterable[bytes | memoryview],
     checkpoint: Checkpoint,
     *,
+    name: str | None = None,
     mode: int = 0o600,
     bits: int | None = None,
     like: os.stat_result | None = None,
@@ -248,11 +268,12 @@ def _temporary(
         beside: the entry it is made for.
         pieces: its content.
         checkpoint: called before each piece.
+        name: its name; None: any.
         mode: its permission bits, less the umask.
         bits: its permission bits, whatever the umask.
         like: the file whose owner and mode it gets.
     """
-    entry = attrs.evolve(beside, name=f".eca-{secrets.token_hex(8)}.tmp")
+    entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
     fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(fd, "wb", buffering=0) as file:
