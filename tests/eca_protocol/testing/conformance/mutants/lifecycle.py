@@ -285,7 +285,7 @@ class EndOfInputIsIgnored(Server):
 
     async def _read(self) -> None:
         await super()._read()
-        if self.state != "shutdown":
+        if self.exit_code == 0 and self.state != "shutdown":
             self.exit_code = None
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(8)
@@ -300,9 +300,8 @@ class URIsArePaths(Server):
         result = super().initialize(params)
         folders = params.list("workspaceFolders")
         self.workspace = Workspace(folders)
-        for folder in folders:
-            plain = Path(str(folder["uri"]).removeprefix("file://"))
-            self.workspace.roots = [root for root in self.workspace.roots if root == plain]
+        plain = {Path(str(folder["uri"]).removeprefix("file://")) for folder in folders}
+        self.workspace.roots = [root for root in self.workspace.roots if root in plain]
         return result
 
 
@@ -344,15 +343,6 @@ class OneWelcome(Server):
     @property
     def welcome(self) -> str:
         return str(self.workspace.configuration().get("welcomeMessage", reference.WELCOME))
-
-
-@breaks("W-13b")
-class CommandsOutliveTheShutdown(Server):
-    """Answers `shutdown` at once, and ends what runs then."""
-
-    async def shutdown(self, params: Params) -> None:
-        self.state = "shutdown"
-        self.tasks.start_soon(self.close)
 
 
 @breaks("W-13k")

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from eca_protocol.process import Child
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
@@ -420,3 +421,26 @@ class RunningTwice(ToolCall):
         super().say(kind, **fields)
         if kind == "toolCallRunning":
             super().say(kind, **fields)
+
+
+class _Lingering(tools.ShellCommand):
+    """A command that is ended a while after `shutdown`."""
+
+    async def end(self, child: Child) -> None:
+        if self.owner.state == "shutdown":
+            self.owner.tasks.start_soon(self.end_later, child)
+        else:
+            await super().end(child)
+
+    async def end_later(self, child: Child) -> None:
+        try:
+            await anyio.sleep(1)
+        finally:
+            await super().end(child)
+
+
+@breaks("W-13b")
+class CommandsOutliveTheShutdown(Toolbox):
+    """Answers `shutdown` before the commands that run have ended."""
+
+    natives = (*Toolbox.natives[:-1], _Lingering)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from eca_protocol.process import Ladder, spawn
+from eca_protocol.process import Child, Ladder, spawn
 
 if TYPE_CHECKING:
     from tests.eca_protocol.testing.conformance.reference.server import Server
@@ -179,11 +179,14 @@ class ShellCommand(Tool):
                 output += data
             code = await child.wait()
         finally:
-            await child.end(Ladder(after_stdin=0, after_term=0.2, after_kill=0.2))
+            await self.end(child)
         text = self.cut(output.decode("utf-8", "replace"))
         if code:
             raise ToolFault(f"exit code {code}\n{text}")
         return text
+
+    async def end(self, child: Child) -> None:
+        await child.end(Ladder(after_stdin=0, after_term=0.2, after_kill=0.2))
 
 
 class EditorDiagnostics(Tool):
