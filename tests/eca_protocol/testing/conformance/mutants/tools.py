@@ -10,7 +10,7 @@ from eca_protocol.process import Child
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
-from tests.eca_protocol.testing.conformance.reference.tools import Tool, Toolbox
+from tests.eca_protocol.testing.conformance.reference.tools import ShellCommand, Tool, Toolbox
 
 
 class _Says(ToolCall):
@@ -423,7 +423,7 @@ class RunningTwice(ToolCall):
             super().say(kind, **fields)
 
 
-class _Lingering(tools.ShellCommand):
+class _Lingering(ShellCommand):
     """A command that is ended a while after `shutdown`."""
 
     async def end(self, child: Child) -> None:
