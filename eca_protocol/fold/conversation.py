@@ -77,6 +77,8 @@ class Conversation:
             self._deletes[_key(request_id)] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
+        elif method == "chat/fork" and chat_id is not None:
+            self.fold.forking(chat_id)
         elif method == "chat/toolCallApprove" and chat_id is not None:
             call_id = params.get("toolCallId")
             approved = m.ChatToolCallApproveParams(

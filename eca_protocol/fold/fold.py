@@ -79,6 +79,11 @@ class Fold:
         if chat_id in self._folds:
             self._folds[chat_id].abandon()
 
+    def forking(self, chat_id: str) -> None:
+        """The client forks a chat; the server says so in it, outside of any turn."""
+        if chat_id in self._folds:
+            self._folds[chat_id].replay()
+
     def deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""
         self.chats.pop(chat_id, None)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 
+import attrs
 import trio
 
 from eca_server.chat.chat import TOOL_STOP_SECONDS, Chat
 from eca_server.chat.memory import Memory
+from eca_server.chat.store import ChatSettings
 from eca_server.chat.turn import Turn
+from eca_server.llm.history import Message, in_force
 from eca_server.session import Session
 
 __all__ = ["Chats"]
@@ -63,6 +66,19 @@ class Chats:
         if self._chats.get(chat_id) is not chat:  # deleted meanwhile
             return None
         return None if self.drop_blank(chat) else chat
+
+    async def begin(
+        self, messages: Sequence[Message], *, title: str, settings: ChatSettings
+    ) -> Chat:
+        """A new chat that begins with what was said elsewhere, and is stored."""
+        chat = self.open(None)
+        chat.history.extend(messages)
+        chat.told = in_force(chat.history)
+        chat.title = title
+        chat.set(**attrs.asdict(settings, recurse=False))
+        if self.memory is not None:
+            await self.memory.keep_copy(chat)
+        return chat
 
     def drop_blank(self, chat: Chat) -> bool:
         """Forget a chat that is as if it had never been named; whether it is."""

@@ -79,18 +79,24 @@ class Memory:
 
     async def keep(self, turn: Turn) -> None:
         """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
-        messages = [
-            StoredMessage(id=each.content_id or str(uuid.uuid4()), message=each)
-            for each in turn.messages
-        ]
         tokens, cost = taken(turn.usages)
         await self._store.append(
             turn.chat.id,
             self._workspace,
-            messages,
+            _stored(turn.messages),
             title=turn.chat.title,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
             settings=turn.chat.settings,
+        )
+
+    async def keep_copy(self, chat: Chat) -> None:
+        """Store a chat that begins with a history of its own."""
+        await self._store.append(
+            chat.id,
+            self._workspace,
+            _stored(chat.history),
+            title=chat.title,
+            settings=chat.settings,
         )
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
@@ -124,6 +130,12 @@ class Memory:
     async def close(self) -> bool:
         """Write what is left; whether everything is on disk."""
         return await self._store.close()
+
+
+def _stored(messages: Sequence[Message]) -> list[StoredMessage]:
+    return [
+        StoredMessage(id=each.content_id or str(uuid.uuid4()), message=each) for each in messages
+    ]
 
 
 def _restored(kept: StoredMessage) -> Message:

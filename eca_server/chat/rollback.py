@@ -23,7 +23,15 @@ from eca_server.workspace import Workspace
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
 
-__all__ = ["RollbackRefused", "Rollbacks", "RolledBack", "UnknownMessage", "Wanted", "roll_back"]
+__all__ = [
+    "RollbackRefused",
+    "Rollbacks",
+    "RolledBack",
+    "UnknownMessage",
+    "Wanted",
+    "place_of",
+    "roll_back",
+]
 
 LOCK_SECONDS = 2.0
 """How long another server that puts files back is waited for."""
@@ -85,7 +93,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         UnknownMessage: there is nothing to go back to.
         RollbackRefused: files were changed since, or the store cannot be used.
     """
-    place, earlier = _place_of(chat.history, wanted.content_id)
+    place, earlier = place_of(chat.history, wanted.content_id)
     cut = place - earlier
     said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
     kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
@@ -224,8 +232,12 @@ class Rollbacks:
         return tuple(left)
 
 
-def _place_of(history: Sequence[Message], content_id: str) -> tuple[int, int]:
-    """Where a message of the user's stands, and how many before it belong to its prompt."""
+def place_of(history: Sequence[Message], content_id: str) -> tuple[int, int]:
+    """Where a message of the user's stands, and how many before it belong to its prompt.
+
+    Raises:
+        UnknownMessage: it is none of the history.
+    """
     for place, message in enumerate(history):
         if message.content_id == content_id:
             earlier = 0

@@ -19,6 +19,7 @@ _CHAPTERS = {
     "shutdown": "lifecycle",
     "exit": "lifecycle",
     "chat": "chat",
+    "jobs": "jobs",
     "mcp": "mcp_control",
     "providers": "providers",
     "workspace": "workspace",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
 from eca_protocol.messages import ChatContext
 from eca_server.chat import Turn
 from eca_server.chat.agent import Agent
@@ -22,6 +24,7 @@ from eca_server.features.selection import Chosen
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
 from eca_server.tools.approval import Policy, policy_of
+from eca_server.tools.background import news_of
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool
@@ -52,7 +55,7 @@ async def make_agent(
         return None
 
     async def gather() -> Built:
-        return await build(
+        built = await build(
             contexts,
             text,
             workspace=connection.workspace,
@@ -60,6 +63,8 @@ async def make_agent(
             resources=_resource_reader(connection, turn),
             gitignore=gitignore,
         )
+        news = news_of(connection.jobs, turn.chat.id) if connection.has_jobs else ""
+        return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     config, gitignore = connection.config, connection.follows_gitignore
     policy = policy_of(config, behavior)

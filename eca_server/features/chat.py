@@ -21,7 +21,7 @@ from eca_server.commands import (
     run_command,
     ways_to_log_in,
 )
-from eca_server.features import chats, queries, rollback, selection, tools
+from eca_server.features import chats, fork, queries, rollback, selection, tools
 from eca_server.features.agents import make_agent
 from eca_server.features.configuration import tell_changes
 from eca_server.features.connection import Connection
@@ -62,6 +62,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         **queries.handlers_of(connection),
         **selection.handlers_of(connection),
         **chats.handlers_of(connection),
+        **fork.handlers_of(connection),
         **rollback.handlers_of(connection),
         **tools.handlers_of(connection),
     }

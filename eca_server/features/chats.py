@@ -27,7 +27,7 @@ from eca_server.tools.schema_check import fitting
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["contents_of", "handlers_of"]
+__all__ = ["contents_of", "found", "handlers_of"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
@@ -46,7 +46,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return await _open(connection, chat, params)
 
     async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
-        chat = await _found(connection, params.chat_id)
+        chat = await found(connection, params.chat_id)
         page = _page(chat, params)
         contents = tuple(
             m.ChatContentReceivedParams(
@@ -77,7 +77,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatUpdateResponse()
 
     async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
-        chat = await _found(connection, params.chat_id)
+        chat = await found(connection, params.chat_id)
         if not chat.has_message(params.content_id):
             raise RPCError(
                 INVALID_PARAMS,
@@ -91,7 +91,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatAddFlagResponse()
 
     async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
-        chat = await _found(connection, params.chat_id)
+        chat = await found(connection, params.chat_id)
         flags = dict(chat.settings.flags)
         if flags.pop(params.content_id, None) is not None:
             chat.set(flags=flags)
@@ -164,7 +164,12 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-async def _found(connection: Connection, chat_id: str) -> Chat:
+async def found(connection: Connection, chat_id: str) -> Chat:
+    """The chat of that id.
+
+    Raises:
+        RPCError: there is none.
+    """
     chat = await connection.chats.find(chat_id)
     if chat is None:
         raise RPCError(

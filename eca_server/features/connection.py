@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
+    from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
     from eca_server.llm.models import Models
@@ -275,7 +276,25 @@ class Connection:
             environment=self.child_variables,
             ledger=ledger or Ledger(),
             chat_id=chat_id,
+            jobs=self.jobs if self.session.revision is Revision.CURRENT else None,
         )
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The background jobs; only clients of today can show them, and end them."""
+        from eca_server.jobs import Jobs  # noqa: PLC0415 - see the module's docstring
+
+        def tell() -> None:
+            from eca_server.features.jobs import tell_jobs  # noqa: PLC0415 - as above
+
+            tell_jobs(self)
+
+        return Jobs(self.nursery, tell)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether there may be a job; where there is none, nothing of them is loaded."""
+        return "jobs" in vars(self)
 
     @cached_property
     def mcp(self) -> Manager:
@@ -304,9 +323,14 @@ class Connection:
             closing.start_soon(partial(self.peer.cancel_requests, seconds=1.0, but="shutdown"))
             if "mcp" in vars(self):
                 closing.start_soon(self._close_mcp, left)
+            if self.has_jobs:
+                closing.start_soon(self._close_jobs, left)
             if "chats" in vars(self):
                 left += await self.chats.close()
         return left
+
+    async def _close_jobs(self, left: list[str]) -> None:
+        left += await self.jobs.close()
 
     async def _close_mcp(self, left: list[str]) -> None:
         left += [f"the MCP server {name} cannot be ended" for name in await self.mcp.close()]

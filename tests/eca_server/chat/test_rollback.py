@@ -1,4 +1,4 @@
-"""Chats that go back to before a message, and the files they changed."""
+"""Chats that go back to before a message, with the files they changed, and chats that fork."""
 
 from __future__ import annotations
 
@@ -171,3 +171,36 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
         told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
         assert told == ["finished", "running", "hello", "running", "hello", "finished"]
         assert tree(folder) == {}
+
+
+@pytest.mark.requirement("FIELD:ChatForkParams.chatId", "FIELD:ChatForkParams.contentId")
+async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        second = await said(ours, "say two")
+        third = await said(ours, "say three")
+        for content_id in (second, third):
+            flag = {"chatId": "c", "contentId": content_id, "text": "here"}
+            await ours.ask("chat/addFlag", flag)
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine (9)"})
+        begun = len(ours.seen)
+        await ours.ask("chat/fork", {"chatId": "c", "contentId": second})
+        told = since(ours, begun)
+        assert told[0][0] == "chat/opened"
+        new = told[0][1]["chatId"]
+        assert told[1:] == [
+            ("text", "say one"), ("text", "one"), ("text", "say two"), ("flag", "here"),
+            ("metadata", "Mine (10)"),
+            ("text", "This chat goes on as another one, too: Mine (10)."), ("answer", {}),
+        ]  # fmt: skip
+        asked = {"chatId": "c", "contentId": "no"}
+        assert "got 'no'" in (await refused(ours, "chat/fork", asked))["message"]
+        await ours.turn("say four", new, model=SCRIPT)
+        await ours.ask("chat/delete", {"chatId": "c"})
+    async with current(data=tmp_path, folder=folder) as ours:
+        [listed] = (await ours.ask("chat/list"))["chats"]
+        assert [listed["id"], listed["title"], listed["messageCount"]] == [new, "Mine (10)", 5]
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": new})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one", "say two", "say four", "four"]

@@ -1,0 +1,66 @@
+"""A chat that goes on as two (chapter "Chat fork").
+
+The rules it keeps: the new chat begins with the messages up to the one that was named, that one
+included; from then on neither knows of the other. What the files were before the first chat
+changed them stays that one's: a rollback of the new chat undoes what the new chat did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_protocol.peer import Handler
+from eca_server.chat.pages import page_of
+from eca_server.chat.rollback import UnknownMessage, place_of
+from eca_server.features.chats import contents_of, found
+from eca_server.features.connection import Connection
+
+__all__ = ["handlers_of", "title_of_fork"]
+
+_NUMBERED = re.compile(r"(.*?) \((\d{1,4})\)", re.DOTALL)
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The handler."""
+
+    async def fork(params: m.ChatForkParams) -> m.ChatForkResponse:
+        chat = await found(connection, params.chat_id)
+        try:
+            place, _ = place_of(chat.history, params.content_id)
+        except UnknownMessage:
+            raise RPCError(
+                INVALID_PARAMS,
+                "params.contentId: expected the id of a message of the user's that was answered in "
+                f"this chat, got {params.content_id[:100]!r}",
+            ) from None
+        kept = chat.history[: place + 1]
+        ids = {each.content_id for each in kept}
+        flags = {key: flag for key, flag in chat.settings.flags.items() if key in ids}
+        title = title_of_fork(chat.title)
+        new = await connection.chats.begin(
+            kept,
+            title=title,
+            settings=attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True),
+        )
+        new.selection = attrs.evolve(chat.selection)
+        session = connection.session
+        session.notify("chat/opened", m.ChatOpenedParams(chat_id=new.id, title=title), asked=True)
+        await new.showing.run(contents_of(connection, new, page_of(new.history)))
+        new.tell_title()
+        told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
+        session.emit(chat.id, "system", told)
+        return m.ChatForkResponse()
+
+    return {"chat/fork": fork}
+
+
+def title_of_fork(title: str | None) -> str:
+    """`Title` becomes `Title (2)`, that one `Title (3)`."""
+    title = title or "Untitled"
+    numbered = _NUMBERED.fullmatch(title)
+    return f"{numbered[1]} ({int(numbered[2]) + 1})" if numbered else f"{title} (2)"
