@@ -24,7 +24,7 @@ _TIMEOUT = 600.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # what every provider takes, our prefix included
 _NATIVE = re.compile(
     r"eca_.*|directory_tree|read_file|write_file|edit_file|preview_file_change|move_file|grep"
-    r"|shell_command|editor_diagnostics|compact_chat|task"
+    r"|shell_command|bg_job|editor_diagnostics|compact_chat|task"
 )
 
 

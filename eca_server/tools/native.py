@@ -8,9 +8,12 @@ from typing import Any
 import attrs
 
 from eca_server.config import Config
+from eca_server.jobs import Jobs
 from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, Policy, spellings
 from eca_server.tools.ask_user import AskUser, client_asks_questions
+from eca_server.tools.background import Background
+from eca_server.tools.bg_job import BgJob
 from eca_server.tools.custom import custom_commands
 from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.tools.directory_tree import DirectoryTree
@@ -91,6 +94,7 @@ def native_tools(
     environment: Mapping[str, str],
     ledger: Ledger,
     chat_id: str = "",
+    jobs: Jobs | None = None,
 ) -> NativeTools:
     """The native tools of a chat.
 
@@ -101,6 +105,7 @@ def native_tools(
         environment: that of the commands they run.
         ledger: which files the chat's model has seen.
         chat_id: the chat.
+        jobs: where its commands may go on in the background; None: nowhere.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -111,11 +116,13 @@ def native_tools(
         max_lines=config.tool_call.read_file.max_lines,
         gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
     )
+    background = None if jobs is None else Background(jobs=jobs, chat_id=chat_id)
     shell = ShellCommand(
         workspace=workspace,
         environment=environment,
         summary_max_length=config.tool_call.shell_command.summary_max_length,
         cap=cap,
+        background=background,
     )
     customs, problems = custom_commands(
         config.custom_tools, workspace=workspace, environment=environment, cap=cap
@@ -129,6 +136,7 @@ def native_tools(
         PreviewFileChange(files=files),
         MoveFile(files=files),
         shell,
+        *([] if background is None else [BgJob(background=background, cap=cap)]),
         *customs,
     ]
     tools[3:3] = _of_client(config, session, workspace, cap, chat_id)

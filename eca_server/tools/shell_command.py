@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
+from eca_protocol.messages import ShellCommandDetails
+from eca_server.tools.background import Background
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
@@ -18,6 +20,34 @@ __all__ = ["ShellCommand", "command_directory"]
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
+_DESCRIPTION = (
+    "Run a command with `bash -c`. There is no terminal and no input: commands that ask for "
+    "something fail or see the end of input. When the command ends, whatever it left in the "
+    "background is ended too. Standard output and standard error come back apart; long ones "
+    "lose their middle."
+)
+_OF_BACKGROUND = (
+    "What does not end by itself (a server, a watcher) or takes long runs as a job: give it a "
+    "name in `background`, and read or kill it with `eca_bg_job`."
+)
+_PROPERTIES: Mapping[str, Any] = {
+    "command": {"type": "string", "description": "The command, or a whole script."},
+    "working_directory": {
+        "type": "string",
+        "description": "Where it runs. Default: the first workspace root.",
+    },
+    "timeout": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": _LONGEST,
+        "description": f"In milliseconds. Default: {_TIMEOUT}.",
+    },
+}
+_BACKGROUND: Mapping[str, Any] = {
+    "type": "string",
+    "description": "Run it as a job that goes on behind this call, without a time limit: what "
+    "the job is called, in a few words (`dev server`).",
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -29,39 +59,32 @@ class ShellCommand:
         environment: of the commands, all of it; without our keys.
         summary_max_length: characters of a command in a summary.
         cap: how much of a command's output is kept.
+        background: where commands run that outlive their call; None: none may.
     """
 
     workspace: Workspace
     environment: Mapping[str, str] = attrs.field(repr=False)
     summary_max_length: int = 25
     cap: Cap = attrs.field(factory=Cap)
+    background: Background | None = None
 
     name: ClassVar = "shell_command"
     effect: ClassVar[Effect] = "run"
-    description: ClassVar = (
-        "Run a command with `bash -c`. There is no terminal and no input: commands that ask for "
-        "something fail or see the end of input. When the command ends, whatever it left in the "
-        "background is ended too. Standard output and standard error come back apart; long ones "
-        "lose their middle."
-    )
 
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "description": "The command, or a whole script."},
-            "working_directory": {
-                "type": "string",
-                "description": "Where it runs. Default: the first workspace root.",
-            },
-            "timeout": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": _LONGEST,
-                "description": f"In milliseconds. Default: {_TIMEOUT}.",
-            },
-        },
-        "required": ["command"],
-    }
+    @property
+    def description(self) -> str:
+        """For the model."""
+        return _DESCRIPTION if self.background is None else f"{_DESCRIPTION} {_OF_BACKGROUND}"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of its arguments."""
+        background = {} if self.background is None else {"background": _BACKGROUND}
+        return {
+            "type": "object",
+            "properties": {**_PROPERTIES, **background},
+            "required": ["command"],
+        }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """`Running 'cmd'`, the command cut to one short line."""
@@ -90,13 +113,18 @@ class ShellCommand:
             timeout=arguments.get("timeout", _TIMEOUT) / 1000,
             cap=self.cap,
         )
+        background = self.background
+        name = (arguments.get("background") or "").strip()
 
         async def run() -> ToolOutput:
+            if background is not None and name:
+                return await background.start(script, name)
             return await run_script(script)
 
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
+            details=ShellCommandDetails(background=True) if name else None,
             paths=() if where is None else (where,),
             command=command,
             folder=str(directory),

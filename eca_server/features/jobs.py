@@ -1,0 +1,88 @@
+"""Background jobs towards the client: listed, read, killed (chapter "Background Jobs" of CURRENT).
+
+The rule they keep: what a client is told because of a request stands before its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INTERNAL_ERROR, RPCError
+from eca_protocol.peer import Handler
+from eca_server.features.connection import Connection
+from eca_server.jobs import Job
+from eca_server.tools.output import cut_mark
+
+__all__ = ["handlers_of", "tell_jobs"]
+
+MOST_LINES = 2000
+LONGEST_LABEL = 1000
+"""Characters of a command: all jobs are told of whenever one of them changes."""
+
+
+def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+    """The jobs' handlers."""
+
+    def list_jobs(_: m.JobsListParams) -> m.JobsListResult:
+        return m.JobsListResult(jobs=tuple(_summaries(connection)))
+
+    def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
+        job = _found(connection, params.job_id)
+        if job is None:
+            return m.JobsReadOutputResult(lines=())
+        return m.JobsReadOutputResult(
+            lines=tuple(_lines(job)), status=job.status, exit_code=job.exit_code
+        )
+
+    async def kill(params: m.JobsKillParams) -> m.JobsKillResult:
+        job = _found(connection, params.job_id)
+        if job is None or not job.kill():
+            return m.JobsKillResult(killed=False)
+        await job.ended.wait()
+        if job.is_left:
+            raise RPCError(INTERNAL_ERROR, f"the job {job.id} cannot be ended")
+        connection.jobs.tell()
+        return m.JobsKillResult(killed=True)
+
+    return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
+
+
+def tell_jobs(connection: Connection) -> None:
+    """Tell the client of all jobs."""
+    jobs = tuple(_summaries(connection))
+    connection.session.notify("jobs/updated", m.JobsUpdatedParams(jobs=jobs))
+
+
+def _found(connection: Connection, job_id: str) -> Job | None:
+    return connection.jobs.get(job_id) if connection.has_jobs else None
+
+
+def _summaries(connection: Connection) -> Iterator[m.JobSummary]:
+    for job in connection.jobs if connection.has_jobs else ():
+        chat = connection.chats.get(job.chat_id)
+        yield m.JobSummary(
+            id=job.id,
+            type="shell",
+            status=job.status,
+            label=_label(job.command),
+            summary=job.name,
+            started_at=job.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            elapsed=job.elapsed,
+            exit_code=job.exit_code,
+            chat_id=job.chat_id,
+            chat_label=(chat.title if chat is not None else None) or job.chat_id,
+        )
+
+
+def _label(command: str) -> str:
+    return command if len(command) <= LONGEST_LABEL else f"{command[:LONGEST_LABEL]}..."
+
+
+def _lines(job: Job) -> Iterator[m.OutputLine]:
+    """The last of what it has written; what was before it and is not told is counted."""
+    lines = job.output.last(MOST_LINES - 1)
+    if lines and lines[0].place:
+        yield m.OutputLine(text=cut_mark(lines[0].place), stream="stdout")
+    for line in lines:
+        yield m.OutputLine(text=line.text, stream=line.stream)

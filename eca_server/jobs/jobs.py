@@ -1,0 +1,139 @@
+"""The jobs of a connection: how many there may be, who is told of them, how they all end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from eca_protocol.errors import ECAError
+from eca_server.jobs.job import Job
+from eca_server.jobs.running import start_shell
+
+__all__ = ["JobRefused", "Jobs"]
+
+MOST_RUNNING = 50
+MOST_ENDED = 50
+"""How many that have ended are kept; the oldest are forgotten first."""
+
+TELL_SECONDS = 0.25
+"""The least time between two words about changes."""
+
+
+class JobRefused(ECAError):
+    """A job that is not started; the text says why, for the model."""
+
+
+class Jobs:
+    """All jobs, in the order in which they were started.
+
+    Args:
+        nursery: in which they run.
+        on_change: called when a job was started or has ended: at once, but not more often than
+            every `TELL_SECONDS`, and once more after the last change.
+    """
+
+    def __init__(self, nursery: trio.Nursery, on_change: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._on_change = on_change
+        self._changed = trio.Event()
+        self._telling: trio.CancelScope | None = None
+        self._jobs: dict[str, Job] = {}
+        self._count = 0
+        self._is_closed = False
+        self._turn = trio.Lock()
+
+    def __iter__(self) -> Iterator[Job]:
+        """Those that run, and those that have ended and are kept."""
+        return iter(tuple(self._jobs.values()))
+
+    def get(self, job_id: str) -> Job | None:
+        """The job of that id."""
+        return self._jobs.get(job_id)
+
+    def start(
+        self,
+        shell: str,
+        command: str,
+        *,
+        directory: Path,
+        environment: Mapping[str, str],
+        name: str,
+        chat_id: str,
+    ) -> Job:
+        """Start a command; it runs until it ends, is killed, or the connection is closed.
+
+        Args:
+            shell: the program that reads the command.
+            command: a whole script.
+            directory: where it runs.
+            environment: all of it.
+            name: what it is called, in a few words.
+            chat_id: the chat that starts it.
+
+        Raises:
+            JobRefused: there are too many, or the session ends.
+            StartFailed: it cannot be started.
+        """
+        if self._is_closed:
+            raise JobRefused("The session ends: no job is started any more.")
+        if sum(not job.ended.is_set() for job in self) >= MOST_RUNNING:
+            raise JobRefused(f"{MOST_RUNNING} jobs run, and there may be no more: kill one first.")
+        child = start_shell(shell, command, directory=directory, environment=environment)
+        self._count += 1
+        job = Job(
+            child,
+            self._turn,
+            job_id=f"job-{self._count}",
+            command=command,
+            name=name,
+            chat_id=chat_id,
+        )
+        self._jobs[job.id] = job
+        self._nursery.start_soon(self._run, job)
+        self._changed.set()
+        if self._telling is None:
+            self._telling = trio.CancelScope()
+            self._nursery.start_soon(self._tell, self._telling)
+        return job
+
+    def untold(self, chat_id: str) -> list[Job]:
+        """Those a chat has started which have ended, and its model does not know it."""
+        return [
+            job for job in self if job.chat_id == chat_id and job.ended.is_set() and not job.is_told
+        ]
+
+    def tell(self) -> None:
+        """Tell of the last change now, unless it was told."""
+        if self._changed.is_set():
+            self._changed = trio.Event()
+            self._on_change()
+
+    async def close(self) -> Sequence[str]:
+        """End all of them, at once, and start no more; what could not be ended, in words."""
+        self._is_closed = True
+        for job in self:
+            job.kill()
+        for job in self:
+            await job.ended.wait()
+        if self._telling is not None:
+            self._telling.cancel()
+        self.tell()
+        return [f"the job {job.id} cannot be ended" for job in self if job.is_left]
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await job.run()
+        finally:
+            self._changed.set()
+            ended = [each for each in self if each.ended.is_set()]
+            for each in ended[:-MOST_ENDED]:
+                del self._jobs[each.id]
+
+    async def _tell(self, scope: trio.CancelScope) -> None:
+        with scope:
+            while True:
+                await self._changed.wait()
+                self.tell()
+                await trio.sleep(TELL_SECONDS)

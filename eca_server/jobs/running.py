@@ -1,0 +1,81 @@
+"""A shell that runs: its outputs are read until it ends, and nothing of it is left then.
+
+The rule it keeps: it is over when the shell is. What the shell left behind in its session is
+ended, and a daemon that holds on to the outputs is not waited for. Stopped, everything gets TERM
+and a moment, then KILL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import trio
+
+from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.streams import FdTransport, Transport
+from eca_server.jobs.output import Stream
+
+__all__ = ["RunningShell", "start_shell"]
+
+_GRACE = 0.5  # seconds from TERM to KILL
+_DRAIN = 0.1  # seconds for what the shell's children still say after its end
+
+
+def start_shell(shell: str, text: str, *, directory: Path, environment: Mapping[str, str]) -> Child:
+    """Start a shell that does what a text says, in a session of its own, with nothing to read.
+
+    Raises:
+        StartFailed: it cannot be started; the text says why.
+    """
+    return spawn([shell, "-c", text], cwd=directory, env=environment, stdin="null", stderr="pipe")
+
+
+class RunningShell:
+    """A shell that was started; whoever has it reads it `to_its_end`, and then has to `end` it.
+
+    Args:
+        child: the shell.
+        take: given what it writes.
+    """
+
+    def __init__(self, child: Child, take: Callable[[Stream, bytes], Awaitable[None]]) -> None:
+        assert child.stderr is not None
+        self._child = child
+        self._errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        self._take = take
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal, None while it runs."""
+        return self._child.returncode
+
+    async def to_its_end(self) -> None:
+        """Read all it says until the shell has ended, and a little longer."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            await self._child.wait()
+            nursery.cancel_scope.deadline = trio.current_time() + _DRAIN
+
+    async def end(self) -> None:
+        """Leave nothing running: at most about a second, whatever it does, and is not cancelled."""
+        with trio.CancelScope(shield=True):
+            patience = 0.0
+            if self._child.returncode is None:
+                until = trio.current_time() + _GRACE
+                self._child.signal_group("term")
+                with trio.move_on_at(until):  # all who hold the outputs may still clean up
+                    await self._read()
+                patience = max(until - trio.current_time(), 0)
+            await self._child.end(Ladder(after_stdin=0, after_term=patience, after_kill=_GRACE))
+            await self._errors.aclose()
+
+    async def _read(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, "stdout", self._child.transport)
+            nursery.start_soon(self._copy, "stderr", self._errors)
+
+    async def _copy(self, stream: Stream, source: Transport) -> None:
+        while data := await source.receive():
+            await self._take(stream, data)

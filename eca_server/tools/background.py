@@ -1,0 +1,106 @@
+"""The background jobs of a chat as its model sees them: started, and told of when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_server.jobs import Job, JobRefused, Jobs, Line
+from eca_server.llm.history import TextPart
+from eca_server.tools.output import Cap, cut_end, cut_mark
+from eca_server.tools.script import Script
+from eca_server.tools.tool import ToolFault, ToolOutput
+
+__all__ = ["Background", "named", "news_of", "read", "standing"]
+
+_FIRST_WORDS = 0.5  # seconds in which most commands that cannot work have failed
+_NEWS = Cap(lines=20, size=4 * 1024)
+_SHOWN_NAME = 80
+_ROOM_FOR_MARKS = 200  # bytes
+
+
+@attrs.frozen(kw_only=True)
+class Background:
+    """Where a chat's jobs run.
+
+    Attributes:
+        jobs: those of the connection.
+        chat_id: the chat.
+    """
+
+    jobs: Jobs
+    chat_id: str
+
+    async def start(self, script: Script, name: str) -> ToolOutput:
+        """Start a script as a job, and wait a moment for how it begins.
+
+        The job goes on if the wait is cancelled.
+
+        Raises:
+            ToolFault: it cannot be started.
+        """
+        try:
+            job = self.jobs.start(
+                script.shell,
+                script.text,
+                directory=script.directory,
+                environment=script.environment,
+                name=name[:_SHOWN_NAME],
+                chat_id=self.chat_id,
+            )
+        except (JobRefused, StartFailed) as fault:
+            raise ToolFault(str(fault)) from fault
+        with trio.move_on_after(_FIRST_WORDS):
+            await job.ended.wait()
+        said = read(job, self.chat_id, script.cap)
+        told = f"{named(job)} was started: {standing(job)}.\n{said}"
+        if not job.is_told:
+            told += f"\nRead on by `eca_bg_job`, action `read_output`, job_id `{job.id}`."
+        return ToolOutput(parts=(TextPart(told),), is_error=job.status == "failed")
+
+
+def named(job: Job) -> str:
+    """A job's name and id."""
+    return f'The job "{job.name}" ({job.id})'
+
+
+def standing(job: Job) -> str:
+    """How a job stands, and for how long."""
+    match job.status:
+        case "running" | "killed" as status:
+            return f"{status}, {job.elapsed}"
+        case status:
+            code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
+            return f"{status}{code}, {job.elapsed}"
+
+
+def read(job: Job, reader: str, cap: Cap) -> str:
+    """What a job has written since this reader read last, as much as the cap lets through."""
+    page = job.next_page(reader, lines=cap.lines, size=max(cap.size - _ROOM_FOR_MARKS, 1))
+    if job.ended.is_set() and page.is_last:
+        job.is_told = True
+    missed = [cut_mark(page.missed)] if page.missed else []
+    more = [] if page.is_last else ["... there is more: read again ..."]
+    if not page.lines:
+        return "\n".join([*missed, "It has written nothing (more) so far."])
+    return "\n".join([*missed, _text(page.lines), *more])
+
+
+def news_of(jobs: Jobs, chat_id: str) -> str:
+    """What the model of a chat is told of the jobs that have ended since; empty: nothing."""
+    news = []
+    for job in jobs.untold(chat_id):
+        job.is_told = True
+        last = cut_end(_text(job.output.last(_NEWS.lines)), _NEWS)
+        said = f"Its last lines:\n{last}" if last else "It has written nothing."
+        news.append(f"{named(job)} has ended: {standing(job)}. {said}")
+    return "\n\n".join(news)
+
+
+def _text(lines: Iterable[Line]) -> str:
+    return "\n".join(
+        f"[stderr] {line.text}" if line.stream == "stderr" else line.text for line in lines
+    )
