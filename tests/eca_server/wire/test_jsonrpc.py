@@ -156,7 +156,7 @@ def test_what_nobody_waits_for_is_ignored(peer: Stranger) -> None:
 
 
 @pytest.mark.requirement("W-4d", "BASE-25")
-@pytest.mark.parametrize("method", ["chat/unknown", "jobs/list", "$/unknown", "", "Initialize"])
+@pytest.mark.parametrize("method", ["chat/unknown", "jobs/start", "$/unknown", "", "Initialize"])
 def test_a_request_nobody_knows_is_32601(peer: Stranger, method: str) -> None:
     (answer,) = answers_to(peer, message(method, {}, request_id=1))
     assert codes([answer]) == [(1, -32601)]
