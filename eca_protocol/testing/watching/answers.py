@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from eca_protocol.errors import INVALID_REQUEST
+from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR
 from eca_protocol.methods import ECA
 from eca_protocol.testing.watching.observation import Notes, Side, other_side
 
@@ -109,12 +109,13 @@ class Answers:
             return self._stray(side, asking, key, message)
         waiting = asking.pending[key]
         # Two results for one id may be right: the first was answered before the second was read.
+        is_either = len(waiting) > 1 and not _refuses(message)
         asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
         if not waiting:
             del asking.pending[key]
         asking.answered.add(key)
         asking.notices.clear()
-        return asked
+        return None if is_either else asked
 
     def _stray(
         self, side: Side, asking: _Asking, key: Key | None, message: Mapping[str, Any]
@@ -132,6 +133,9 @@ class Answers:
         if key is not None and key in asking.answered:
             self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
             return None
+        if key is None and _code(message) == PARSE_ERROR:
+            asking.strays += bool(asking.pending)
+            return None  # what it could not read, and why, is not seen from here
         if key is not None and asking.odd[None]:
             asking.odd[None] -= 1  # that may be the id of what could not be read
             return None
@@ -196,9 +200,13 @@ def _key(given: Any) -> Key | None:
     return (type(given), given) if is_id else None
 
 
-def _refuses(message: Mapping[str, Any]) -> bool:
+def _code(message: Mapping[str, Any]) -> Any:
     error = message.get("error")
-    return isinstance(error, Mapping) and error.get("code") == INVALID_REQUEST
+    return error.get("code") if isinstance(error, Mapping) else None
+
+
+def _refuses(message: Mapping[str, Any]) -> bool:
+    return bool(_code(message) == INVALID_REQUEST)
 
 
 def _fault_of(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | None:
@@ -214,12 +222,13 @@ def _fault_of_call(side: Side, message: Mapping[str, Any]) -> tuple[str, str, st
     method = message["method"]
     if not isinstance(method, str):
         return "BASE-13", "a text as method", repr(method)
-    has_id = "id" in message
+    has_id, row = "id" in message, ECA.get(method)
+    if has_id and side == "server" and message["id"] is None and row is not None:
+        return "W-2d", f"{method} as a {row.kind}", "the id null"
     if has_id and _key(message["id"]) is None:
         return "W-2b", "an id that is an integer or a text", repr(message["id"])
     if not isinstance(message.get("params"), Mapping | list | None):
         return "BASE-13", "an object as params", repr(message["params"])[:60]
-    row = ECA.get(method)
     if side == "client" or row is None or (row.kind == "request") is has_id:
         return None
     broken = "W-15d" if method == "$/showMessage" else "W-2d"

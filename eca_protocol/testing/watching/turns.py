@@ -48,6 +48,7 @@ class Turn:
     thoughts: Thoughts
     echo: list[str] = attrs.field(factory=list)
     echo_is_done: bool = False
+    echo_is_flawed: bool = False
     answer_came_before_echo: bool = False
     has_usage: bool = False
     last_role: str = ""
@@ -159,7 +160,7 @@ class ChatTurns:
             self._stray("running progress")
             return None
         prompt = self._next_prompt()
-        self.is_replaying = self.is_stray = False
+        self.is_replaying = self.is_stray = self.was_stopped_idle = False
         self.turn = Turn(
             prompt=prompt,
             index=self.notes.index,
@@ -264,24 +265,17 @@ class ChatTurns:
 
     def _echo(self, turn: Turn, text: str, content_id: Any) -> None:
         if turn.echo_is_done:
-            if text in self.steers:
-                self.steers.remove(text)
-            elif text in [prompt.message for prompt in self.prompts]:
-                if turn.is_behind_progress:
-                    self._begin_without_end(turn, text, content_id)
-                else:
-                    self._tell("W-22b", "the user's words when their turn starts", "them before")
-            elif turn.prompt is not None:
-                self._tell("W-20b", "the user's words once", "them again")
+            self._more_words(turn, text, content_id)
             return
         if turn.prompt is None:
             turn.echo_is_done = True
             return
         is_first = not turn.echo
-        if is_first and turn.prompt.is_free and self.was_cut_short:
-            self._check_queue(turn, turn.prompt, text)
-        if is_first and not turn.prompt.message.startswith(text):
-            self._take_other_prompt(turn, turn.prompt, text)
+        if is_first:
+            if turn.prompt.is_free and self.was_cut_short:
+                self._check_queue(turn, turn.prompt, text)
+            if not turn.prompt.message.startswith(text):
+                self._take_other_prompt(turn, turn.prompt, text)
         wanted = turn.prompt.message
         turn.echo.append(text)
         joined = "".join(turn.echo)
@@ -289,10 +283,24 @@ class ChatTurns:
         if is_first and not (isinstance(content_id, str) and content_id):
             self._tell("W-20b", "the user's words with a contentId", "none")
         elif not wanted.startswith(joined):
-            row = "W-20b" if is_first else "W-6c"
+            row, turn.echo_is_flawed = "W-20b" if is_first else "W-6c", not is_first
             self._tell(row, "the user's words exactly", repr(joined[:60]))
         elif turn.echo_is_done and turn.answer_came_before_echo:
             self._tell("W-20c", "the answer behind the user's words", "it before")
+
+    def _more_words(self, turn: Turn, text: str, content_id: Any) -> None:
+        """Words of the user's behind the turn's own."""
+        if turn.echo_is_flawed:
+            return
+        if text in self.steers:
+            self.steers.remove(text)
+        elif text in [prompt.message for prompt in self.prompts]:
+            if turn.is_behind_progress:
+                self._begin_without_end(turn, text, content_id)
+            else:
+                self._tell("W-22b", "the user's words when their turn starts", "them before")
+        elif turn.prompt is not None:
+            self._tell("W-20b", "the user's words once", "them again")
 
     def _begin_without_end(self, turn: Turn, text: str, content_id: Any) -> None:
         """The turn behind one that has no end."""
@@ -307,7 +315,7 @@ class ChatTurns:
         if prompt.message.startswith(text):
             self._tell("W-22c", "no turn of a prompt that a stop has dropped", "one")
             turn.stopped, turn.calls.was_stopped = None, False
-            for dropped in (prompt, *self.prompts):
+            for dropped in (prompt, *self.dropped, *self.prompts):
                 dropped.is_free = dropped.is_to_be_repeated = False
 
     def _take_other_prompt(self, turn: Turn, taken: Prompt, text: str) -> None:
@@ -326,6 +334,8 @@ class ChatTurns:
                 self.prompts.insert(0, taken)
                 turn.prompt = prompt
                 turn.stopped, turn.calls.was_stopped = self.notes.index, True
+                if self.was_cut_short:
+                    self._check_queue(turn, prompt, text)
                 return
 
     def _check_echo(self, turn: Turn) -> None:
@@ -342,7 +352,8 @@ class ChatTurns:
     def finish(self) -> None:
         """Nothing comes any more."""
         if self.turn is not None:
-            self._owes(self.turn.index, "W-22e", "a finished progress for the turn")
+            row = "W-22e" if self.turn.stopped is None else "W-23a"
+            self._owes(self.turn.index, row, "a finished progress for the turn")
         for prompt in self.prompts:
             if prompt.is_answered and not prompt.is_free:
                 row = "W-22b" if prompt.was_queued else "W-20a"

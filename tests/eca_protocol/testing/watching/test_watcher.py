@@ -137,7 +137,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-22b", both(NOT_STOPPED, without("delete", "deleted", *LEAVING))),
     ("W-22d", without("repeated")),
     ("W-22e", twice("finished")),
-    ("W-22e", without("stopped", "delete", "deleted")),
+    ("W-23a", without("stopped", "delete", "deleted")),
     ("W-22e", twice("stopped")),
     ("W-22e", both(after("stopped", *NEXT_TURN), without("stopped"))),
     ("W-22d", both(after("stopped", *NEXT_TURN), without("repeated"))),

@@ -195,11 +195,11 @@ class AnswersWithoutModel(Chat):
 
 
 @breaks("W-21c")
-class UnknownChatsAreRenamed(Server):
-    """Gives a chat an id of its own, whatever the client says."""
+class OddChatsAreRenamed(Server):
+    """Gives a chat an id of its own where the client's is not ASCII."""
 
     def prompt(self, params: Params) -> Any:
-        if params.text("chatId") not in self.chats:
+        if not params.text("chatId").isascii():
             params._value.pop("chatId", None)
         return super().prompt(params)
 

@@ -148,16 +148,6 @@ class FoldersAsTrees(Workspace):
         return super().show_directory(path)[super().show_directory(path).index("<tree") :]
 
 
-@breaks("CTX-4")
-class LinksByName(Server):
-    """Shows a URL for the text behind it."""
-
-    async def show_context(self, context: dict[str, Any]) -> str:
-        if context["type"] == "web":
-            return f"See {context['url']}"
-        return await super().show_context(context)
-
-
 @breaks("CTX-6")
 class CursorIsAPoint(Workspace):
     """Shows a selection as the point where it starts."""
@@ -302,13 +292,3 @@ class FourSeverities(Server):
             kept = [each for each in answer["diagnostics"] if each.get("severity") in known]
             return {"diagnostics": kept}
         return answer
-
-
-@breaks("W-42e")
-class NonsenseIsNothing(Server):
-    """Takes an answer that makes no sense for one that nothing is wrong."""
-
-    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
-        answer = await super().ask(method, params, seconds=seconds)
-        found = answer.get("diagnostics") if isinstance(answer, dict) else None
-        return answer if isinstance(found, list) else {"diagnostics": []}

@@ -86,8 +86,7 @@ class StopLeavesTheProcess(MCPServer):
     """Says that a server has stopped, and lets it run on."""
 
     async def stop(self) -> None:
-        if self.status in ("starting", "running"):
-            self.tell("stopped")
+        self.tell("stopped")
 
 
 @breaks("CONF-10")

@@ -224,7 +224,8 @@ class DeafBeforeTheFirstWord(Turn):
         super().take(event, model)
 
     def stop(self) -> None:
-        if self.has_begun or self.chat.deleted or self.server.exit_code is not None:
+        is_over = self.server.state == "shutdown" or self.server.exit_code is not None
+        if self.has_begun or self.chat.deleted or is_over:
             super().stop()
 
 
