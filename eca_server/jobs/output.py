@@ -77,6 +77,8 @@ class JobOutput:
         *lines, begun = (self._begun[stream] + data).rsplit(b"\n", MOST_LINES)
         if lines and b"\n" in lines[0]:
             self._written += len(lines.pop(0)) + 1
+            self._lines.clear()
+            self._size = 0
         for line in lines:
             self._append(stream, self._shortened(stream, line), with_end=True)
         self._begun[stream] = self._shortened(stream, begun)

@@ -41,7 +41,11 @@ class BgJob:
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["list", "read_output", "kill"]},
+            "action": {
+                "type": "string",
+                "enum": ["list", "read_output", "kill"],
+                "description": "What to do.",
+            },
             "job_id": {
                 "type": "string",
                 "description": "Which (`job-1`); for `read_output` and `kill`.",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 
+from eca_server.tools.background import Background
+from eca_server.tools.bg_job import BgJob
 from eca_server.tools.diagnostics import EditorDiagnostics
 from eca_server.tools.directory_tree import DirectoryTree
 from eca_server.tools.edit_file import EditFile
@@ -14,8 +19,13 @@ from eca_server.tools.read_file import ReadFile
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import Tool
 from eca_server.tools.write_file import WriteFile
+from eca_server.workspace import Workspace
 
 EDIT = "path original_content new_content all_occurrences"
+RUN = "command working_directory timeout"
+SHELL = ShellCommand(workspace=Workspace(()), environment={})
+JOBS: Any = None  # nothing is started here
+IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c"))
 
 
 @pytest.mark.requirement("W-33f")
@@ -29,12 +39,14 @@ EDIT = "path original_content new_content all_occurrences"
         (PreviewFileChange, "preview_file_change", EDIT, 3, "read"),
         (MoveFile, "move_file", "source destination", 2, "write"),
         (Grep, "grep", "path pattern include max_results", 2, "read"),
-        (ShellCommand, "shell_command", "command working_directory timeout", 1, "run"),
+        (SHELL, "shell_command", RUN, 1, "run"),
+        (IN_BACKGROUND, "shell_command", f"{RUN} background", 1, "run"),
+        (BgJob, "bg_job", "action job_id", 1, "run"),
         (EditorDiagnostics, "editor_diagnostics", "path", 0, "read"),
     ],
 )
 def test_names_parameters_and_effect(
-    tool: type[Tool], name: str, parameters: str, required: int, effect: str
+    tool: Tool | type[Tool], name: str, parameters: str, required: int, effect: str
 ) -> None:
     names = parameters.split()
     assert (tool.name, tool.effect) == (name, effect)

@@ -1,0 +1,126 @@
+"""Jobs: they run behind whoever started them, are told of, killed, and end with the connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from eca_protocol.errors import StartFailed
+from eca_server.jobs import Job, JobRefused, Jobs
+from eca_server.jobs import jobs as room
+from tests.eca_server.processes import assert_gone
+
+pytestmark = pytest.mark.trio
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+class Room:
+    """Jobs, and what was told of them."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.told: list[list[str]] = []
+        self.jobs = Jobs(nursery, self._note)
+
+    def _note(self) -> None:
+        self.told.append([job.status for job in self.jobs])
+
+    def start(self, command: str, *, shell: str = "/bin/sh") -> Job:
+        return self.jobs.start(
+            shell, command, directory=Path("/"), environment=ENVIRONMENT, name="it", chat_id="c"
+        )
+
+
+@asynccontextmanager
+async def rooms() -> AsyncIterator[Room]:
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            yield Room(nursery)
+            nursery.cancel_scope.cancel()
+
+
+def texts(job: Job) -> list[str]:
+    return [line.text for line in job.output.last(9)]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "code"),
+    [
+        ("echo a", "completed", 0),
+        ("echo a; exit 3", "failed", 3),
+        ("echo a; kill -9 $$", "failed", 137),
+    ],
+)
+async def test_a_job_that_ends_by_itself_tells_how(command: str, status: str, code: int) -> None:
+    async with rooms() as here:
+        job = here.start(command)
+        assert (job.id, job.status, job.exit_code) == ("job-1", "running", None)
+        await job.ended.wait()
+        assert (job.status, job.exit_code, texts(job)) == (status, code, ["a"])
+        assert not job.kill()
+        assert [each.id for each in here.jobs.untold("c")] == ["job-1"]
+        assert here.jobs.untold("another") == []
+
+
+async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing() -> None:
+    async with rooms() as here:
+        job = here.start("trap 'echo bye; exit' TERM; sleep 60 & echo $!; wait")
+        while not texts(job):
+            await trio.sleep(0.001)
+        assert job.kill()
+        assert not job.kill()
+        await job.ended.wait()
+        assert (job.status, job.exit_code, texts(job)[1:]) == ("killed", None, ["bye"])
+        assert_gone({int(texts(job)[0])})
+
+
+async def test_changes_are_told_at_once_but_not_too_often_and_the_last_is_not_lost() -> None:
+    async with rooms() as here:
+        begun = trio.current_time()
+        jobs = [here.start("exit 1") for _ in range(5)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.told == [["running"] * 5]
+        for job in jobs:
+            await job.ended.wait()
+        while here.told[-1] != ["failed"] * 5:
+            await trio.sleep(0.01)
+        assert len(here.told) <= 1 + (trio.current_time() - begun) / room.TELL_SECONDS
+
+
+async def test_no_more_run_at_once_than_may_and_those_that_ended_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "MOST_RUNNING", 2)
+    monkeypatch.setattr(room, "MOST_ENDED", 1)
+    async with rooms() as here:
+        first, second = here.start("sleep 60"), here.start("sleep 60")
+        with pytest.raises(JobRefused, match="2 jobs run"):
+            here.start("true")
+        for job in (first, second):
+            job.kill()
+            await job.ended.wait()
+        assert [job.id for job in here.jobs] == ["job-2"]
+        assert here.start("sleep 60").id == "job-3"
+        with pytest.raises(StartFailed):
+            here.start("true", shell="/nowhere")
+
+
+async def test_all_end_at_once_with_the_connection_even_those_that_do_not_want_to() -> None:
+    async with rooms() as here:
+        jobs = [here.start("trap '' TERM; echo up; while :; do sleep 0.05; done") for _ in range(8)]
+        for job in jobs:
+            while not texts(job):
+                await trio.sleep(0.001)
+        begun = trio.current_time()
+        assert await here.jobs.close() == []
+        assert trio.current_time() - begun < 2
+        assert here.told[-1] == ["killed"] * 8
+        with pytest.raises(JobRefused, match="session ends"):
+            here.start("true")
+        assert await here.jobs.close() == []
