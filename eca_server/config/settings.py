@@ -198,6 +198,8 @@ class Prompts:
         chat_title: how a title is asked for.
         compact: how a summary is asked for.
         init: what `/init` asks for.
+        completion: how a completion is asked for.
+        rewrite: how a rewrite is asked for.
         tools: what the model is told of a native tool, by the tool's name.
     """
 
@@ -205,6 +207,8 @@ class Prompts:
     chat_title: str | None = attrs.field(default=None, metadata=setting(TEXT, "chatTitle"))
     compact: str | None = attrs.field(default=None, metadata=setting(TEXT, "compact"))
     init: str | None = attrs.field(default=None, metadata=setting(TEXT, "init"))
+    completion: str | None = attrs.field(default=None, metadata=setting(TEXT, "completion"))
+    rewrite: str | None = attrs.field(default=None, metadata=setting(TEXT, "rewrite"))
     tools: Mapping[str, str] = attrs.field(factory=dict, metadata=setting(each(TEXT), "tools"))
 
 
@@ -219,6 +223,9 @@ class Config:
         welcome_message: Markdown, shown by the editor in an empty chat.
         prompts: the user's words in place of ours.
         compact_prompt_file: its text counts, if `prompts.compact` is not set.
+        completion_model: `provider/model` for completions, or None: the one chats have.
+        rewrite_model: likewise for rewrites.
+        rewrite_file_lines: of the file around it a rewrite is shown at most so many lines.
         chat_title: whether a title is asked from the model (ruling W-25).
         auto_compact_percentage: how full of its chat a model's context may be, in percent, before
             a summary takes the chat's place.
@@ -268,6 +275,13 @@ class Config:
     prompts: Prompts = attrs.field(default=Prompts(), metadata=setting(record(Prompts), "prompts"))
     compact_prompt_file: str | None = attrs.field(
         default=None, metadata=setting(PATH, "compactPromptFile")
+    )
+    completion_model: str | None = attrs.field(
+        default=None, metadata=setting(NAME, "completion.model")
+    )
+    rewrite_model: str | None = attrs.field(default=None, metadata=setting(NAME, "rewrite.model"))
+    rewrite_file_lines: int = attrs.field(
+        default=2000, metadata=setting(COUNT, "rewrite.fullFileMaxLines")
     )
     chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
     auto_compact_percentage: float = attrs.field(

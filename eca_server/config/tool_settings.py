@@ -271,6 +271,8 @@ class Behavior:
         disabled_tools: not offered; None: what is usual for this behaviour.
         approval: rules beside the global ones; at the same rank these count first.
         auto_compact_percentage: as for all behaviours; None: as everywhere.
+        completion_prompt: how a completion is asked for; None: as everywhere.
+        rewrite_prompt: how a rewrite is asked for; None: as everywhere.
     """
 
     mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_MODES, "mode"))
@@ -290,6 +292,12 @@ class Behavior:
     )
     auto_compact_percentage: float | None = attrs.field(
         default=None, metadata=setting(PERCENT, "autoCompactPercentage")
+    )
+    completion_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.completion")
+    )
+    rewrite_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.rewrite")
     )
 
 

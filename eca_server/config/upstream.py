@@ -16,8 +16,6 @@ from eca_server.config.problems import Problem, dotted
 __all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
 
 _OF_PROMPTS: Final[Mapping[str, str | None]] = {
-    "prompts.completion": "there is no inline completion yet",
-    "prompts.rewrite": "there is no rewriting yet",
     "prompts.skillCreate": "there are no skills yet",
 }
 
@@ -42,7 +40,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "chat.autoSyncSystemPrompt": None,
     "chat.defaultTrust": "only the user can trust a chat",
     "chatRetentionDays": "chats are kept until they are deleted",
-    "completion.model": "there is no inline completion yet",
     "hooks": "no hook is run",
     "index.repoMap": None,
     "network.clientCert": "no certificate is shown to endpoints",
@@ -61,8 +58,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "remote": "nothing listens on the network",
     "retry.maxAutoContinues": "an answer that broke off is not continued",
     "retry.prematureStopMaxRetries": "`retry.maxRetries` counts",
-    "rewrite.fullFileMaxLines": "there is no rewriting yet",
-    "rewrite.model": "there is no rewriting yet",
     "skills": "there are no skills yet",
     "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
     "toolCall.shellCommand.args": "commands run in the shell of this server's choice",

@@ -19,9 +19,11 @@ _CHAPTERS = {
     "shutdown": "lifecycle",
     "exit": "lifecycle",
     "chat": "chat",
+    "completion": "editing",
     "jobs": "jobs",
     "mcp": "mcp_control",
     "providers": "providers",
+    "rewrite": "editing",
     "workspace": "workspace",
 }
 """The chapter of each method, by what stands before its slash."""

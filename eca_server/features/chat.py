@@ -43,6 +43,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         chat = connection.chats.get(params.chat_id)
         if chat is not None:
             chat.stop()
+        elif "rewrites" in vars(connection):
+            connection.rewrites.stop(params.chat_id)
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:
         chat = connection.chats.get(params.chat_id)

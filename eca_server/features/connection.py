@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
+    from eca_server.editing.rewriting import Rewrites
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
@@ -162,6 +163,13 @@ class Connection:
         from eca_server.chat import Chats  # noqa: PLC0415 - see the module's docstring
 
         return Chats(self.session, self.nursery, self._memory())
+
+    @cached_property
+    def rewrites(self) -> Rewrites:
+        """The rewrites of selections that run."""
+        from eca_server.editing.rewriting import Rewrites  # noqa: PLC0415 - as above
+
+        return Rewrites(self.session, self.nursery)
 
     def _memory(self) -> Memory | None:
         """Where the chats of this workspace are kept, if they are."""
@@ -323,6 +331,8 @@ class Connection:
             closing.start_soon(partial(self.peer.cancel_requests, seconds=1.0, but="shutdown"))
             if "mcp" in vars(self):
                 closing.start_soon(self._close_mcp, left)
+            if "rewrites" in vars(self):
+                closing.start_soon(self.rewrites.close)
             if self.has_jobs:
                 closing.start_soon(self._close_jobs, left)
             if "chats" in vars(self):
