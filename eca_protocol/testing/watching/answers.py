@@ -50,6 +50,8 @@ class _Asking:
     """Messages of its own that may be answered or not: by their ids, None where they had none."""
     notices: list[str] = attrs.field(factory=list)
     """What it wrote since the last request that is answered, and wants no answer to: the rows."""
+    mixed: set[Key] = attrs.field(factory=set)
+    """Ids that several of its requests had at once: which answer is whose cannot be told."""
     strays: int = 0
     """Answers that came to it for nothing: each was some request's."""
 
@@ -109,13 +111,14 @@ class Answers:
             return self._stray(side, asking, key, message)
         waiting = asking.pending[key]
         # Two results for one id may be right: the first was answered before the second was read.
-        is_either = len(waiting) > 1 and not _refuses(message)
+        if len(waiting) > 1 and not _refuses(message):
+            asking.mixed.add(key)
         asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
         if not waiting:
             del asking.pending[key]
         asking.answered.add(key)
         asking.notices.clear()
-        return None if is_either else asked
+        return None if key in asking.mixed else asked
 
     def _stray(
         self, side: Side, asking: _Asking, key: Key | None, message: Mapping[str, Any]

@@ -262,5 +262,7 @@ class Chats:
 
     def finish(self) -> None:
         """Nothing comes any more."""
-        for chat in self._chats.values():
-            chat.finish()
+        owed = set(self._deletes.values())  # an answer, and with it the end
+        for chat_id, chat in self._chats.items():
+            if chat_id not in owed:
+                chat.finish()

@@ -56,6 +56,8 @@ class Turn:
     system_texts: list[str] = attrs.field(factory=list)
     stopped: int | None = None
     """The entry of the client's stop."""
+    is_users_stop: bool = False
+    """That was no delete and no shutdown."""
 
 
 @attrs.define(kw_only=True)
@@ -95,6 +97,8 @@ class ChatTurns:
     def stop(self) -> None:
         """The client stops the chat."""
         self.was_stopped_idle = self.turn is None
+        if self.turn is not None:
+            self.turn.is_users_stop = True
         for prompt in self.prompts:
             prompt.is_to_be_repeated = not prompt.is_free
         self.end()
@@ -352,7 +356,7 @@ class ChatTurns:
     def finish(self) -> None:
         """Nothing comes any more."""
         if self.turn is not None:
-            row = "W-22e" if self.turn.stopped is None else "W-23a"
+            row = "W-23a" if self.turn.is_users_stop else "W-22e"
             self._owes(self.turn.index, row, "a finished progress for the turn")
         for prompt in self.prompts:
             if prompt.is_answered and not prompt.is_free:
