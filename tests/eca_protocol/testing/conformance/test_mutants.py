@@ -6,6 +6,7 @@ A mutant that another row catches, or none, shows a case or a rule of the watche
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 
 import anyio
@@ -16,10 +17,58 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.requirements import REQUIREMENTS
+from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference.server import serve
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 REFERENCE = "tests.eca_protocol.testing.conformance.reference"
+
+UNABLE = {
+    "CHAT-9": "it has no command to log in",
+    "CHAT-17": "it reads no citations",
+    "W-26c": "it reads no citations",
+    "W-12a": "it speaks one edition",
+    "W-12b": "it speaks one edition",
+    "W-12c": "it speaks one edition",
+    "W-12d": "it speaks one edition",
+    "W-21g": "it speaks no CURRENT",
+    "W-24d": "it speaks no CURRENT",
+    "W-33d": "it speaks no CURRENT",
+    "W-36c": "it speaks no CURRENT",
+    "W-13g": "it is no process here",
+    "W-13h": "it is no process here",
+    "W-13l": "it is no process here",
+    "CLIENT-25": "it is no process here",
+}
+"""What the cases cannot judge of the reference server inside this process, and why."""
+
+UNPROVEN = {
+    "BASE-1", "BASE-10", "LIFE-14", "LIFE-17", "CHAT-7", "CHAT-13", "CHAT-24", "TOOL-11",
+    "TOOL-14", "CTX-4", "CONF-11", "CONF-16", "GEN-1", "W-21a", "W-21f", "W-25b", "W-42e",
+    "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4",
+}  # fmt: skip
+"""Rows that are judged and that no mutant breaks yet. This may only become less."""
+
+OF_EACH_CHAPTER = {
+    "LowerCaseHeaders": "framing.headers_come_in_every_spelling",
+    "ReadsNaN": "bodies.bodies_that_are_no_message_are_refused",
+    "AnswersTwice": "turns.the_models_words_are_passed_on_as_they_come",
+    "EarlyRequestsAreInvalid": "lifecycle.initialize_comes_once_and_first",
+    "NoAgents": "configuration.it_introduces_itself",
+    "FinishesTwice": "turns.the_models_words_are_passed_on_as_they_come",
+    "SplitsUTF8": "turns.the_models_words_are_passed_on_as_they_come",
+    "UsageAfterAStop": "stops.a_stop_ends_the_turn_in_each_state_of_the_answer",
+    "DeletedChatsSpeak": "deletion.a_chat_that_runs_is_deleted",
+    "NeverPrepared": "tools.files_are_read",
+    "CommandsByName": "queries.commands_are_found",
+    "LinesFromZero": "contexts.files_are_shown_whole_or_in_part",
+}
+"""A mutant from each chapter, and the case that shows it."""
+
+AS_PROCESS = {"SignalsAreFaults": "ends.signals_end_it"}
+"""Mutants that only a process shows, and the case."""
 
 
 def judged(target: Target, *cases: str) -> Run:
@@ -43,3 +92,44 @@ def reference_run() -> Run:
 def test_the_reference_server_breaks_nothing(reference_run: Run) -> None:
     assert broken(reference_run) == set()
     assert reference_run.incidents == ()
+
+
+def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
+    unjudged = {
+        finding.id
+        for finding in reference_run.findings
+        if finding.verdict != "pass" and not finding.id.startswith(("FIELD:", "VALUE:"))
+    }
+    assert unjudged - UNSEEN.keys() - SAME.keys() == UNABLE.keys()
+
+
+def test_each_row_that_is_judged_has_a_mutant_or_is_still_to_have_one(reference_run: Run) -> None:
+    kept = {
+        finding.id
+        for finding in reference_run.findings
+        if finding.verdict == "pass"
+        and REQUIREMENTS[finding.id].level == "must"
+        and not finding.id.startswith(("FIELD:", "VALUE:"))
+    }
+    assert kept - SAME.keys() - {mutant.breaks for mutant in MUTANTS.values()} == UNPROVEN
+
+
+@pytest.mark.parametrize("name", OF_EACH_CHAPTER)
+def test_a_mutant_is_caught_by_the_row_that_it_breaks(name: str) -> None:
+    mutant = MUTANTS[name]
+    assert broken(judged(Target(serve=mutant.serve), OF_EACH_CHAPTER[name])) == {mutant.breaks}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS.keys() - AS_PROCESS.keys())
+def test_the_whole_suite_catches_each_mutant_by_that_row_alone(name: str) -> None:
+    mutant = MUTANTS[name]
+    assert broken(judged(Target(serve=mutant.serve))) == {mutant.breaks}, mutant.does
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", AS_PROCESS)
+def test_a_mutant_that_is_a_process_is_caught(name: str) -> None:
+    command = (sys.executable, "-m", REFERENCE, "--mutant", name)
+    target = Target(command=command, env={"PYTHONPATH": str(REPOSITORY)})
+    assert broken(judged(target, AS_PROCESS[name])) == {MUTANTS[name].breaks}

@@ -292,3 +292,11 @@ class FourSeverities(Server):
             kept = [each for each in answer["diagnostics"] if each.get("severity") in known]
             return {"diagnostics": kept}
         return answer
+
+
+@breaks("CHAT-27")
+class CommandsWithoutWords(Commands):
+    """Describes no command."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        return [{**each, "description": ""} for each in super().find(query)]

@@ -19,13 +19,11 @@ class Mutant:
 
     Attributes:
         breaks: the row that has to fail, and no other.
-        case: a case that shows it.
         does: what it does, in a sentence.
     """
 
     name: str
     breaks: str
-    case: str
     does: str
     parts: Parts
 
@@ -36,7 +34,7 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def breaks(row: str, case: str = "") -> Callable[[Part], Part]:
+def breaks(row: str) -> Callable[[Part], Part]:
     """Make a mutant of a subclass of one of the reference server's parts."""
 
     def register(mutation: Part) -> Part:
@@ -47,7 +45,6 @@ def breaks(row: str, case: str = "") -> Callable[[Part], Part]:
         MUTANTS[mutation.__name__] = Mutant(
             name=mutation.__name__,
             breaks=row,
-            case=case,
             does=str(mutation.__doc__),
             parts=parts,
         )

@@ -195,3 +195,19 @@ class ServersOutliveTheShutdown(MCPServer):
         if self.owner.state == "shutdown" and self.owner.exit_code is None:
             return
         await super().stop()
+
+
+@breaks("W-11f")
+class StartWaitsForServers(Server):
+    """Tells the end of its start when MCP servers have started."""
+
+    finish: Any = None
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "$/progress" and params["type"] == "finish" and "mcpServers" in self.config:
+            self.finish = params
+            return
+        super().notify(method, params, unasked=unasked)
+        if self.finish and params.get("status") in ("running", "failed", "disabled"):
+            finish, self.finish = self.finish, None
+            super().notify("$/progress", finish)

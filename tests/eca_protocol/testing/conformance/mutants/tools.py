@@ -338,13 +338,15 @@ class OneSpelling(Toolbox):
 
 
 @breaks("W-23b")
-class ToolsAreNotStopped(ToolCall):
-    """Lets a tool run to its end after a stop."""
+class ToolsAreStoppedSlowly(Turn):
+    """Takes a while to stop when a tool runs."""
 
-    async def execute(self) -> None:
-        is_native = self.tool is not None and self.tool.origin == "native"
-        with anyio.CancelScope(shield=is_native), anyio.move_on_after(1.6):
-            await super().execute()
+    async def end(self) -> None:
+        ran = any(call._began and call.asked_name == "eca_shell_command" for call in self.calls)
+        if self.stopped and ran and self.server.state == "ready":
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(1.5)
+        await super().end()
 
 
 @breaks("TOOL-1")
