@@ -146,9 +146,18 @@ def _exactly(data: bytes) -> bytes:
 
 def without_secrets(entry: Passed, mask: Mask) -> Passed:
     """What may be kept of an entry; where that is all of it, the entry itself."""
-    found = entry.data if entry.body is None else entry.body
-    kept = mask(found)
-    if kept == found:
+    if entry.body is None:
+        kept = mask(entry.data)
+        return entry if kept == entry.data else _masked(entry, kept, None)
+    body = mask(entry.body)
+    if body != entry.body:
+        return _masked(entry, encode_frame(body), body)
+    if entry.data == encode_frame(body):
         return entry
-    data, body = (kept, None) if entry.body is None else (encode_frame(kept), kept)
+    header = entry.data.removesuffix(body)
+    kept = mask(header)  # lines that are none of a header's may stand there, too
+    return entry if kept == header else _masked(entry, kept + body, body)
+
+
+def _masked(entry: Passed, data: bytes, body: bytes | None) -> Passed:
     return Passed(at=entry.at, side=entry.side, data=data, body=body, masked=True)

@@ -56,20 +56,20 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
 def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     command = ["eca", "--key", "secret"]
-    recorder = Recorder(
-        file, command=command, mask=lambda data: data.strip().replace(b"secret", b"*")
-    )
+    recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
     recorder.passed("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
-    recorder.passed("server", b"secret")
+    recorder.passed("server", b"log: secret\n" + FRAME + b"secret")
     recorder.close()
     assert b"secret" not in path.read_bytes()
-    masked, whole, rest = read_transcript(path).entries
+    masked, whole, odd, rest = read_transcript(path).entries
     assert masked == Passed(
         at=masked.at, side="client", data=encode_frame(b'{"a":\n"*"}'), body=b'{"a":\n"*"}',
         masked=True,
     )  # fmt: skip
     assert isinstance(whole, Passed)
     assert not whole.masked
+    assert isinstance(odd, Passed)
+    assert (odd.data, odd.body, odd.masked) == (b"log: *\n" + FRAME, whole.body, True)
     assert isinstance(rest, Passed)
     assert (rest.data, rest.masked) == (b"*", True)
 
