@@ -93,7 +93,7 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
         reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
         bench.check(
             "W-30f",
-            ran or (len(reasons) == 1 and reasons != ["user-config"]),
+            ran or (bool(reasons) and "user-config" not in reasons),
             expected="a rejection by the user's choice",
             got=contents(chat),
         )

@@ -86,7 +86,18 @@ class StopLeavesTheProcess(MCPServer):
     """Says that a server has stopped, and lets it run on."""
 
     async def stop(self) -> None:
-        self.tell("stopped")
+        if self.owner.exit_code is None and self.owner.state == "ready":
+            self.tell("stopped")
+        else:
+            self.status = "running"
+            await super().stop()
+
+    def start(self) -> None:
+        if self._child is None:
+            super().start()
+        else:
+            self.tell("starting")
+            self.tell("running")
 
 
 @breaks("CONF-10")
