@@ -68,13 +68,13 @@ class Chats:
         return None if self.drop_blank(chat) else chat
 
     async def begin(
-        self, messages: Sequence[Message], *, title: str, settings: ChatSettings
+        self, messages: Sequence[Message], *, title: str | None, settings: ChatSettings
     ) -> Chat:
         """A new chat that begins with what was said elsewhere, and is stored."""
         chat = self.open(None)
         chat.history.extend(messages)
         chat.told = in_force(chat.history)
-        chat.title = title
+        chat.title = title or None
         chat.set(**attrs.asdict(settings, recurse=False))
         if self.memory is not None:
             await self.memory.keep_copy(chat)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
 
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_server.chat import Turn
@@ -20,19 +22,25 @@ from eca_server.commands.costs import COSTS
 from eca_server.commands.custom import (
     CommandFiles,
     CustomCommand,
-    FoundCommands,
     TooLong,
 )
 from eca_server.commands.doctor import DOCTOR
+from eca_server.commands.export import EXPORT
+from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
 from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
 from eca_server.commands.resume import RESUME
+from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
+from eca_server.context.limits import readable
+from eca_server.skills import SkillFiles
 
 if TYPE_CHECKING:
     from eca_server.commands.server_prompts import ServerPrompt
     from eca_server.mcp.manager import Manager
+
+    _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
 
 __all__ = [
     "COMMANDS",
@@ -55,10 +63,14 @@ COMMANDS: tuple[Command, ...] = (
     COSTS,
     COMPACT,
     RESUME,
+    EXPORT,
+    IMPORT,
     CONFIG,
     DOCTOR,
     PROMPT_SHOW,
     REPO_MAP_SHOW,
+    SKILLS,
+    SKILL_CREATE,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MOST_NAMES = 100  # told to who named none
@@ -70,10 +82,10 @@ async def run_command(name: str, turn: Turn, situation: Situation) -> None:
     if command is not None:
         await command.run(turn, situation)
         return
-    found = await situation.command_files.read(taken=_NAMES)
-    custom = found.find(name)
-    if custom is not None:
-        await _run_custom(custom, turn, situation)
+    found = await _read(situation.command_files, situation.skill_files)
+    written = next((each for each in found.commands if each.name == name), None)
+    if written is not None:
+        await _run_written(written, turn, situation)
     elif not await _run_server_prompt(name, turn, situation, found):
         names = [each.name for each in _all(found, situation.mcp)]
         known = ", ".join(f"`/{each}`" for each in names[:_MOST_NAMES])
@@ -82,18 +94,35 @@ async def run_command(name: str, turn: Turn, situation: Situation) -> None:
         turn.fail("\n\n".join([f"There is no command `/{name}`. Commands: {known}.", *found.notes]))
 
 
-async def _run_custom(custom: CustomCommand, turn: Turn, situation: Situation) -> None:
+@attrs.frozen(kw_only=True)
+class _Written:
+    """The commands that files hold: custom ones and behind them skills, each name once."""
+
+    commands: tuple[CustomCommand | SkillCommand, ...]
+    notes: tuple[str, ...]
+
+
+async def _read(files: CommandFiles, skill_files: SkillFiles) -> _Written:
+    custom, skills = await files.read(taken=_NAMES), await skill_files.read()
+    taken = _NAMES | {each.name for each in custom.commands}
+    more = [SkillCommand(each) for each in skills.skills if each.command not in taken]
+    return _Written(
+        commands=(*custom.commands, *more), notes=readable((*custom.notes, *skills.notes))
+    )
+
+
+async def _run_written(
+    written: CustomCommand | SkillCommand, turn: Turn, situation: Situation
+) -> None:
     try:
-        text = custom.expand(arguments_of(turn.prompt.text))
+        text = written.expand(arguments_of(turn.prompt.text))
     except TooLong as fault:
-        turn.fail(f"`/{custom.name}`: {fault}.")
+        turn.fail(f"`/{written.name}`: {fault}.")
     else:
         await let_answer(turn, situation, text)
 
 
-async def _run_server_prompt(
-    name: str, turn: Turn, situation: Situation, files: FoundCommands
-) -> bool:
+async def _run_server_prompt(name: str, turn: Turn, situation: Situation, files: _Written) -> bool:
     """Run the MCP server's prompt of that name; whether the name means one."""
     if situation.mcp is None or ":" not in name:
         return False
@@ -108,11 +137,11 @@ async def _run_server_prompt(
 
 
 async def matching_commands(
-    query: str, files: CommandFiles, mcp: Manager | None
+    query: str, files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None
 ) -> tuple[ChatCommand, ...]:
     """The commands whose name or description holds `query`; a blank one finds all (W-40)."""
     wanted = query.strip().lower()
-    found = await files.read(taken=_NAMES)
+    found = await _read(files, skill_files)
     return tuple(
         ChatCommand(
             name=each.name,
@@ -125,16 +154,18 @@ async def matching_commands(
     )
 
 
-def _type_of(command: Command | CustomCommand | ServerPrompt) -> ChatCommandType:
+def _type_of(command: _AnyCommand) -> ChatCommandType:
     """What a client is told it is; older editions are told `native` of what is ours or a file."""
     if isinstance(command, Command):
         return "native"
+    if isinstance(command, SkillCommand):
+        return "skill"
     return "customPrompt" if isinstance(command, CustomCommand) else "mcpPrompt"
 
 
-def _all(files: FoundCommands, mcp: Manager | None) -> list[Command | CustomCommand | ServerPrompt]:
-    """Every command there is now: ours, the user's, those of MCP servers."""
-    commands: list[Command | CustomCommand | ServerPrompt] = [*COMMANDS, *files.commands]
+def _all(files: _Written, mcp: Manager | None) -> list[_AnyCommand]:
+    """Every command there is now: ours, the user's, skills, those of MCP servers."""
+    commands: list[_AnyCommand] = [*COMMANDS, *files.commands]
     if mcp is not None:
         from eca_server.commands.server_prompts import server_prompts  # noqa: PLC0415 - as above
 
@@ -142,5 +173,5 @@ def _all(files: FoundCommands, mcp: Manager | None) -> list[Command | CustomComm
     return commands
 
 
-def _taken(files: FoundCommands) -> frozenset[str]:
+def _taken(files: _Written) -> frozenset[str]:
     return _NAMES | {each.name for each in files.commands}

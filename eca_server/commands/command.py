@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -13,17 +13,21 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
+from eca_server.chat.store import ChatSettings
 from eca_server.commands.custom import CommandFiles
 from eca_server.config import Loaded, Source
 from eca_server.credentials import Logins
+from eca_server.llm.history import Message
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, mask
+from eca_server.skills import SkillFiles
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from eca_server.mcp.manager import Manager
 
 __all__ = [
+    "BeginChat",
     "Command",
     "MakeAgent",
     "Run",
@@ -42,6 +46,9 @@ MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
 """Who answers a text as if the user had written it, with the prompt's model, behaviour and
 contexts; None: the model cannot be asked, which the user was told."""
 
+BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[None]]
+"""Makes a chat of a history, a title and settings, and shows it to the client."""
+
 
 @attrs.frozen(kw_only=True)
 class Situation:
@@ -58,8 +65,11 @@ class Situation:
         workspace: the user's project.
         gitignore: whether what Git ignores is left out of trees.
         command_files: where custom commands lie.
+        skill_files: where skills lie.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
+        begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
+            knows no chats but those it opens.
     """
 
     loaded: Loaded
@@ -72,8 +82,10 @@ class Situation:
     workspace: Workspace
     gitignore: bool
     command_files: CommandFiles
+    skill_files: SkillFiles
     memory: Memory | None = None
     mcp: Manager | None = None
+    begin_chat: BeginChat | None = None
 
 
 Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]

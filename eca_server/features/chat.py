@@ -7,6 +7,7 @@ turn is registered, stopped or deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
@@ -129,6 +130,7 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         tell_changes(connection)
         return connection.models
 
+    knows_more_chats = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
     return Situation(
         loaded=connection.loaded,
         models=connection.models,
@@ -140,6 +142,8 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         workspace=connection.workspace,
         gitignore=connection.follows_gitignore,
         command_files=command_files(connection),
+        skill_files=connection.skill_files,
         memory=connection.chats.memory,
         mcp=mcp_of(connection),
+        begin_chat=partial(fork.begin_chat, connection) if knows_more_chats else None,
     )

@@ -8,7 +8,7 @@ changed them stays that one's: a rollback of the new chat undoes what the new ch
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -17,10 +17,12 @@ from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat.pages import page_of
 from eca_server.chat.rollback import UnknownMessage, place_of
+from eca_server.chat.store import ChatSettings
 from eca_server.features.chats import contents_of, found
 from eca_server.features.connection import Connection
+from eca_server.llm.history import Message
 
-__all__ = ["handlers_of", "title_of_fork"]
+__all__ = ["begin_chat", "handlers_of", "title_of_fork"]
 
 _NUMBERED = re.compile(r"(.*?) \((\d{1,4})\)", re.DOTALL)
 
@@ -42,21 +44,27 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         ids = {each.content_id for each in kept}
         flags = {key: flag for key, flag in chat.settings.flags.items() if key in ids}
         title = title_of_fork(chat.title)
-        new = await connection.chats.begin(
-            kept,
-            title=title,
-            settings=attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True),
-        )
-        new.selection = attrs.evolve(chat.selection)
-        session = connection.session
-        session.notify("chat/opened", m.ChatOpenedParams(chat_id=new.id, title=title), asked=True)
-        await new.showing.run(contents_of(connection, new, page_of(new.history)))
-        new.tell_title()
+        settings = attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True)
+        await begin_chat(connection, kept, title, settings)
         told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
-        session.emit(chat.id, "system", told)
+        connection.session.emit(chat.id, "system", told)
         return m.ChatForkResponse()
 
     return {"chat/fork": fork}
+
+
+async def begin_chat(
+    connection: Connection, messages: Sequence[Message], title: str, settings: ChatSettings
+) -> None:
+    """Make a chat of what was said elsewhere, and show it to the client."""
+    chat = await connection.chats.begin(messages, title=title, settings=settings)
+    if settings.model in connection.models.names:
+        chat.selection.model, chat.selection.variant = settings.model, settings.variant
+    chat.selection.behavior = settings.behavior
+    opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
+    connection.session.notify("chat/opened", opened, asked=True)
+    await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
+    chat.tell_title()
 
 
 def title_of_fork(title: str | None) -> str:

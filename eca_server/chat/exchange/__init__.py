@@ -1,0 +1,1 @@
+"""Chats as files for other servers and for people: upstream's form, JSON, Markdown."""

@@ -1,0 +1,178 @@
+r"""EDN, the notation upstream writes chats in: values to text, and text to values.
+
+What Python has no type for is read as its nearest: a keyword as a `Keyword`, a set and a list as a
+list, a tagged value as the value without its tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from eca_protocol import json
+from eca_protocol.errors import ECAError
+
+__all__ = ["BadEDN", "Keyword", "dumps", "loads", "plain"]
+
+DEEPEST: Final = 128
+"""Collections in each other."""
+
+_TOKEN = re.compile(
+    r"(?:[\s,]++|;[^\n]*+)*+"
+    r'(?P<token>"[^"\\]*+(?:\\.[^"\\]*+)*+"|#\{|#_|#:|[(\[{)\]}]|#?\\?[^\s,;"(\[{)\]}]+|$)',
+    re.DOTALL,
+)
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,999})N?")
+_FLOAT = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?M?")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"'}
+_WORDS: Final = {"nil": None, "true": True, "false": False}
+_CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
+_PAUSE: Final = 10_000  # values between two checkpoints
+
+
+class BadEDN(ECAError):
+    """A text that is no EDN, or none that is read here."""
+
+
+class Keyword(str):
+    """A keyword without its colon; equal to the text."""
+
+    __slots__ = ()
+
+
+def dumps(value: Any) -> str:
+    """A value as EDN, a line for each entry of the outer collections."""
+    return f"{_written(value, 0)}\n"
+
+
+def _written(value: Any, depth: int) -> str:
+    match value:
+        case None | bool():
+            return {None: "nil", True: "true", False: "false"}[value]
+        case Keyword():
+            return f":{value}"
+        case Mapping():
+            between = " " if depth > 3 else f"\n{' ' * (depth + 1)}"
+            pairs = (
+                f"{_written(key, depth)} {_written(held, depth + 1)}" for key, held in value.items()
+            )
+            return f"{{{between.join(pairs)}}}"
+        case str():
+            return json.dumps(value).decode()
+        case int() | float():
+            return repr(value)
+        case Sequence():
+            between = " " if depth > 3 else f"\n{' ' * (depth + 1)}"
+            return f"[{between.join(_written(each, depth + 1) for each in value)}]"
+        case _:
+            raise BadEDN(f"expected a value of JSON, got {type(value).__name__}")
+
+
+def loads(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> Any:
+    """The value that a text of EDN holds.
+
+    Args:
+        text: one value.
+        checkpoint: called now and then; what it raises ends the reading.
+
+    Raises:
+        BadEDN: it holds none, more than one, or one that nests too deep.
+    """
+    reader = _Reader(text, checkpoint)
+    value = reader.value(reader.next(), 0)
+    if reader.next():
+        raise reader.fault("the end")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A value without keywords, as JSON has it."""
+    match value:
+        case Mapping():
+            return {str(key): plain(held) for key, held in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case str():
+            return str(value)
+        case _:
+            return value
+
+
+class _Reader:
+    def __init__(self, text: str, checkpoint: Callable[[], object]) -> None:
+        self._text = text
+        self._checkpoint = checkpoint
+        self._place = 0
+        self._values = 0
+
+    def next(self) -> str:
+        """The next token; empty at the end."""
+        found = _TOKEN.match(self._text, self._place)
+        if found is None:
+            raise self.fault("a value")
+        self._place = found.end()
+        token = found["token"]
+        if token != "#_":  # noqa: S105 - a mark of EDN's, and no password
+            return token
+        self.value(self.next(), 0)
+        return self.next()
+
+    def value(self, token: str, depth: int) -> Any:
+        """The value that begins with a token."""
+        self._values += 1
+        if not self._values % _PAUSE:
+            self._checkpoint()
+        if depth > DEEPEST:
+            raise BadEDN(f"expected at most {DEEPEST} collections in each other, got more")
+        if token in {"(", "[", "#{"}:
+            return list(self._until(_CLOSERS[token], depth))
+        if token == "{":  # noqa: S105 - as above
+            return self._map(depth)
+        if token.startswith('"'):
+            return _joined(_ESCAPE.sub(self._escaped, token[1:-1]))
+        if token.startswith(":") and len(token) > 1:
+            return Keyword(token[1:])
+        if token.startswith("#") and token[1:2].isalpha():
+            return self.value(self.next(), depth + 1)
+        return self._atom(token)
+
+    def _atom(self, token: str) -> Any:
+        if token in _WORDS:
+            return _WORDS[token]
+        if _INTEGER.fullmatch(token):
+            return int(token.removesuffix("N"))
+        if _FLOAT.fullmatch(token):
+            return float(token.removesuffix("M"))
+        if len(token) == 2 and token.startswith("\\"):
+            return token[1]
+        raise self.fault("a value")
+
+    def _map(self, depth: int) -> dict[Any, Any]:
+        held = list(self._until("}", depth))
+        keys = held[::2]
+        if len(held) % 2 or not all(isinstance(key, str | int) for key in keys):
+            raise self.fault("a map of keywords and texts to values")
+        return dict(zip(keys, held[1::2], strict=True))
+
+    def _until(self, closer: str, depth: int) -> Iterator[Any]:
+        while (token := self.next()) != closer:
+            yield self.value(token, depth + 1)
+
+    def _escaped(self, found: re.Match[str]) -> str:
+        if found[1]:
+            return chr(int(found[1], 16))
+        if found[2] not in _ESCAPES:
+            raise self.fault("an escape of EDN's in a text")
+        return _ESCAPES[found[2]]
+
+    def fault(self, expected: str) -> BadEDN:
+        """What was expected, and where."""
+        line = self._text.count("\n", 0, self._place) + 1
+        return BadEDN(f"expected {expected}, got something else or the end, in line {line}")
+
+
+def _joined(text: str) -> str:
+    """A text whose characters beyond the first plane may be escaped in two halves."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

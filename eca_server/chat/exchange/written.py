@@ -1,0 +1,187 @@
+"""A chat as what upstream's `/export` writes (its version 1), and as Markdown.
+
+The rule it keeps: what is the user's stays as it is, but for keys: they are hidden. What only one
+provider understands is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from eca_protocol import json
+from eca_server.chat.exchange.edn import Keyword
+from eca_server.llm.history import (
+    CompactionPart,
+    FilePart,
+    ImagePart,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = ["COMPACTED", "VERSION", "Hide", "envelope", "markdown"]
+
+VERSION: Final = 1
+COMPACTED: Final = "The conversation was compacted/summarized, consider this summary:\n"
+"""What stands before the summary in the message that upstream puts in place of what was said."""
+
+Hide: TypeAlias = Callable[[str], str]
+"""A text without keys."""
+
+Entry: TypeAlias = dict[Keyword, Any]
+
+
+def envelope(
+    messages: Sequence[Message],
+    about: Mapping[str, Any],
+    *,
+    version: str,
+    exported_at: int,
+    flags: Mapping[str, str],
+    hide: Hide,
+) -> Entry:
+    """All of a chat.
+
+    Args:
+        messages: its history.
+        about: what else is told of it, by upstream's names.
+        version: of this server.
+        exported_at: milliseconds since the epoch.
+        flags: the user's marks, by the id of the message each is on.
+        hide: hides keys in every text.
+    """
+    names = {
+        part.id: part for each in messages for part in each.parts if isinstance(part, ToolCallPart)
+    }
+    entries = [
+        _hidden(entry, hide) for message in messages for entry in _entries(message, names, flags)
+    ]
+    chat = {Keyword(name): value for name, value in about.items() if value is not None}
+    return _map(
+        **{"eca/version": version, "eca/export-version": VERSION, "exported-at": exported_at},
+        chat={**_hidden(chat, hide), Keyword("messages"): entries},
+    )
+
+
+def _map(**members: Any) -> Entry:
+    return {Keyword(name): value for name, value in members.items()}
+
+
+def _hidden(value: Any, hide: Hide) -> Any:
+    match value:
+        case Keyword():
+            return value
+        case str():
+            return hide(value)
+        case Mapping():
+            return {
+                key: held if key == "base64" else _hidden(held, hide) for key, held in value.items()
+            }
+        case list() | tuple():
+            return [_hidden(each, hide) for each in value]
+        case _:
+            return value
+
+
+def _entries(
+    message: Message, calls: Mapping[str, ToolCallPart], flags: Mapping[str, str]
+) -> Iterator[Entry]:
+    said: list[Entry] = []
+    for part in message.parts:
+        match part:
+            case CompactionPart(summary):
+                yield _map(role="compact_marker", content={Keyword("auto?"): False})
+                said.append(_content(TextPart(COMPACTED + summary)))
+            case TextPart() | ImagePart() | FilePart():
+                said.append(_content(part))
+            case RefusalPart(text):
+                said.append(_content(TextPart(text)))
+            case ReasoningPart(text=text) if text:
+                yield _map(role="reason", content=_map(id="", text=text))
+            case ToolCallPart():
+                if said:
+                    yield _map(role="assistant", content=said)
+                    said = []
+                yield _map(role="tool_call", content=_call(part))
+            case ToolResultPart() if part.call_id in calls:
+                output = _map(error=part.is_error, contents=[_content(each) for each in part.parts])
+                content = {**_call(calls[part.call_id]), Keyword("output"): output}
+                content[Keyword("error")] = part.is_error
+                yield _map(role="tool_call_output", content=content)
+            case _:
+                pass
+    if said:
+        entry = _map(role=message.role, content=said)
+        if message.content_id is not None:
+            entry[Keyword("content-id")] = message.content_id
+        yield entry
+    if message.content_id is not None and message.content_id in flags:
+        yield _map(role="flag", content=_map(text=flags[message.content_id]))
+
+
+def _content(part: TextPart | ImagePart | FilePart) -> Entry:
+    match part:
+        case TextPart(text):
+            return _map(type=Keyword("text"), text=text)
+        case ImagePart(media_type=media_type, data=data):
+            encoded = base64.b64encode(data).decode()
+            return _map(type=Keyword("image"), **{"media-type": media_type}, base64=encoded)
+        case FilePart(name=name, media_type=media_type):
+            return _map(type=Keyword("text"), text=f"[file {name}, {media_type}]")
+
+
+def _call(part: ToolCallPart) -> Entry:
+    server, name = part.server or "eca", part.tool or part.name
+    return _map(
+        id=part.id,
+        name=name,
+        server=server,
+        origin=Keyword("native" if server == "eca" else "mcp"),
+        arguments=part.arguments or {},
+        **{"full-name": f"{server}__{name}"},
+    )
+
+
+def markdown(messages: Sequence[Message], title: str, *, hide: Hide) -> str:
+    """A chat for people."""
+    blocks = [f"# {' '.join(title.split())}"]
+    for message in messages:
+        if message.role != "tool":
+            blocks.append(f"## {message.role.capitalize()}")
+        blocks += filter(None, map(_block, message.parts))
+    return hide("\n\n".join(blocks)) + "\n"
+
+
+def _block(part: Any) -> str:
+    match part:
+        case CompactionPart(summary):
+            block = f"*The chat was compacted here.*\n\n{summary}"
+        case TextPart(text) | RefusalPart(text):
+            block = text.strip("\n")
+        case ReasoningPart(text=text):
+            block = "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+        case ToolCallPart(name=name, server=server, tool=tool, arguments=arguments):
+            called = f"{server}/{tool}" if server else name
+            block = f"**Called `{called}`**\n\n{_fenced(json.dumps(arguments or {}).decode())}"
+        case ToolResultPart(parts=parts, is_error=is_error):
+            told = (
+                _fenced(each.text) if isinstance(each, TextPart) else _block(each) for each in parts
+            )
+            block = "\n\n".join(["**Failed:**" if is_error else "**Result:**", *told])
+        case ImagePart(media_type=kind, data=data) | FilePart(media_type=kind, data=data):
+            block = f"*[{kind}, {len(data)} bytes]*"
+        case _:
+            block = ""
+    return block
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"

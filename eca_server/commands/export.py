@@ -1,0 +1,137 @@
+"""`/export`: the chat as a file, which `/import` here and in upstream's server reads.
+
+The rules it keeps: no file is ever replaced, nobody but the user can read the new one, and no key
+of the server's is in it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from eca_protocol import json
+from eca_protocol.messages import CommandArgument
+from eca_server.chat import Turn
+from eca_server.chat.exchange import edn
+from eca_server.chat.exchange.written import Hide, envelope, markdown
+from eca_server.commands.command import Command, Situation, arguments_of, without_keys
+from eca_server.llm.history import Message
+from eca_server.tools.files import checkpoint, in_thread, printable
+from eca_server.tools.tool import ToolFault
+from eca_server.version import version
+from eca_server.workspace import AlreadyThere, Place, Workspace, replace_file
+
+__all__ = ["EXPORT"]
+
+_MOST_NAMES: Final = 100
+_LONGEST_NAME: Final = 60
+_NO_WORD = re.compile(r"[^a-z0-9]+")
+
+
+async def _run(turn: Turn, situation: Situation) -> None:
+    chat, messages = turn.chat, tuple(turn.chat.history)
+    if not messages:
+        turn.fail("There is nothing to export: nothing was said in this chat.")
+        return
+    settings = chat.settings
+    about = {
+        "id": chat.id,
+        "title": chat.title,
+        "title-custom?": settings.is_named_by_user,
+        "status": edn.Keyword("idle"),
+        "created-at": round(chat.created * 1000),
+        "updated-at": round(chat.updated * 1000),
+        "model": settings.model,
+        "variant": settings.variant,
+        "login-provider": (settings.model or "").partition("/")[0] or None,
+        "user-prompt-count": sum(each.content_id is not None for each in messages),
+    }
+    write = partial(
+        _write,
+        situation.workspace,
+        arguments_of(turn.prompt.text),
+        messages,
+        about,
+        flags=settings.flags,
+        hide=lambda text: without_keys(text, situation.models.secrets),
+    )
+    try:
+        place = await in_thread(write)
+    except ToolFault as fault:
+        turn.fail(f"The chat is not exported: {fault}")
+        return
+    words = f"Exported {len(messages)} messages to `{printable(place.path)}`. Keys are hidden in it"
+    readable = place.path.suffix in {".edn", ".json"}
+    told = f"; `/import {printable(place.path)}` brings them back." if readable else "."
+    turn.say(words + told, role="system")
+
+
+def _write(
+    workspace: Workspace,
+    asked: str,
+    messages: Sequence[Message],
+    about: Mapping[str, object],
+    *,
+    flags: Mapping[str, str],
+    hide: Hide,
+) -> Place:
+    places = _places(workspace, asked.strip("\"'"), str(about["title"] or about["id"]))
+    form = _FORMS.get(places[0].path.suffix.lower(), _edn)
+    data = form(messages, about, flags, hide).encode("utf-8", "replace")
+    for place in places[:-1]:
+        with suppress(AlreadyThere):
+            return _made(place, data)
+    return _made(places[-1], data)
+
+
+def _made(place: Place, data: bytes) -> Place:
+    replace_file(place, data, expected=None, mode=0o600, checkpoint=checkpoint)
+    return place
+
+
+def _places(workspace: Workspace, asked: str, title: str) -> Sequence[Place]:
+    """Where the file may go, the best first: as asked, or under a free name in a folder."""
+    if not asked and not workspace.roots:
+        raise ToolFault("expected `/export PATH`: no folder is open.")
+    folder = workspace.locate(asked or ".")
+    if asked and not folder.real_path.is_dir():
+        return [folder]
+    slug = _NO_WORD.sub("-", title.lower())[:_LONGEST_NAME].strip("-") or "chat"
+    names = [f"eca-chat-{slug}", *(f"eca-chat-{slug}-{n}" for n in range(2, _MOST_NAMES))]
+    return [workspace.locate(str(folder.path / f"{name}.edn")) for name in names]
+
+
+def _edn(*chat: Any) -> str:
+    return edn.dumps(_envelope(*chat))
+
+
+def _json(*chat: Any) -> str:
+    return json.dumps(edn.plain(_envelope(*chat))).decode()
+
+
+def _envelope(
+    messages: Sequence[Message], about: Mapping[str, object], flags: Mapping[str, str], hide: Hide
+) -> Any:
+    now = round(time.time() * 1000)
+    return envelope(messages, about, version=version(), exported_at=now, flags=flags, hide=hide)
+
+
+def _markdown(
+    messages: Sequence[Message], about: Mapping[str, object], _: Mapping[str, str], hide: Hide
+) -> str:
+    return markdown(messages, str(about["title"] or "Chat"), hide=hide)
+
+
+_FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
+
+
+EXPORT = Command(
+    name="export",
+    description="Write this chat to a file (.edn, .json or .md) that can be imported elsewhere.",
+    run=_run,
+    arguments=(CommandArgument(name="path", description="Of a new file, or a folder for it."),),
+)
