@@ -22,6 +22,7 @@ from eca_protocol.messages import (
     ChatStatus,
     ChatStatusChangedParams,
 )
+from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Showing
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
@@ -107,7 +108,7 @@ class Chat:
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
-        self.systems: dict[str, str] = {}
+        self.systems: dict[str, System] = {}
         self.showing = Showing(chat_id, session)
         self._nursery = nursery
         self._memory = memory

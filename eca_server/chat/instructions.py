@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import attrs
 import trio
 
 from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable, read_text
 from eca_server.workspace import Root
 
-__all__ = ["UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
+__all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 
 LARGEST_PROMPT = 256 * 1024
 """Bytes of a file with a prompt."""
@@ -28,6 +29,19 @@ _BEHAVIORS = {
         "could go wrong. Do not write the final change until the user asks for it."
     ),
 }
+
+
+@attrs.frozen(kw_only=True)
+class System:
+    """The system prompt of a chat's behaviour.
+
+    Attributes:
+        text: all of it but what MCP servers add.
+        lists_skills: whether it names skills that can be loaded.
+    """
+
+    text: str
+    lists_skills: bool = False
 
 
 def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:

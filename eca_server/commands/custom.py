@@ -166,10 +166,6 @@ class FoundCommands:
     commands: tuple[CustomCommand, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def find(self, name: str) -> CustomCommand | None:
-        """The command of that name."""
-        return next((each for each in self.commands if each.name == name), None)
-
 
 @attrs.frozen(kw_only=True)
 class CommandFiles:

@@ -198,6 +198,8 @@ class Prompts:
         chat_title: how a title is asked for.
         compact: how a summary is asked for.
         init: what `/init` asks for.
+        skill_create: what `/skill-create` asks for, with `{{skillName}}`, `{{skillFilePath}}` and
+            `{{userPrompt}}` where these belong.
         completion: how a completion is asked for.
         rewrite: how a rewrite is asked for.
         tools: what the model is told of a native tool, by the tool's name.
@@ -207,6 +209,7 @@ class Prompts:
     chat_title: str | None = attrs.field(default=None, metadata=setting(TEXT, "chatTitle"))
     compact: str | None = attrs.field(default=None, metadata=setting(TEXT, "compact"))
     init: str | None = attrs.field(default=None, metadata=setting(TEXT, "init"))
+    skill_create: str | None = attrs.field(default=None, metadata=setting(TEXT, "skillCreate"))
     completion: str | None = attrs.field(default=None, metadata=setting(TEXT, "completion"))
     rewrite: str | None = attrs.field(default=None, metadata=setting(TEXT, "rewrite"))
     tools: Mapping[str, str] = attrs.field(factory=dict, metadata=setting(each(TEXT), "tools"))
@@ -247,6 +250,7 @@ class Config:
         custom_tools: commands the model may call, by the name of the tool.
         rules: files whose text every chat is given.
         commands: files whose text is sent in place of a slash command.
+        skills: folders of skills, or SKILL.md files, beside the usual places.
         ignore_files: which files say what is left out of trees and searches.
         lsp_timeout: for what the editor is asked.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
@@ -327,6 +331,9 @@ class Config:
     )
     commands: tuple[NamedFile, ...] = attrs.field(
         default=(), metadata=setting(listing(record(NamedFile)), "commands")
+    )
+    skills: tuple[NamedFile, ...] = attrs.field(
+        default=(), metadata=setting(listing(record(NamedFile)), "skills")
     )
     ignore_files: tuple[IgnoreFile, ...] = attrs.field(
         default=(IgnoreFile(type="gitignore"),),

@@ -321,7 +321,7 @@ BEHAVIORS = attrs.evolve(_NAMED_BEHAVIORS, read=_read_behaviors)
 
 @attrs.frozen(kw_only=True)
 class NamedFile:
-    """One item of `rules` or `commands`.
+    """One item of `rules`, `commands` or `skills`.
 
     Attributes:
         path: absolute, `~/..`, or relative to a workspace root.

@@ -15,10 +15,6 @@ from eca_server.config.problems import Problem, dotted
 
 __all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
 
-_OF_PROMPTS: Final[Mapping[str, str | None]] = {
-    "prompts.skillCreate": "there are no skills yet",
-}
-
 _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
     "description": None,
     "inherit": "each behaviour stands for itself",
@@ -26,13 +22,13 @@ _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
     "prompts.chatTitle": "the common prompt for titles counts",
     "prompts.compact": "the common prompt for summaries counts",
     "prompts.init": "the common prompt of /init counts",
+    "prompts.skillCreate": "the common prompt of /skill-create counts",
     "prompts.tools": "the common descriptions of tools count",
     "spawnableBy": "there are no subagents yet",
     "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
     "toolCall.outputTruncation": "the common limits of outputs count",
     "toolCall.readFile": "the common limits of files count",
     "toolCall.shellCommand": "the common settings of the shell count",
-    **_OF_PROMPTS,
 }
 
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
@@ -58,12 +54,10 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "remote": "nothing listens on the network",
     "retry.maxAutoContinues": "an answer that broke off is not continued",
     "retry.prematureStopMaxRetries": "`retry.maxRetries` counts",
-    "skills": "there are no skills yet",
     "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
     "toolCall.shellCommand.args": "commands run in the shell of this server's choice",
     "toolCall.shellCommand.path": "commands run in the shell of this server's choice",
     "variantsByModel": "only `variants` of a configured model are known",
-    **_OF_PROMPTS,
     **{
         f"{name}.*.{key}": why
         for name in ("agent", "behavior")
@@ -75,7 +69,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
 
 _FOLDERS: Final[Mapping[str, str]] = {
     "agents": "behaviours are configured under `agent`",
-    "skills": "there are no skills yet",
 }
 """By its name beside a `config.json`, why nothing in it counts."""
 

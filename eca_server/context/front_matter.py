@@ -1,7 +1,7 @@
 """What may stand above the text of a Markdown file: `key: value` between two lines of dashes.
 
-It is the small part of YAML that such files use: words, lists in brackets, lists of lines. What is
-more than that is passed over.
+It is the small part of YAML that such files use: words, also over several lines, lists in brackets,
+lists of lines. What is more than that is passed over.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ __all__ = ["split_front_matter"]
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*?)[ \t]*\Z")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*?)[ \t]*\Z")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?\Z")
+_MORE = re.compile(r"[ \t]+(\S.*?)[ \t]*\Z")
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
@@ -22,13 +24,16 @@ def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
     if found is None:
         return {}, text
     fields: dict[str, list[str]] = {}
-    key = None
+    key, value = None, ""
     for line in found[1].split("\n"):
         if field := _KEY.match(line):
             key, value = field.groups()
-            fields[key] = _values(value)
-        elif key is not None and (item := _ITEM.match(line)):
+            fields[key] = [] if _BLOCK.match(value) else _values(value)
+        elif key is not None and not value and (item := _ITEM.match(line)):
             fields[key].append(_plain(item[1]))
+        elif key is not None and value and (more := _MORE.match(line)):
+            value = more[1] if _BLOCK.match(value) else f"{value} {more[1]}"
+            fields[key] = _values(value)
     return {name: tuple(values) for name, values in fields.items()}, text[found.end() :]
 
 

@@ -11,6 +11,7 @@ from eca_protocol.messages import ChatContext
 from eca_server.chat import Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import (
+    System,
     UnreadablePrompt,
     compact_prompt,
     instructions,
@@ -23,7 +24,8 @@ from eca_server.features.connection import Connection
 from eca_server.features.selection import Chosen
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
-from eca_server.tools.approval import Policy, policy_of
+from eca_server.skills import SKILL_TOOL, Skill, list_skills
+from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
 from eca_server.tools.background import news_of
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
@@ -76,14 +78,16 @@ async def make_agent(
         variables=connection.child_variables,
         trusts=lambda: turn.chat.settings.trust,
     )
+    system = await _system(connection, turn, config, policy, behavior)
+    if not system.lists_skills:
+        native = native.without(SKILL_TOOL)
     if connection.is_introduced:
         tools.announce_tools(connection, behavior)
-    system = await _system(connection, turn, config, behavior)
     served, more = await _of_servers(connection, turn, policy, native)
     return Agent(
         model=asked,
         asked=(Message(role="user", parts=(TextPart(text),)),),
-        system=f"{system}\n\n{more}" if more else system,
+        system=f"{system.text}\n\n{more}" if more else system.text,
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
         wants_title=config.chat_title,
@@ -131,8 +135,10 @@ async def _compact_prompt(turn: Turn, config: Config) -> str:
         return ""
 
 
-async def _system(connection: Connection, turn: Turn, config: Config, behavior: str) -> str:
-    """The chat's instructions for a behaviour, AGENTS.md and rules, read once."""
+async def _system(
+    connection: Connection, turn: Turn, config: Config, policy: Policy, behavior: str
+) -> System:
+    """The chat's instructions for a behaviour, AGENTS.md, rules and skills, read once."""
     systems = turn.chat.systems
     if behavior not in systems:
         found = await read_instruction_files(
@@ -149,6 +155,28 @@ async def _system(connection: Connection, turn: Turn, config: Config, behavior: 
         except UnreadablePrompt as fault:
             own = ""
             turn.say(str(fault), role="system")
-        parts = (instructions(behavior, connection.session.roots, own), found.text)
-        systems[behavior] = "\n\n".join(part for part in parts if part)
+        skills = await _listed_skills(connection, turn, policy)
+        parts = (instructions(behavior, connection.session.roots, own), found.text, skills)
+        text = "\n\n".join(part for part in parts if part)
+        systems[behavior] = System(text=text, lists_skills=bool(skills))
     return systems[behavior]
+
+
+async def _listed_skills(connection: Connection, turn: Turn, policy: Policy) -> str:
+    """The skills that the model may load, as a part of its instructions."""
+    found = await connection.skill_files.read()
+    connection.has_skills = bool(found.skills)
+    if policy.withheld(server=NATIVE, tool=SKILL_TOOL, effect="read") is not None:
+        return ""
+    allowed = [each for each in found.skills if _may_be_loaded(each, policy)]
+    text, too_long = list_skills(allowed)
+    for note in (*found.notes, too_long):
+        if note:
+            turn.say(note, role="system")
+    return text
+
+
+def _may_be_loaded(skill: Skill, policy: Policy) -> bool:
+    """Whether no rule denies it by its name: what is listed in vain only costs."""
+    call = Call(tool=SKILL_TOOL, arguments={"name": skill.name}, effect="read")
+    return policy.decide(call).verdict != "deny"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eca_server.mcp.authorization.login import Login
     from eca_server.mcp.manager import Manager
     from eca_server.mcp.messages import MCPTool
+    from eca_server.skills import SkillFiles
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
@@ -117,6 +118,7 @@ class Connection:
         loaded: what came of it last.
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
+        has_skills: whether there were skills when a chat's instructions were made last.
         memos: the calls the user approved for the session.
         mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
         changing: lets changes of what is kept for the user through, one after the other.
@@ -141,6 +143,7 @@ class Connection:
         self.loaded = Loaded(config=Config(), problems=(), sources=())
         self.told = Told()
         self.notices: list[str] = []
+        self.has_skills = False
         self.memos: set[Memo] = set()
         self.changing = Turnstile()
         self.logging_in: dict[str, trio.CancelScope] = {}
@@ -274,6 +277,7 @@ class Connection:
 
     def tools(self, ledger: Ledger | None = None, chat_id: str = "") -> NativeTools:
         """The native tools of a chat; `ledger` tells which files its model has seen."""
+        from eca_server.skills import LoadSkill  # noqa: PLC0415 - as above
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
 
@@ -285,6 +289,19 @@ class Connection:
             ledger=ledger or Ledger(),
             chat_id=chat_id,
             jobs=self.jobs if self.session.revision is Revision.CURRENT else None,
+            more=[LoadSkill(files=self.skill_files)],
+        )
+
+    @property
+    def skill_files(self) -> SkillFiles:
+        """Where skills lie."""
+        from eca_server.skills import SkillFiles  # noqa: PLC0415 - as above
+
+        named = (each.path for each in self.config.skills)
+        return SkillFiles(
+            workspace=self.workspace,
+            user_folder=self.user_folder,
+            configured=tuple(path for path in named if path is not None),
         )
 
     @cached_property

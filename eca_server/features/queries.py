@@ -44,8 +44,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     async def query_commands(
         params: m.ChatQueryCommandsParams,
     ) -> m.ChatQueryCommandsResponse:
-        files, mcp = command_files(connection), mcp_of(connection)
-        commands = await matching_commands(params.query, files, mcp)
+        commands = await matching_commands(
+            params.query,
+            command_files(connection),
+            connection.skill_files,
+            mcp_of(connection),
+        )
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     return {

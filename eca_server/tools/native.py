@@ -49,6 +49,11 @@ class NativeTools:
     problems: tuple[str, ...]
     described: Mapping[str, str] = attrs.field(factory=dict)
 
+    def without(self, name: str) -> NativeTools:
+        """These but for one, which then does not exist."""
+        tools = tuple(tool for tool in self.tools if tool.name != name)
+        return attrs.evolve(self, tools=tools)
+
     def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
         """What is offered under a policy, and behind it what MCP servers offer."""
         withheld = {tool.name: _why(tool, policy) for tool in self.tools}
@@ -95,6 +100,7 @@ def native_tools(
     ledger: Ledger,
     chat_id: str = "",
     jobs: Jobs | None = None,
+    more: Iterable[Tool] = (),
 ) -> NativeTools:
     """The native tools of a chat.
 
@@ -106,6 +112,7 @@ def native_tools(
         ledger: which files the chat's model has seen.
         chat_id: the chat.
         jobs: where its commands may go on in the background; None: nowhere.
+        more: tools of other rooms.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -137,6 +144,7 @@ def native_tools(
         MoveFile(files=files),
         shell,
         *([] if background is None else [BgJob(background=background, cap=cap)]),
+        *more,
         *customs,
     ]
     tools[3:3] = _of_client(config, session, workspace, cap, chat_id)

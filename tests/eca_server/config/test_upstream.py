@@ -52,7 +52,7 @@ def test_what_has_no_effect_here_is_told_once_with_what_follows(house: House) ->
 
 def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
     house.write(
-        house.user, {"hooks": {"h": {}}, "remote": {"port": 1}, "skills": [], "plugins": None}
+        house.user, {"hooks": {"h": {}}, "remote": {"port": 1}, "plugins": None}
     )
     problem = house.problem()
     assert problem.message == (

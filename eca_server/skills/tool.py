@@ -1,0 +1,60 @@
+"""`skill`: what one skill teaches, for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from eca_server.llm.history import TextPart
+from eca_server.skills.files import SkillFiles
+from eca_server.tools.files import printable
+from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+
+__all__ = ["SKILL_TOOL", "LoadSkill"]
+
+SKILL_TOOL: Final = "skill"
+"""The tool's name."""
+
+_MOST_NAMES = 50  # told to who named none
+_SHOWN = 64  # characters of a name in the summary
+
+
+@attrs.frozen(kw_only=True)
+class LoadSkill:
+    """The tool `skill`; it reads the file as it is now."""
+
+    files: SkillFiles
+
+    name: ClassVar = SKILL_TOOL
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "Load one of the listed skills: instructions for one kind of task. Do so when a skill's "
+        "description fits the task, before you begin it."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "The skill, as it is listed."}},
+        "required": ["name"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """`Loading skill NAME`."""
+        name = arguments.get("name")
+        shown = printable(name[:_SHOWN]) if isinstance(name, str) else ""
+        return f"Loading skill {shown}".rstrip()
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Nothing is read before it may be."""
+        name: str = arguments["name"]
+
+        async def run() -> ToolOutput:
+            found = await self.files.read()
+            skill = found.find(name)
+            if skill is None:
+                known = ", ".join(each.name for each in found.skills[:_MOST_NAMES]) or "none"
+                raise ToolFault(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")
+            return ToolOutput(parts=(TextPart(skill.introduced(skill.text)),))
+
+        return PreparedCall(run=run, summary=self.summary(arguments))
