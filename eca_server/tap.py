@@ -44,7 +44,7 @@ _SIGNS = (
 _ESCAPES = (b"\\/", b"\\u")
 """With these a JSON text may spell a secret otherwise than we do."""
 
-_LOGIN = re.compile(r"(?s)(/login\s+\S+\s+)\S.{7,}")
+_LOGIN = re.compile(r"(?s)(.*?/login\s+\S+\s+)(\S.{7,})")
 """A login that names the provider and gives the key at once."""
 
 _SWITCH_SECONDS = 0.0005
@@ -163,12 +163,22 @@ def masker(environ: Mapping[str, str]) -> Mask:
 
 
 class _Masker:
-    """Is called with what passes, in order; it remembers where a key was asked for."""
+    """Is called with what passes, in order; it remembers where a key was asked for, and the key.
+
+    A server may say it back, as the user's words.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._known = tuple(Secret(each) for each in secrets)
-        self._spelled = tuple(json.dumps(each.reveal())[1:-1] for each in self._known)
+        self._known: set[Secret] = set()
+        self._spelled: set[bytes] = set()
+        for each in secrets:
+            self._learn(each)
         self._logging_in: set[str] = set()  # chats whose next prompt is a key
+
+    def _learn(self, secret: str) -> None:
+        if len(secret) >= _SHORTEST:
+            self._known.add(Secret(secret))
+            self._spelled.add(json.dumps(secret)[1:-1])
 
     def __call__(self, data: bytes) -> bytes:
         if not self._may_hold_a_secret(data):
@@ -186,7 +196,7 @@ class _Masker:
         return (
             any(sign in lowered for sign in _SIGNS)
             or any(spelled in data for spelled in self._spelled)
-            or (self._known != () and any(escape in data for escape in _ESCAPES))
+            or (self._known != set() and any(escape in data for escape in _ESCAPES))
             or (self._logging_in != set() and b"prompt" in data)
         )
 
@@ -233,8 +243,12 @@ class _Masker:
         message: str = prompt["message"]
         awaited = isinstance(prompt.get("chatId"), str) and prompt["chatId"] in self._logging_in
         if awaited and not message.startswith("/"):
+            self._learn(message.strip())
             return HIDDEN
-        return _LOGIN.sub(rf"\1{HIDDEN}", message)
+        if (login := _LOGIN.fullmatch(message)) is None:
+            return message
+        self._learn(login[2].strip())
+        return login[1] + HIDDEN
 
 
 def _say(words: str) -> None:

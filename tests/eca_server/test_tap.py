@@ -86,5 +86,15 @@ def test_a_key_that_a_chat_was_asked_for_is_hidden_and_no_other_prompt() -> None
     for other in (prompt("d", "0a1b2c"), prompt(["c"], "0a1b2c"), prompt("c", "/login x")):
         assert kept(other) == other
     assert kept(prompt("c", "0a1b2c")) == prompt("c", "***")
+    assert kept(prompt("c", " 0a1b2c3d\n")) == prompt("c", "***")
     assert kept(answer("prompting")) == answer("prompting")
     assert kept(prompt("c", "thanks")) == prompt("c", "thanks")
+
+
+def test_a_key_that_was_typed_in_is_hidden_where_a_server_says_it_back() -> None:
+    mask = masker({})
+    prompt = b'{"method":"chat/prompt","params":{"message":"/login azure 0a1b2\\u00e9c3d4"}}'
+    echo = b'{"params":{"content":{"type":"text","text":"/login azure 0a1b2\\u00e9c3d4"}}}'
+    assert mask(echo) is echo
+    assert b"0a1b2" not in mask(prompt)
+    assert json.loads(mask(echo))["params"]["content"]["text"] == "/login azure ***"
