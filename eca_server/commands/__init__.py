@@ -25,6 +25,8 @@ from eca_server.commands.custom import (
     TooLong,
 )
 from eca_server.commands.doctor import DOCTOR
+from eca_server.commands.export import EXPORT
+from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
 from eca_server.commands.prompt_show import PROMPT_SHOW
@@ -61,6 +63,8 @@ COMMANDS: tuple[Command, ...] = (
     COSTS,
     COMPACT,
     RESUME,
+    EXPORT,
+    IMPORT,
     CONFIG,
     DOCTOR,
     PROMPT_SHOW,

@@ -21,7 +21,6 @@ from eca_server.llm.history import Message
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, mask
 from eca_server.skills import SkillFiles
-from eca_server.skills import SkillFiles
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ class Situation:
         gitignore: whether what Git ignores is left out of trees.
         command_files: where custom commands lie.
         skill_files: where skills lie.
-        skill_files: where skills lie.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
         begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
@@ -84,7 +82,6 @@ class Situation:
     workspace: Workspace
     gitignore: bool
     command_files: CommandFiles
-    skill_files: SkillFiles
     skill_files: SkillFiles
     memory: Memory | None = None
     mcp: Manager | None = None
