@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from eca_protocol.messages import ShellCommandDetails
+from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.tools.background import Background
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
@@ -124,11 +124,17 @@ class ShellCommand:
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            details=ShellCommandDetails(background=True) if name else None,
+            details=_details(command) if name else None,
             paths=() if where is None else (where,),
             command=command,
             folder=str(directory),
         )
+
+
+def _details(command: str) -> ShellCommandDetails:
+    """That it runs in the background; an approval for the session keeps the very command."""
+    whole = ShellCommandBreakdown(command=command, approval_key=command)
+    return ShellCommandDetails(commands=(whole,), background=True)
 
 
 def command_directory(workspace: Workspace, text: str | None) -> Path:

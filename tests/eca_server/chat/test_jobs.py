@@ -1,0 +1,134 @@
+"""Background jobs in a session: approved, kept through a stop, read, told of, ended with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.errors import INVALID_PARAMS
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.tools import background
+from tests.eca_server.chat.agent_session import ALLOW, calls, decide, results, session
+from tests.eca_server.chat.current import current, refused
+from tests.eca_server.chat.editor import SCRIPT, Editor, provider_config
+
+pytestmark = pytest.mark.trio
+
+
+def in_background(command: str, name: str = "it") -> tuple[str, dict[str, Any]]:
+    return "eca_shell_command", {"command": command, "background": name}
+
+
+def bg_job(action: str, job: str) -> tuple[str, dict[str, Any]]:
+    return "eca_bg_job", {"action": action, "job_id": job}
+
+
+async def until_jobs(ours: Editor, *standing: str) -> None:
+    """Read until the jobs that the client knows stand like that."""
+    while [job.status for job in ours.shown.jobs] != list(standing):
+        await ours.until(lambda message: message.get("method") == "jobs/updated")
+
+
+@pytest.mark.requirement("W-13b")
+async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_WORDS", 60)  # it is stopped while it waits for them
+    async with current(folder=tmp_path) as ours:
+        assert await ours.ask("jobs/list") == {"jobs": []}
+        command = "echo up >&2; sleep 60 & echo $! > pid; wait"
+        for number in (1, 2):
+            _, arguments = in_background(command)
+            await ours.prompt(f"call eca_shell_command {json.dumps(arguments)}", model=SCRIPT)
+            asked = await ours.content("toolCallRun", manualApproval=True)
+            assert asked["details"] == {
+                "type": "shellCommand",
+                "commands": [{"command": command, "args": [], "approvalKey": command}],
+                "background": True,
+            }
+            await decide(ours, "Approve", asked)
+            await until_jobs(ours, *["running"] * number)
+            await ours.stop()
+            await ours.finished()
+        first, second = (await ours.ask("jobs/list"))["jobs"]
+        assert first == {
+            "id": "job-1", "type": "shell", "status": "running", "label": command, "summary": "it",
+            "startedAt": first["startedAt"], "elapsed": "0s", "exitCode": None,
+            "chatId": "c", "chatLabel": "c",
+        }  # fmt: skip
+        assert (second["id"], second["status"]) == ("job-2", "running")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        assert await ours.ask("jobs/kill", {"jobId": "job-1"}) == {"killed": True}
+        assert [job.status for job in ours.shown.jobs] == ["killed", "running"]
+        assert await ours.ask("jobs/kill", {"jobId": "job-1"}) == {"killed": False}
+        assert await ours.ask("jobs/kill", {"jobId": "none"}) == {"killed": False}
+        assert await ours.ask("jobs/readOutput", {"jobId": "job-1"}) == {
+            "lines": [{"text": "up", "stream": "stderr"}], "status": "killed", "exitCode": None,
+        }  # fmt: skip
+        error = await refused(ours, "jobs/readOutput", {"jobId": "none"})
+        assert error["code"] == INVALID_PARAMS
+        assert "'none'" in error["message"]
+        assert await ours.ask("shutdown") is None
+        assert [job.status for job in ours.shown.jobs] == ["killed", "killed"]
+        state = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+        assert not state.exists() or " Z " in state.read_text()
+
+
+@pytest.mark.requirement
+async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_WORDS", 0.3)
+    os.mkfifo(tmp_path / "gate")
+    lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
+    script = [
+        calls(in_background("seq 5; cat gate; exit 4"), in_background("exit 3", "breaks")),
+        reply("started"),
+        calls(
+            bg_job("read_output", "job-1"),
+            bg_job("read_output", "job-1"),
+            bg_job("kill", "job-2"),
+            ("eca_bg_job", {"action": "list"}),
+            bg_job("kill", "job-9"),
+        ),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url, **lines), folder=tmp_path) as ours,
+    ):
+        await ours.turn("go")
+        started, broken = results(provider)
+        assert "(job-1) was started: running, 0s.\n1\n2\n3\n... there is more" in started
+        assert "(job-2) was started: failed with exit code 3, 0s." in broken
+        await ours.turn("read")
+        one, two, killed, listed, unknown = results(provider)[2:]
+        assert one.endswith("\n4\n5")
+        assert two.endswith("It has written nothing (more) so far.")
+        assert "does not run any more: failed with exit code 3" in killed
+        assert '- job-1 "it": running, 0s | seq 5; cat gate; exit 4\n- job-2 "breaks"' in listed
+        assert "expected one of: job-1, job-2; got 'job-9'" in unknown
+        (tmp_path / "gate").write_text("late")
+        await until_jobs(ours, "failed", "failed")
+        for _ in range(2):
+            await ours.turn("and now?")
+            said = json.dumps(provider.requests[-1].body["messages"])
+            assert said.count("has ended") == 1
+            assert "(job-1) has ended: failed with exit code 4" in said
+            assert r"Its last lines:\n1\n2\n3\n4\n5\nlate" in said
+
+
+@pytest.mark.requirement
+async def test_who_cannot_show_jobs_has_none(tmp_path: Path) -> None:
+    async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        offered = {each["function"]["name"]: each for each in provider.requests[0].body["tools"]}
+        assert "eca_bg_job" not in offered
+        assert "background" not in json.dumps(
+            offered["eca_shell_command"]["function"]["parameters"]
+        )
+        assert await ours.ask("jobs/list") == {"jobs": []}
+        assert results(provider) == ["now\n"]
