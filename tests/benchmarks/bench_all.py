@@ -15,6 +15,7 @@ import bench_framing
 import bench_grep
 import bench_index
 import bench_inspector
+import bench_jobs
 import bench_long_chat
 import bench_many_chats
 import bench_mcp
@@ -36,6 +37,7 @@ BENCHMARKS = (
     bench_peer,
     bench_start,
     bench_stop,
+    bench_jobs,
     bench_stream,
     bench_decoders,
     bench_many_chats,

@@ -63,12 +63,13 @@ class Rig:
         provider: str | None = None,
         command: Sequence[str] = SERVER,
         root: Path | None = None,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> Iterator[BareClient]:
         """A server, initialized, its models told; ended with the block."""
         configuration = self.configuration(provider)
         with self.process(command, **configuration) as process:
             client = BareClient(process)
-            client.initialize(root)
+            client.initialize(root, capabilities)
             client.notify("initialized", {})
             client.read_until(b'"type":"finish"')
             yield client
@@ -131,9 +132,12 @@ class BareClient:
         self._write(message)
         self.read_until(b'"id":%d' % self._last_id)
 
-    def initialize(self, root: Path | None = None) -> None:
+    def initialize(
+        self, root: Path | None = None, capabilities: Mapping[str, Any] | None = None
+    ) -> None:
         client = {"name": "bench", "version": "1"}
-        params = {"processId": os.getpid(), "clientInfo": client, "capabilities": {}}
+        params: dict[str, Any] = {"processId": os.getpid(), "clientInfo": client}
+        params["capabilities"] = capabilities or {}
         folders = [] if root is None else [{"name": "root", "uri": root.as_uri()}]
         self.request("initialize", {**params, "workspaceFolders": folders})
 
