@@ -262,6 +262,7 @@ class _Walk:
         if any(field.reading.rest for field in fields):
             return
         claimed = claimed | {field.wire for field in fields}
+        claimed |= {field.reading.other_key for field in fields if field.reading.other_key}
         for key, entry in raw.items():
             if key not in claimed:
                 yield Departure(
@@ -275,7 +276,17 @@ class _Walk:
     def _field(self, field: Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
         reading = field.reading
         known = field.window.holds(self.revision) and reading.written
-        if field.wire not in raw:
+        key = field.wire
+        if key not in raw and reading.other_key in raw:
+            key = reading.other_key
+            yield Departure(
+                path=path,
+                kind="missing",
+                expected=_expected(field.shape),
+                got=f"the key {key}",
+                ruling=reading.ruling,
+            )
+        if key not in raw:
             if reading.required_in(self.revision) and (known or not field.has_default):
                 yield Departure(
                     path=path,
@@ -286,7 +297,7 @@ class _Walk:
                     refused=not field.has_default,
                 )
             return
-        entry = raw[field.wire]
+        entry = raw[key]
         if not known:
             yield self._other_revision(path, _words(entry), field.window, reading)
         if entry is None and field.has_default and not isinstance(field.shape, Anything):

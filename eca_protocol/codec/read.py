@@ -210,7 +210,9 @@ def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
         lines = [f"entry = value.get({field.wire!r})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
     else:
-        lines = [f"entry = value[{field.wire!r}]"]
+        key, other = field.wire, field.reading.other_key
+        chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
+        lines = [f"entry = value[{chosen}]"]
         otherwise = "if"
     names[f"read_{field.name}"] = _read_field(field)
     test = "entry.__class__ is not str" if _plain(field.shape) == _STRING else "True"

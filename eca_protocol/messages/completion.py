@@ -5,16 +5,20 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.editor import Position, Range
+from eca_protocol.messages.marks import also_read_as
 
 __all__ = ["CompletionInlineItem", "CompletionInlineParams", "CompletionInlineResponse"]
 
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineParams:
-    """`completion/inline`: what could stand at `position` (counted from 1) of a document."""
+    """`completion/inline`: what could stand at `position` (counted from 1) of a document.
 
-    doc_text: str
-    doc_version: int
+    Some clients spell the keys their own way, `doc-text` and `doc-version` (W-3).
+    """
+
+    doc_text: str = attrs.field(metadata=also_read_as("doc-text", "W-3"))
+    doc_version: int = attrs.field(metadata=also_read_as("doc-version", "W-3"))
     position: Position
 
 

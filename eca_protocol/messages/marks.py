@@ -18,6 +18,7 @@ __all__ = [
     "UnknownValue",
     "Within",
     "allowed",
+    "also_read_as",
     "forgiven",
     "legacy",
     "reading_of",
@@ -69,6 +70,8 @@ class Reading:
     """A list where an object belongs is read as the empty object."""
     written: bool = True
     """False: read from old servers, never written."""
+    other_key: str | None = None
+    """Another key under which it is written by some; read where the field's own is absent."""
     rest: bool = False
     """The field is no key of its own: it holds every key that no other field claims."""
 
@@ -122,6 +125,11 @@ def allowed(ruling: str, *, told_as: str | None = None) -> dict[str, Any]:
 def legacy(ruling: str) -> dict[str, Any]:
     """Metadata: in no edition of the specification; read because old servers send it."""
     return {_KEY: Reading(ruling=ruling, written=False)}
+
+
+def also_read_as(key: str, ruling: str) -> dict[str, Any]:
+    """Metadata: the letter's key, or by `ruling` that other one."""
+    return {_KEY: Reading(ruling=ruling, required=True, other_key=key)}
 
 
 def rest() -> dict[str, Any]:

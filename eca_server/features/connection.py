@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
+    from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
@@ -173,6 +174,13 @@ class Connection:
         from eca_server.editing.rewriting import Rewrites  # noqa: PLC0415 - as above
 
         return Rewrites(self.session, self.nursery)
+
+    @cached_property
+    def completions(self) -> Completions:
+        """The completions of the document the user types in."""
+        from eca_server.editing.completing import Completions  # noqa: PLC0415 - as above
+
+        return Completions(partial(self.session.show, "warning"))
 
     def _memory(self) -> Memory | None:
         """Where the chats of this workspace are kept, if they are."""

@@ -1,8 +1,9 @@
-"""What a model writes into the user's document (chapters "Rewrite" and "Completion", of CURRENT).
+"""What a model writes into the user's document (chapters "Completion" and "Rewrite", of CURRENT).
 
 The rules it keeps: a rewrite is answered before the model is asked; what cannot be begun is a
 JSON-RPC error, in words for the user. Only who asks for a rewrite is told of one: to some clients
-each notification with a content is text of a chat.
+each notification with a content is text of a chat. A completion that there is not is no error,
+since its user types on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.config import Behavior
+from eca_server.editing.document import Document, NoSuchPlace, split_at
 from eca_server.editing.rewriting import Rewrite, TooManyRewrites
 from eca_server.editing.surroundings import Surroundings, surroundings_in
 from eca_server.features.connection import Connection
@@ -27,9 +29,40 @@ __all__ = ["handlers_of"]
 MOST_SELECTED: Final = 512 * 1024
 """Characters of a selection; more is no piece of a document that a model rewrites."""
 
+_NONE: Final = m.CompletionInlineResponse(items=())
+
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of rewrites."""
+    """The handlers of completions and rewrites."""
+
+    def completion_inline(
+        params: m.CompletionInlineParams,
+    ) -> Awaitable[m.CompletionInlineResponse] | m.CompletionInlineResponse:
+        place = params.position
+        try:
+            document = split_at(params.doc_text, line=place.line, character=place.character)
+        except NoSuchPlace as fault:
+            raise RPCError(INVALID_PARAMS, f"params.position: {fault}") from None
+        completions = connection.completions
+        wanted = completions.begin()
+        name, variant = _chosen(connection, connection.config.completion_model)
+        try:
+            model = connection.models.find(name, variant)
+        except BackendError as error:
+            wanted.is_over = True
+            completions.say_once(name, error.kind, f"{name} cannot be asked: {error.message}.")
+            return _NONE
+        own, common = _behavior(connection).completion_prompt, connection.config.prompts.completion
+
+        async def answer() -> m.CompletionInlineResponse:
+            text = await completions.complete(wanted, document, model, own or common)
+            return (
+                m.CompletionInlineResponse(items=(_item(params, document, text),))
+                if text
+                else _NONE
+            )
+
+        return answer()
 
     def rewrite_prompt(params: m.RewritePromptParams) -> m.RewritePromptResponse:
         if len(params.text) > MOST_SELECTED:
@@ -55,7 +88,26 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             raise RPCError(INTERNAL_ERROR, f"{fault}; wait until one has ended.") from None
         return m.RewritePromptResponse(status="prompting", model=name)
 
-    return {"rewrite/prompt": rewrite_prompt}
+    return {"completion/inline": completion_inline, "rewrite/prompt": rewrite_prompt}
+
+
+def _item(
+    params: m.CompletionInlineParams, document: Document, text: str
+) -> m.CompletionInlineItem:
+    """The item that puts a text at the cursor.
+
+    Where the cursor's line begins as the text does, the item has the line from its beginning: some
+    clients drop what an item and the line have in common.
+    """
+    start = end = params.position
+    before = document.line_before
+    if text[0] == (before + document.line_after)[:1] and len(before) == end.character - 1:
+        start, text = m.Position(line=end.line, character=1), before + text
+    return m.CompletionInlineItem(
+        text=text.replace("\n", document.line_end),
+        doc_version=params.doc_version,
+        range=m.Range(start=start, end=end),
+    )
 
 
 def _surroundings(most_lines: int, params: m.RewritePromptParams) -> Awaitable[Surroundings]:
@@ -67,12 +119,16 @@ def _behavior(connection: Connection) -> Behavior:
     return connection.config.behaviors.get(choose(connection).behavior, Behavior())
 
 
-def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
-    """The model that is configured for this, else the one the user selected."""
+def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | None]:
+    """The model and variant configured for this, else those the user selected."""
     chosen = choose(connection)
     name = configured or chosen.model
+    return name, chosen.variant if name == chosen.model else None
+
+
+def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
+    name, variant = _chosen(connection, configured)
     try:
-        variant = chosen.variant if name == chosen.model else None
         return name, connection.models.find(name, variant)
     except BackendError as error:
         raise RPCError(INTERNAL_ERROR, f"{name} cannot be asked: {error.message}.") from None

@@ -171,6 +171,16 @@ def test_what_is_read_all_the_same_is_listed_once(
     assert not departure.refused
 
 
+@pytest.mark.requirement("W-3e")
+def test_a_key_that_some_spell_their_own_way_is_read_and_listed() -> None:
+    place = {"line": 1, "character": 1}
+    raw = {"doc-text": "x", "docVersion": 1, "position": place}
+    [departure] = explain("completion/inline", raw, Revision.CURRENT)
+    assert (departure.path, departure.ruling, departure.refused) == ("params.docText", "W-3", False)
+    [missing] = explain("completion/inline", {**raw, "doc-text": 1}, Revision.CURRENT)[1:]
+    assert missing.refused
+
+
 @pytest.mark.requirement
 def test_all_departures_of_a_message_are_listed() -> None:
     raw = {

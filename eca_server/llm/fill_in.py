@@ -1,0 +1,108 @@
+"""Text for the gap between two others, by the endpoints that models trained for it have.
+
+The rule it keeps: only what is certain stands here: a provider's own endpoint for the models that
+its documentation names, and models that are known by name to be trained for it. Who has none, or
+refuses, is asked through its chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from eca_server.llm.backend import Backend, BackendError
+from eca_server.llm.http_backend import HTTPBackend
+
+__all__ = ["FillIn", "fill_in_of", "is_unable"]
+
+_CODERS: Final = re.compile(
+    r"codestral|code-?gemma|code-?llama|deepseek-coder|granite.*code|qwen[\d.]*-?coder|"
+    r"stable-?code|starcoder"
+)
+_UNABLE: Final = {400, 404, 405, 422, 501}
+"""What an endpoint answers that does not exist, or does not take a suffix."""
+
+
+@attrs.frozen(kw_only=True)
+class _Way:
+    """How one kind of endpoint is asked, and where its answer stands."""
+
+    path: str
+    payload: Callable[[str, str, int], Mapping[str, Any]]
+    text: Callable[[Any], Any]
+
+
+def _completion(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
+    return {"prompt": before, "suffix": after, "max_tokens": most_tokens, "temperature": 0}
+
+
+def _generation(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
+    options = {"num_predict": most_tokens, "temperature": 0}
+    return {"prompt": before, "suffix": after, "stream": False, "options": options}
+
+
+_COMPLETIONS: Final = _Way(
+    path="/completions",
+    payload=_completion,
+    text=lambda answer: answer["choices"][0]["text"],
+)
+_MISTRAL: Final = _Way(
+    path="/fim/completions",
+    payload=_completion,
+    text=lambda answer: answer["choices"][0]["message"]["content"],
+)
+_OLLAMA: Final = _Way(
+    path="/api/generate", payload=_generation, text=lambda answer: answer["response"]
+)
+
+
+@attrs.frozen(kw_only=True)
+class FillIn:
+    """A model that fills gaps."""
+
+    backend: HTTPBackend
+    way: _Way
+
+    async def text(self, before: str, after: str, *, most_tokens: int) -> str:
+        """What stands between two texts.
+
+        Raises:
+            BackendError: there is no answer; `is_unable` tells whether there will ever be one.
+        """
+        asked = self.way.payload(before, after, most_tokens)
+        answer = await self.backend.post(self.way.path, {"model": self.backend.wire_model, **asked})
+        try:
+            text = self.way.text(answer)
+        except (IndexError, KeyError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            raise BackendError("protocol", "the answer holds no text for the gap")
+        return text
+
+
+def fill_in_of(backend: Backend) -> FillIn | None:
+    """The way a model fills gaps, if it is known to have one."""
+    if not isinstance(backend, HTTPBackend):
+        return None
+    way = _way(backend.origin.api, backend.server, backend.wire_model.lower())
+    return None if way is None else FillIn(backend=backend, way=way)
+
+
+def is_unable(error: BackendError) -> bool:
+    """Whether an error means that the model fills no gaps, and not that something went wrong."""
+    return error.status in _UNABLE or error.kind == "protocol"
+
+
+def _way(api: str, server: str, model: str) -> _Way | None:
+    if api == "ollama":
+        return _OLLAMA
+    if server == "mistral":
+        return _MISTRAL if "codestral" in model else None
+    if server == "deepseek":
+        return attrs.evolve(_COMPLETIONS, path="/beta/completions")
+    if api == "openai-chat" and server != "llama-cpp" and _CODERS.search(model):
+        return _COMPLETIONS
+    return None
