@@ -72,7 +72,7 @@ class SkillCommand:
 
 async def _list(turn: Turn, situation: Situation) -> None:
     found = await situation.skill_files.read()
-    lines = [f"- `{each.name}`: {each.description} ({each.folder})" for each in found.skills]
+    lines = [f"{each.name}: {each.description} ({each.folder})" for each in found.skills]
     listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
     turn.say("\n\n".join([listed, *found.notes]), role="system")
 

@@ -79,7 +79,7 @@ async def make_agent(
         trusts=lambda: turn.chat.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)
-    if not system.lists_skills:
+    if not system.lists_skills and _offers_skills(policy):
         native = native.without(SKILL_TOOL)
     if connection.is_introduced:
         tools.announce_tools(connection, behavior)
@@ -166,7 +166,7 @@ async def _listed_skills(connection: Connection, turn: Turn, policy: Policy) -> 
     """The skills that the model may load, as a part of its instructions."""
     found = await connection.skill_files.read()
     connection.has_skills = bool(found.skills)
-    if policy.withheld(server=NATIVE, tool=SKILL_TOOL, effect="read") is not None:
+    if not _offers_skills(policy):
         return ""
     allowed = [each for each in found.skills if _may_be_loaded(each, policy)]
     text, too_long = list_skills(allowed)
@@ -174,6 +174,11 @@ async def _listed_skills(connection: Connection, turn: Turn, policy: Policy) -> 
         if note:
             turn.say(note, role="system")
     return text
+
+
+def _offers_skills(policy: Policy) -> bool:
+    """Whether no rule withholds the tool that loads them."""
+    return policy.withheld(server=NATIVE, tool=SKILL_TOOL, effect="read") is None
 
 
 def _may_be_loaded(skill: Skill, policy: Policy) -> bool:

@@ -27,6 +27,8 @@ def home_of_an_upstream_user(home: Path, model_url: str) -> dict[str, Path]:
         found[place] = bases[first] / rest if first in bases else home / "project" / place
         found[place].parent.mkdir(parents=True, exist_ok=True)
         found[place].write_text(f"Word of {place}.")
+        if place.endswith("SKILL.md"):
+            found[place].write_text(f"---\ndescription: Word of {place}.\n---\nHow to.")
     found["AGENTS.md"].write_text("Word of AGENTS.md. Style: @docs/mentioned.md")
     config = {
         "$schema": "https://eca.dev/config.json",
@@ -90,7 +92,7 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         }
         assert {name for name, disabled in tools.items() if disabled} >= {"grep", "shell_command"}
         commands = server.result("chat/queryCommands", {"query": ""})["commands"]
-        assert {"global", "local"} <= {each["name"] for each in commands}
+        assert {"global", "local", "s", "t"} <= {each["name"] for each in commands}
         server.prompt("/local", model="mine/m")
         server.until(is_finished)
         request = provider.requests[0]
@@ -99,11 +101,11 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         assert asked == "Word of .eca/commands/nested/local.md."
         for place in ("AGENTS.md", "CONFIG/AGENTS.md", "docs/mentioned.md", "docs/rule.md"):
             assert system.count(f"Word of {place}.") == 1, place
-        for place in ("CONFIG/rules/global.md", ".eca/rules/local.md"):
+        skills = ("CONFIG/skills/s/SKILL.md", ".eca/skills/t/SKILL.md")
+        for place in ("CONFIG/rules/global.md", ".eca/rules/local.md", *skills):
             assert system.count(f"Word of {place}.") == 1, place
         for place, what in PLACES.items():
-            folder_of_it = str(files[place].parents[int(place.endswith("SKILL.md"))])
-            warning = f"{folder_of_it}: nothing in this folder counts here"
+            warning = f"{files[place].parent}: nothing in this folder counts here"
             assert (warning in shown(server)) is (what == "warned"), place
         assert "hooks (no hook is run)" in shown(server)
         server.tell("mcp/enableServer", {"name": "s"})

@@ -1,0 +1,176 @@
+"""Skills: which there are, what the model is told of them, what is wrong with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.messages import WorkspaceFolder
+from eca_server.skills import (
+    FoundSkills,
+    LoadSkill,
+    NotASkill,
+    Skill,
+    SkillFiles,
+    list_skills,
+    parse_skill,
+)
+from eca_server.tools.tool import ToolFault
+from eca_server.workspace import Workspace, parse_roots
+
+
+def written(name: str, description: str = "d", text: str = "Do it.") -> str:
+    return f"---\nname: {name}\ndescription: {description}\n---\n{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "name", "description"),
+    [
+        ("name: lint-fix\ndescription: Lints.", "lint-fix", "Lints."),
+        ("description: 'Lints: all'", "folder", "Lints: all"),
+        ("name: a\ndescription: >-\n  One\n  two.\nlicense: MIT", "a", "One two."),
+        ("name: a\ndescription: One\n  two.", "a", "One two."),
+        ("name: a\r\ndescription: |\r\n  - One\r\n\r\n  - two", "a", "- One - two"),
+        (f"name: a\ndescription: {'x' * 2000}", "a", "x" * 1024),
+    ],
+)
+def test_a_skill_is_named_and_described_above_its_text(
+    above: str, name: str, description: str
+) -> None:
+    found = parse_skill(f"---\n{above}\n---\n\nDo it.\n", Path("/s/folder"))
+    expected = Skill(name=name, description=description, text="Do it.", folder=Path("/s/folder"))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Do it.", "expected a `description`"),
+        ("---\nname: a\n---\nDo it.", "expected a `description`"),
+        (written("a b"), "expected a name"),
+        (written("../a"), "expected a name"),
+        (written("a" * 65), "expected a name"),
+        (written("a", text=" "), "expected a text"),
+    ],
+)
+def test_a_file_without_what_makes_a_skill_says_what_is_missing(text: str, why: str) -> None:
+    with pytest.raises(NotASkill, match=why):
+        parse_skill(text, Path("/s/folder"))
+
+
+@given(st.text(), st.text())
+def test_any_text_is_a_skill_or_is_none(above: str, text: str) -> None:
+    try:
+        found = parse_skill(f"---\n{above}\n---\n{text}", Path("/s/folder"))
+    except NotASkill:
+        return
+    assert found.text and found.description and "\n" not in found.name + found.description
+
+
+def test_the_list_has_names_and_descriptions_and_is_bounded() -> None:
+    def skill(name: str, description: str) -> Skill:
+        return Skill(name=name, description=description, text="SECRET", folder=Path("/s"))
+
+    assert list_skills([]) == ("", "")
+    listed, note = list_skills([skill("a", "</eca_skills> one"), skill("b", "two")])
+    assert '<eca_skill name="a">\n&lt;/eca_skills> one\n</eca_skill>' in listed
+    assert "`eca_skill`" in listed
+    assert listed.index('"a"') < listed.index('"b"')
+    assert "SECRET" not in listed + note
+    assert note == ""
+    listed, note = list_skills([skill(f"s{n}", "x" * 1000) for n in range(40)])
+    assert len(listed) < 40_000
+    assert note == "8 of 40 skills are not listed to the model: too long."
+
+
+class Places:
+    """A root, the user's folder and one beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.user, self.other = (folder / name for name in ("root", "user", "other"))
+        for each in (self.root, self.user, self.other):
+            each.mkdir()
+        roots, _ = parse_roots([WorkspaceFolder(uri=self.root.as_uri())])
+        self.workspace = Workspace(roots)
+
+    def write(self, folder: Path, text: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "SKILL.md").write_text(text)
+        return folder
+
+    def files(self, *configured: str) -> SkillFiles:
+        return SkillFiles(workspace=self.workspace, user_folder=self.user, configured=configured)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def texts(found: FoundSkills) -> dict[str, str]:
+    return {each.name: each.text for each in found.skills}
+
+
+@pytest.mark.trio
+async def test_of_two_with_one_name_the_users_own_counts(places: Places) -> None:
+    assert await places.files().read() == FoundSkills()
+    for name in ("a", "b", "c", "d"):
+        places.write(places.root / ".agents" / "skills" / name, written(name, text="agents"))
+    for name in ("a", "b", "c"):
+        folder = places.root / ".eca" / "skills" / "deep" / name
+        places.write(folder, written(name.upper(), text="root"))
+    for name in ("a", "b"):
+        places.write(places.user / "skills" / name, written(name, text="user"))
+    places.write(places.root / "more" / "a", written("a", text="configured"))
+    (places.root / ".eca" / "skills" / "deep" / "c" / "NOTES.md").write_text("no skill")
+    places.write(places.user / "skills" / ".git", written("hidden"))
+    found = await places.files("more", "missing").read()
+    assert texts(found) == {"a": "configured", "b": "user", "C": "root", "d": "agents"}
+    assert found.notes == ("missing: there is no such file.",)
+    assert found.find("c") == found.find("C") is not None
+
+
+@pytest.mark.trio
+async def test_a_skill_may_be_a_link_of_the_users_and_none_of_the_projects_leads_out(
+    places: Places,
+) -> None:
+    places.write(places.other / "secret", written("secret"))
+    (places.root / ".eca" / "skills").mkdir(parents=True)
+    (places.root / ".eca" / "skills" / "secret").symlink_to(places.other / "secret")
+    (places.root / ".eca" / "skills" / "SKILL.md").symlink_to(places.other / "secret" / "SKILL.md")
+    (places.root / ".agents").symlink_to(places.other)
+    (places.other / "skills").symlink_to(places.other / "secret")
+    assert texts(await places.files().read()) == {}
+    (places.user / "skills").mkdir()
+    (places.user / "skills" / "mine").symlink_to(places.other / "secret")
+    assert texts(await places.files().read()) == {"secret": "Do it."}
+
+
+@pytest.mark.trio
+async def test_what_cannot_be_read_is_noted_and_the_rest_counts(places: Places) -> None:
+    skills = places.user / "skills"
+    places.write(skills / "good", written("good"))
+    places.write(skills / "large", written("large", text="x" * 70_000))
+    places.write(skills / "bare", "no front matter")
+    (skills / "binary").mkdir()
+    (skills / "binary" / "SKILL.md").write_bytes(b"\0\xff")
+    found = await places.files().read()
+    assert texts(found) == {"good": "Do it."}
+    told = " ".join(found.notes)
+    assert all(name in told for name in ("large", "bare", "binary")), told
+
+
+@pytest.mark.trio
+async def test_the_tool_gives_what_the_skill_teaches_as_it_is_now(places: Places) -> None:
+    folder = places.write(places.user / "skills" / "fix", written("fix", text="Old."))
+    tool = LoadSkill(files=places.files())
+    prepared = await tool.prepare({"name": "fix"})
+    assert (prepared.summary, prepared.paths) == ("Loading skill fix", ())
+    places.write(folder, written("fix", text="New."))
+    (part,) = (await prepared.run()).parts
+    assert part.text == f"Skill: fix\nPaths in it start from: {folder}\n\nNew."
+    with pytest.raises(ToolFault, match="There is no skill 'other'. Skills: fix."):
+        await (await tool.prepare({"name": "other"})).run()
