@@ -81,6 +81,7 @@ class Chats:
             self._unnamed.append(prompt)
         else:
             self._quiet.discard(chat_id)
+            prompt.is_key = self._chat(chat_id).awaits_key
             self._chat(chat_id).prompts.append(prompt)
 
     def _decided(self, method: str, chat_id: str | None, params: Mapping[str, Any]) -> None:
@@ -158,6 +159,7 @@ class Chats:
             owner.refused(prompt)
         else:
             owner.answered(prompt)
+            owner.ask_for_key(isinstance(result, Mapping) and result.get("status") == "login")
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
         """The chat in which the turn of a prompt runs."""
@@ -254,6 +256,8 @@ class Chats:
         elif method == "chat/cleared":
             self._tokens.pop(chat_id, None)
             self._chat(chat_id).replay()
+        elif method == "chat/statusChanged" and chat_id in self._chats:
+            self._chats[chat_id].ask_for_key(params.get("status") == "login")
         elif method == "chat/statusChanged" and chat_id in self._deleted - self._quiet:
             self._quiet.add(chat_id)
             self._notes.tell(

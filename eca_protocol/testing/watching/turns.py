@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from eca_protocol.testing.watching.calls import Calls
+from eca_protocol.testing.watching.keys import holds_key, is_hidden_in
 from eca_protocol.testing.watching.observation import Notes
 from eca_protocol.testing.watching.thoughts import Thoughts
 
@@ -26,6 +27,7 @@ class Prompt:
         was_queued: another turn was running when it was answered.
         is_free: a stop, a delete or the end came while it was waiting: it may be dropped.
         is_to_be_repeated: if a stop drops it, its text has to come back.
+        is_key: the chat waited for a key.
     """
 
     index: int
@@ -36,6 +38,18 @@ class Prompt:
     was_queued: bool = False
     is_free: bool = False
     is_to_be_repeated: bool = False
+    is_key: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it may hold a key, which a server need not say again."""
+        return self.is_key or holds_key(self.message)
+
+    def words(self, said: str) -> str:
+        """The user's words; without the key, if they are said so."""
+        if self.is_secret and is_hidden_in(said, self.message, is_key=self.is_key):
+            return said
+        return self.message
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -91,6 +105,7 @@ class ChatTurns:
     was_cut_short: bool = False
     """That turn ended by its stop, which has emptied the queue."""
     said_when_stopped: str = ""
+    awaits_key: bool = False
     lacks_usage: int | None = None
     """The `finished` that no usage came before, while it may still come behind it."""
 
@@ -100,7 +115,7 @@ class ChatTurns:
         if self.turn is not None:
             self.turn.is_users_stop = True
         for prompt in self.prompts:
-            prompt.is_to_be_repeated = not prompt.is_free
+            prompt.is_to_be_repeated = not prompt.is_free and not prompt.is_secret
         self.end()
 
     def end(self) -> None:
@@ -110,6 +125,12 @@ class ChatTurns:
             self.turn.calls.was_stopped = True
         for prompt in self.prompts:
             prompt.is_free = True
+
+    def ask_for_key(self, asks: bool) -> None:
+        """The server tells whether it takes the next prompt for a key."""
+        self.awaits_key = asks
+        for prompt in self.prompts:
+            prompt.is_key = prompt.is_key or asks
 
     def replay(self) -> None:
         """What was said before comes once more, outside of any turn."""
@@ -278,11 +299,11 @@ class ChatTurns:
         if is_first:
             if turn.prompt.is_free and self.was_cut_short:
                 self._check_queue(turn, turn.prompt, text)
-            if not turn.prompt.message.startswith(text):
+            if not turn.prompt.words(text).startswith(text):
                 self._take_other_prompt(turn, turn.prompt, text)
-        wanted = turn.prompt.message
         turn.echo.append(text)
         joined = "".join(turn.echo)
+        wanted = turn.prompt.words(joined)
         turn.echo_is_done = joined == wanted or not wanted.startswith(joined)
         if is_first and not (isinstance(content_id, str) and content_id):
             self._tell("W-20b", "the user's words with a contentId", "none")
@@ -298,7 +319,7 @@ class ChatTurns:
             return
         if text in self.steers:
             self.steers.remove(text)
-        elif text in [prompt.message for prompt in self.prompts]:
+        elif text in [prompt.words(text) for prompt in self.prompts]:
             if turn.is_behind_progress:
                 self._begin_without_end(turn, text, content_id)
             else:
@@ -316,7 +337,7 @@ class ChatTurns:
 
     def _check_queue(self, turn: Turn, prompt: Prompt, text: str) -> None:
         """A turn begins that a stop should have dropped."""
-        if prompt.message.startswith(text):
+        if prompt.words(text).startswith(text):
             self._tell("W-22c", "no turn of a prompt that a stop has dropped", "one")
             turn.stopped, turn.calls.was_stopped = None, False
             for dropped in (prompt, *self.dropped, *self.prompts):
@@ -325,7 +346,7 @@ class ChatTurns:
     def _take_other_prompt(self, turn: Turn, taken: Prompt, text: str) -> None:
         """The echo tells that the turn is of another prompt than the one it was taken for."""
         for place, prompt in enumerate(self.prompts):
-            if taken.is_free and prompt.message.startswith(text):
+            if taken.is_free and prompt.words(text).startswith(text):
                 self.dropped += [taken, *self.prompts[:place]]
                 del self.prompts[: place + 1]
                 turn.prompt = prompt
@@ -333,7 +354,7 @@ class ChatTurns:
                     turn.stopped, turn.calls.was_stopped = None, False
                 return
         for prompt in self.dropped:
-            if prompt.message.startswith(text):
+            if prompt.words(text).startswith(text):
                 self.dropped.remove(prompt)
                 self.prompts.insert(0, taken)
                 turn.prompt = prompt

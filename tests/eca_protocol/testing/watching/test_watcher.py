@@ -29,6 +29,7 @@ from tests.eca_protocol.testing.watching.session import (
     moved,
     news,
     params,
+    prompted,
     refuses,
     replaced,
     result,
@@ -324,3 +325,30 @@ def test_what_a_wrong_length_leaves_over_is_not_told_again() -> None:
     assert len(watcher.feed_raw("server", b"Content-Length: 30\r\n\r\n" + PLAIN[:30])) == 1
     assert watcher.feed_raw("server", PLAIN[30:]) == []
     assert len(watcher.feed_raw("server", b"oops")) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "echo", "is_asked", "broken"),
+    [
+        ("/login openai 0a1b2c", "/login openai ••••", False, []),
+        ("/login  openai 0a1b 2c", "/login openai ***", False, []),
+        ("/login 0a1b2c", "/login ***", False, []),
+        ("0a1b2c", "••••", True, []),
+        ("0a1b2c", "0a1b2c", True, []),
+        ("/login openai 0a1b2c", "/login openai 0a1b2c", False, []),
+        ("/login openai 0a1b2c", "/login azure ***", False, ["W-20b"]),
+        ("/login openai 0a1b2c", "/login openai ***c", False, ["W-20b"]),
+        ("/login", "***", False, ["W-20b"]),
+        ("0a1b2c", "***", False, ["W-20b"]),
+        ("a /login openai 0a1b2c", "a /login ***", False, ["W-20b"]),
+    ],
+)
+def test_a_key_may_be_hidden_in_the_words_of_the_user(
+    message: str, echo: str, is_asked: bool, broken: list[str]
+) -> None:
+    key = asks(7, "chat/prompt", {"message": message, "chatId": "c"})
+    words = says("c", "user", "text", text=echo, contentId="m-3")
+    turn = (key, running("c"), words, answers(7, prompted("c")), finished("c"))
+    session = after("finished", *turn)(good_session())
+    session["prompted"][1]["result"]["status"] = "login" if is_asked else "prompting"
+    assert rows(watch(session)) == broken
