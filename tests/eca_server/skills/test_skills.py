@@ -67,7 +67,9 @@ def test_any_text_is_a_skill_or_is_none(above: str, text: str) -> None:
         found = parse_skill(f"---\n{above}\n---\n{text}", Path("/s/folder"))
     except NotASkill:
         return
-    assert found.text and found.description and "\n" not in found.name + found.description
+    assert found.text
+    assert found.description
+    assert "\n" not in found.name + found.description
 
 
 def test_the_list_has_names_and_descriptions_and_is_bounded() -> None:
@@ -172,5 +174,5 @@ async def test_the_tool_gives_what_the_skill_teaches_as_it_is_now(places: Places
     places.write(folder, written("fix", text="New."))
     (part,) = (await prepared.run()).parts
     assert part.text == f"Skill: fix\nPaths in it start from: {folder}\n\nNew."
-    with pytest.raises(ToolFault, match="There is no skill 'other'. Skills: fix."):
+    with pytest.raises(ToolFault, match=r"There is no skill 'other'\. Skills: fix\."):
         await (await tool.prepare({"name": "other"})).run()
