@@ -19,6 +19,7 @@ from eca_server.chat.instructions import (
 )
 from eca_server.config import Config
 from eca_server.context import Built, build, read_instruction_files
+from eca_server.context.job_news import news_of
 from eca_server.features import tools
 from eca_server.features.connection import Connection
 from eca_server.features.selection import Chosen
@@ -26,7 +27,6 @@ from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
 from eca_server.skills import SKILL_TOOL, Skill, list_skills
 from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
-from eca_server.tools.background import news_of
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool

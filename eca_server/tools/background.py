@@ -1,4 +1,4 @@
-"""The background jobs of a chat as its model sees them: started, and told of when they end."""
+"""The background jobs of a chat as its model sees them: how one is started, and what it says."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_server.jobs import Job, JobRefused, Jobs, Line
 from eca_server.llm.history import TextPart
-from eca_server.tools.output import Cap, cut_end, cut_mark
+from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.script import Script
 from eca_server.tools.tool import ToolFault, ToolOutput
 
-__all__ = ["Background", "named", "news_of", "read", "standing"]
+__all__ = ["Background", "named", "read", "standing", "text_of"]
 
 _FIRST_WORDS = 0.5  # seconds in which most commands that cannot work have failed
-_NEWS = Cap(lines=20, size=4 * 1024)
 _SHOWN_NAME = 80
 _ROOM_FOR_MARKS = 200  # bytes
 
@@ -86,21 +85,11 @@ def read(job: Job, reader: str, cap: Cap) -> str:
     more = [] if page.is_last else ["... there is more: read again ..."]
     if not page.lines:
         return "\n".join([*missed, "It has written nothing (more) so far."])
-    return "\n".join([*missed, _text(page.lines), *more])
+    return "\n".join([*missed, text_of(page.lines), *more])
 
 
-def news_of(jobs: Jobs, chat_id: str) -> str:
-    """What the model of a chat is told of the jobs that have ended since; empty: nothing."""
-    news = []
-    for job in jobs.untold(chat_id):
-        job.is_told = True
-        last = cut_end(_text(job.output.last(_NEWS.lines)), _NEWS)
-        said = f"Its last lines:\n{last}" if last else "It has written nothing."
-        news.append(f"{named(job)} has ended: {standing(job)}. {said}")
-    return "\n\n".join(news)
-
-
-def _text(lines: Iterable[Line]) -> str:
+def text_of(lines: Iterable[Line]) -> str:
+    """Lines as the model sees them: those of the error output say so."""
     return "\n".join(
         f"[stderr] {line.text}" if line.stream == "stderr" else line.text for line in lines
     )
