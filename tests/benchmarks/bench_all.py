@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import bench_codec
+import bench_completion
 import bench_decoders
 import bench_ecp
 import bench_framing
@@ -37,6 +38,7 @@ BENCHMARKS = (
     bench_peer,
     bench_start,
     bench_stop,
+    bench_completion,
     bench_jobs,
     bench_stream,
     bench_decoders,
