@@ -15,7 +15,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_server.chat.store import Change, ChatSettings, Rollback, Store
-from eca_server.chat.undo import LeftAlone, Plan, look_in, named, plan, take
+from eca_server.chat.undo import Disk, LeftAlone, Plan, named, plan, take
 from eca_server.config.lock import Locked, lock
 from eca_server.llm.history import CompactionPart, Message
 from eca_server.workspace import Workspace
@@ -161,8 +161,8 @@ class Rollbacks:
 
     async def plan(self, changes: Sequence[Change]) -> Plan:
         """How these changes are undone; nothing is written."""
-        look = look_in(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
-        return await trio.to_thread.run_sync(plan, changes, look)
+        disk = Disk(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
+        return await trio.to_thread.run_sync(plan, changes, disk)
 
     async def carry_out(
         self, rollback: Rollback, settle: Callable[[], tuple[str | None, ChatSettings]]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
@@ -30,19 +30,15 @@ from eca_server.workspace import (
     replace_file,
 )
 
-__all__ = ["LeftAlone", "Look", "Plan", "look_in", "named", "plan", "take"]
+__all__ = ["Disk", "LeftAlone", "Plan", "named", "plan", "take"]
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a file that is compared; a larger one is none that a tool of ours wrote."""
 
-Look: TypeAlias = Callable[[Path], bytes | None]
-"""What is at a path: the digest of a file's content, `FOLDER`, `OTHER`, or None for nothing.
-
-It raises a FileFault or an OSError where the path is out of reach."""
-
 FOLDER: Final = b"folder"
 OTHER: Final = b"other"
 _NOT_KEPT: Final = b"not kept"
+_MOST_BELOW: Final = 10_000
 
 _CHANGED = "it was changed since"
 _NO_BYTES = "it was too large to be kept"
@@ -71,13 +67,41 @@ class Plan:
     left: tuple[LeftAlone, ...] = ()
 
 
-def plan(changes: Sequence[Change], look: Look) -> Plan:
+class Disk:
+    """What lies in a workspace now; to be asked in a thread."""
+
+    def __init__(self, workspace: Workspace, *, checkpoint: Checkpoint = lambda: None) -> None:
+        self._workspace = workspace
+        self._checkpoint = checkpoint
+
+    def look(self, path: Path) -> bytes | None:
+        """What is at a path: the digest of a file's content, `FOLDER`, `OTHER`; None: nothing.
+
+        Raises:
+            FileFault: it is out of reach.
+            OSError: it cannot be read.
+        """
+        return _state(_place(path, self._workspace), self._checkpoint)[0]
+
+    def below(self, folder: Path) -> Sequence[Path]:
+        """What lies in a folder and in its folders, but for these."""
+        found: list[Path] = []
+        for top, folders, files in os.walk(folder):
+            self._checkpoint()
+            found += (Path(top, name) for name in files)
+            found += (Path(top, name) for name in folders if Path(top, name).is_symlink())
+            if len(found) > _MOST_BELOW:
+                break
+        return found
+
+
+def plan(changes: Sequence[Change], disk: Disk) -> Plan:
     """Plan how to undo changes, given in the order they were made; nothing is written.
 
     Several changes of one file are one step. A file that is not what the last of them made of it
     is left alone, and so are all of them; one that is gone comes back.
     """
-    planner = _Planner(look)
+    planner = _Planner(disk)
     for change in reversed(changes):
         planner.undo(change)
     return planner.plan()
@@ -98,7 +122,7 @@ class _File:
 
     Attributes:
         path: where it is on the disk.
-        state: what it is by now, as `Look` tells it.
+        state: what it is by now, as `Disk.look` tells it.
         steps: those planned for it.
         open: the last of them, if what follows is part of it.
         left: why it is left alone.
@@ -112,8 +136,8 @@ class _File:
 
 
 class _Planner:
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
         self._files: dict[Path, _File] = {}
         self._all: list[_File] = []
         self._moves: list[tuple[Path, Path]] = []
@@ -165,12 +189,14 @@ class _Planner:
             return  # it was never moved, or is back already
         if moved.state is None:
             moved.left = "it was moved here, and is gone"
-        elif there.left or there.state is not None:
+        elif there.left or not self._will_be_free(source, there):
             moved.left = f"there is something at {str(source)!r} again"
         if moved.left:
             return
         self._add(moved, _Step(path, moved.state, moved_to=source))
         self._moves.append((path, source))
+        for each in [each for each in self._files if each.is_relative_to(source)]:
+            del self._files[each]  # nothing is there by now
         for each in [each for each in self._files if each.is_relative_to(path)]:
             file = self._files.pop(each)
             file.open = None
@@ -188,26 +214,32 @@ class _Planner:
             self._all.append(file)
         return file
 
-    def _found(self, path: Path) -> _File:
-        """What the disk has at a path, if the moves that are planned were made."""
+    def _will_be_free(self, path: Path, file: _File) -> bool:
+        """Whether nothing is there by now, or a folder in which nothing is."""
+        if file.state is not FOLDER:
+            return file.state is None
+        top = self._on_disk(path)
+        return top is not None and all(
+            self._at(path / each.relative_to(top)).state is None for each in self._disk.below(top)
+        )
+
+    def _on_disk(self, path: Path) -> Path | None:
+        """Where that is now which has a path once the moves that are planned are made."""
         for moved, source in reversed(self._moves):
             if path.is_relative_to(source):
                 path = moved / path.relative_to(source)
             elif path.is_relative_to(moved):
-                return _File(path, None)
+                return None
+        return path
+
+    def _found(self, path: Path) -> _File:
+        there = self._on_disk(path)
+        if there is None:
+            return _File(path, None)
         try:
-            return _File(path, self._look(path))
+            return _File(there, self._disk.look(there))
         except (FileFault, OSError) as fault:
-            return _File(path, OTHER, left=_told(fault))
-
-
-def look_in(workspace: Workspace, *, checkpoint: Checkpoint = lambda: None) -> Look:
-    """What lies in a workspace; to be called in a thread."""
-
-    def look(path: Path) -> bytes | None:
-        return _state(_place(path, workspace), checkpoint)[0]
-
-    return look
+            return _File(there, OTHER, left=_told(fault))
 
 
 def take(step: UndoStep, content: KeptContent | None, workspace: Workspace, chat: str) -> str:
@@ -233,6 +265,9 @@ def take(step: UndoStep, content: KeptContent | None, workspace: Workspace, chat
 def _take_move(source: Place, destination: Place) -> str:
     if not os.path.lexists(source.path) and os.path.lexists(destination.path):
         return ""
+    if destination.path.is_dir():  # made for a later change, and empty now
+        for top, _, _ in os.walk(destination.path, topdown=False):
+            Path(top).rmdir()
     move_file(source, destination)
     return ""
 
