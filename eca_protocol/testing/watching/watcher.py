@@ -76,7 +76,8 @@ class Watcher:
     def feed_raw(self, side: Side, data: bytes, *, at: float | None = None) -> list[Observation]:
         """Take the next bytes: no message at all, or a frame written otherwise.
 
-        A message that can be read in them is taken as by `feed`.
+        A message that can be read in them is taken as by `feed`: how it is written excuses nothing
+        of what it says.
         """
         self._notes.turn_page(at)
         message = self._frames.take(side, data)
@@ -84,6 +85,7 @@ class Watcher:
             self._answers.spoiled(side)
             self._is_doubtful = True
         if message is not None:
+            self._notes.is_flawed = False
             self._take(side, message)
         self._is_doubtful = False
         return self._notes.take()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -318,6 +319,18 @@ def test_bytes_are_told_as_the_row_that_they_break(row: str, data: bytes) -> Non
     watcher.feed(*answers(0, {"chatWelcomeMessage": ""}))
     told = watcher.feed_raw("server", data)
     assert [each.requirement for each in told] == [row], told
+
+
+def test_how_a_message_is_written_excuses_nothing_of_what_it_says() -> None:
+    told: list[Observation] = []
+    watcher = Watcher()
+    for side, message in twice("finished")(good_session()).values():
+        frame = encode_frame(json.dumps(message))
+        if side == "server":
+            told += watcher.feed_raw(side, frame.replace(b"Length", b"length"))
+        else:
+            told += watcher.feed(side, message)
+    assert {each.requirement for each in told} == {"W-1", "W-22e"}
 
 
 def test_what_a_wrong_length_leaves_over_is_not_told_again() -> None:
