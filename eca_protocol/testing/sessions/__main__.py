@@ -34,13 +34,18 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"the server cannot be started: {error}\n")
         return 3
+    except KeyboardInterrupt:
+        return 130
     sys.stderr.write(_summary(outcome))
     if outcome.failure is None:
         return 0
-    if options.replay is None:
-        sys.stdout.write(outcome.script)
-    else:
-        options.replay.write_text(outcome.script, "utf-8")
+    try:
+        if options.replay is not None:
+            options.replay.write_text(outcome.script, "utf-8")
+            return 1
+    except OSError as error:
+        sys.stderr.write(f"{error}; so here it is:\n")
+    sys.stdout.write(outcome.script)
     return 1
 
 
@@ -56,7 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="another one does other things")
     parser.add_argument("--step-seconds", type=float, default=10.0, help="the time for one step")
     parser.add_argument("--replay", type=Path, help="where the script goes; else to stdout")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND...",
+        help="starts the server on stdio, in a folder of its own: name files by their whole paths",
+    )
     return parser
 
 

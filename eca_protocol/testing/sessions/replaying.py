@@ -29,8 +29,9 @@ _HEAD = '''\
 
 Run it:  python THIS_FILE -- COMMAND...     (COMMAND starts the server)
 
-It needs {needs}. Exit code 1: the fault shows; 0: it does not. STEPS is what is done; a
-`rest` waits until the server has done all that it can do. What it waits for and what must hold is
+It needs {needs}. Exit code 1: the fault shows; 0: it does not; 2 usage; 3 COMMAND cannot be
+started, from a folder of its own. STEPS is what is done; a `rest` waits until the server has done
+all that it can do. What it waits for and what must hold is
 the code below, which is that of `eca_protocol.testing.sessions`.
 """
 

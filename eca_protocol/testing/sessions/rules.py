@@ -194,6 +194,8 @@ class Rules:
         Raises:
             Fault: it cannot be right.
         """
+        if fault := _misshapen(message):
+            raise fault
         if "method" not in message:
             self._answer(message)
         elif message["method"] == "chat/contentReceived":
@@ -233,7 +235,10 @@ class Rules:
     def _prompted(self, params: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         chat_id = _id_in(params)
         if "result" in answer:
-            told = answer["result"].get("chatId")
+            result = answer["result"]
+            told = result.get("chatId") if isinstance(result, dict) else None
+            if not isinstance(told, str):
+                raise Fault("FIELD:ChatPromptResponse.chatId", "the id of the chat", result)
             if chat_id is None:
                 self._adopt(told)
             elif told != chat_id:
@@ -253,7 +258,7 @@ class Rules:
 
     def _content(self, params: Mapping[str, Any]) -> None:
         chat, content = self._adopt(params["chatId"]), params["content"]
-        kind = content.get("type")
+        kind = content["type"]
         ends = kind == "progress" and content.get("state") == "finished"
         if chat.ignored:
             _ignore(chat, params, ends=ends or params.get("isComplete") is True)
@@ -270,7 +275,7 @@ class Rules:
         turn.begun = True
         if kind == "text":
             self._text(chat, params.get("role"), str(content.get("text")))
-        elif str(kind).startswith("reason"):
+        elif kind.startswith("reason"):
             _think(turn, content)
         elif kind in _NEXT_OF_CALL:
             _call(chat, turn, content)
@@ -315,6 +320,24 @@ class Rules:
             chat.turns[0].begun = True
 
 
+def _misshapen(message: Mapping[str, Any]) -> Fault | None:
+    """What is so odd about a message that the rules cannot look at it."""
+    if "method" not in message:
+        if not isinstance(message.get("id"), str | int | None):
+            return Fault("W-2b", "the id of a request", message)
+        if not isinstance(message.get("error", {}), dict):
+            return Fault("BASE-19", "an object as error", message)
+    elif message["method"] == "chat/contentReceived":
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        content = params.get("content")
+        if not isinstance(params.get("chatId"), str):
+            return Fault("FIELD:ChatContentReceivedParams.chatId", "a text", message)
+        if not isinstance(content, dict) or not isinstance(content.get("type"), str):
+            return Fault("FIELD:ChatContentReceivedParams.content", "a content", message)
+    return None
+
+
 def _ignore(chat: Chat, params: Mapping[str, Any], *, ends: bool) -> None:
     """Follow a chat that does not count only so far as to know when it is at rest."""
     if ends and chat.turns and chat.turns[0].begun:
@@ -329,7 +352,7 @@ def _id_in(params: Mapping[str, Any]) -> str | None:
 
 
 def _think(turn: Turn, content: Mapping[str, Any]) -> None:
-    name, kind = content.get("id", ""), content["type"]
+    name, kind = str(content.get("id", "")), content["type"]
     if (kind == "reasonStarted") == (name in turn.thinking):
         raise Fault("CHAT-15", "started once, texts, finished once", content)
     if kind == "reasonStarted":
@@ -339,7 +362,7 @@ def _think(turn: Turn, content: Mapping[str, Any]) -> None:
 
 
 def _call(chat: Chat, turn: Turn, content: Mapping[str, Any]) -> None:
-    name, kind = content.get("id", ""), content["type"]
+    name, kind = str(content.get("id", "")), content["type"]
     call = turn.calls.setdefault(name, Call())
     if call.last not in _NEXT_OF_CALL[kind]:
         raise Fault("W-30a", f"a content of {name} that may follow {call.last!r}", content)

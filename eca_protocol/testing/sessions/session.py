@@ -58,6 +58,9 @@ class Session:
             edition: the edition spoken, `2025-10`.
             seconds: how long one step may take.
             watch: is told every message, with the side that wrote it.
+
+        Raises:
+            OSError: the command cannot be started.
         """
         self.edition = edition
         self.seconds = seconds
@@ -74,12 +77,17 @@ class Session:
         (self.folder / "file.txt").write_text("one\ntwo\n")
         self.model = ScriptedModel()
         self.rules = Rules(self.model, draft=edition == DRAFT)
-        self.wire = Wire(
-            command,
-            folder=self.folder,
-            environment=_environment(home, self.model.url),
-            heard=self._hear,
-        )
+        try:
+            self.wire = Wire(
+                command,
+                folder=self.folder,
+                environment=_environment(home, self.model.url),
+                heard=self._hear,
+            )
+        except OSError:
+            self.model.close()
+            self._home.cleanup()
+            raise
 
     def close(self) -> None:
         """End the process, however it feels."""
@@ -207,7 +215,9 @@ class Session:
 
     def _read(self, until: float, missing: Fault) -> None:
         if self.wire.ended and missing.requirement != "W-13k":
-            raise Stuck("LIFE-19", missing.expected, "the end of its output")
+            words = self.wire.errors().strip()[-500:]
+            got = f"the end of its output; the last that it wrote to stderr: {words or 'nothing'}"
+            raise Stuck("LIFE-19", missing.expected, got)
         if not self.wire.read(until=until, wake=self.model.wake):
             raise Stuck(missing.requirement, missing.expected, missing.got)
 
@@ -224,7 +234,9 @@ class Session:
                 raise
         if "id" in message and "method" in message:
             error = {"code": -32601, "message": "the client has no such method"}
-            self.send([{"jsonrpc": "2.0", "id": message["id"], "error": error}])
+            answer = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+            self._watch("client", answer)
+            self._write(frame(answer))
 
     def _write(self, data: bytes) -> None:
         if data:
@@ -275,7 +287,7 @@ def play(command: Sequence[str], edition: str, steps: Iterable[Step], **options:
 
 
 def main(edition: str, steps: Iterable[Step], **options: Any) -> int:
-    """What a script of steps does: 1 if the fault shows, 0 if not, 2 if no command is given."""
+    """What a script of steps does: 1 if the fault shows, 0 if not, 2 and 3 if nobody can tell."""
     command = sys.argv[1:]
     if command[:1] == ["--"]:
         del command[0]
@@ -287,5 +299,8 @@ def main(edition: str, steps: Iterable[Step], **options: Any) -> int:
     except AssertionError as fault:
         sys.stdout.write(f"the fault shows: {fault}\n")
         return 1
+    except OSError as error:
+        sys.stderr.write(f"the server cannot be started: {error}\n")
+        return 3
     sys.stdout.write("the fault does not show\n")
     return 0

@@ -1,0 +1,68 @@
+"""Servers that cannot be started, end at once, or write what has no shape: told, never raised."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.sessions import session
+from eca_protocol.testing.sessions.__main__ import main
+from eca_protocol.testing.sessions.model import ScriptedModel
+from eca_protocol.testing.sessions.rules import Rules
+from eca_protocol.testing.sessions.wire import Fault
+
+CONTENT = {"method": "chat/contentReceived"}
+PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("message", "row"),
+    [
+        ({"id": [1], "result": None}, "W-2b"),
+        ({"id": 1, "error": "no"}, "BASE-19"),
+        ({"id": 1, "result": None}, "FIELD:ChatPromptResponse.chatId"),
+        ({"id": 1, "result": {"chatId": []}}, "FIELD:ChatPromptResponse.chatId"),
+        (CONTENT, "FIELD:ChatContentReceivedParams.chatId"),
+        ({**CONTENT, "params": {"content": PROGRESS}}, "FIELD:ChatContentReceivedParams.chatId"),
+        ({**CONTENT, "params": {"chatId": "c"}}, "FIELD:ChatContentReceivedParams.content"),
+        (
+            {**CONTENT, "params": {"chatId": "c", "content": {"type": {}}}},
+            "FIELD:ChatContentReceivedParams.content",
+        ),
+    ],
+)
+def test_what_has_no_shape_is_a_fault(message: dict[str, Any], row: str) -> None:
+    model = ScriptedModel()
+    try:
+        rules = Rules(model, draft=False)
+        rules.sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
+        with pytest.raises(Fault, match=row):
+            rules.heard(message)
+    finally:
+        model.close()
+
+
+def test_a_server_that_cannot_be_started_shows_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "no-such-server")
+    assert main(["--", missing]) == 3
+    monkeypatch.setattr(sys, "argv", ["replay.py", "--", missing])
+    assert session.main("2025-10", []) == 3
+    assert capsys.readouterr().err.count(missing) == 2
+
+
+def test_the_last_words_of_a_server_that_ends_are_told_and_the_script_is_not_lost(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "no-such-folder" / "replay.py")
+    assert main(["--replay", out, "--", sys.executable, "-S", "no-such-server.py"]) == 1
+    told = capsys.readouterr()
+    assert "can't open file" in told.err
+    assert out in told.err
+    compile(told.out, "replay.py", "exec")
+    assert "EDITION = " in told.out
