@@ -1,0 +1,100 @@
+"""However fast one types, however slow a model is: one request at a time, the newest answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eca_server.editing.completing import PAUSE, TIMEOUT, Completions
+from eca_server.editing.document import split_at
+from eca_server.llm.backend import Capabilities, ModelInfo, Request
+from eca_server.llm.events import Event, Finished, Started, TextDelta
+from eca_server.llm.history import Origin
+from eca_server.llm.models import Model
+from eca_server.llm.retry import RetryPolicy
+
+SLACK = 1e-6
+
+
+class Slow:
+    """A backend that takes its time; `most` requests were with it at once."""
+
+    origin = Origin(api="test", provider="test", model="slow")
+    capabilities = Capabilities()
+
+    def __init__(self, seconds: list[float]) -> None:
+        self._seconds = iter(seconds)
+        self.running = self.most = 0
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            yield self._events()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.01)  # a connection takes its time to close
+            self.running -= 1
+
+    async def _events(self) -> AsyncIterator[Event]:
+        yield Started()
+        await trio.sleep(next(self._seconds))
+        yield TextDelta("offered")
+        yield Finished(reason="stop")
+
+    async def models(self) -> list[ModelInfo]:
+        return []
+
+    async def count_tokens(self, request: Request) -> int | None:
+        return None
+
+
+TYPED = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.01, PAUSE / 2, PAUSE * 2, 1.0]),
+        st.sampled_from([0.0, 0.05, 0.5, TIMEOUT * 2]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TYPED)
+def test_the_newest_alone_is_asked_for_and_everyone_is_answered(
+    typed: list[tuple[float, float]],
+) -> None:
+    backend = Slow([seconds for _, seconds in typed])
+    answers: dict[int, tuple[float, str]] = {}
+    came: dict[int, float] = {}
+
+    async def complete(number: int, completions: Completions, wanted: Any) -> None:
+        document = split_at(f"{number}x\n", line=1, character=3)
+        model = Model(backend, RetryPolicy())
+        text = await completions.complete(wanted, document, model, None)
+        answers[number] = trio.current_time(), text
+
+    async def main() -> None:
+        completions = Completions(lambda words: None)
+        async with trio.open_nursery() as nursery:
+            for number, (pause, _) in enumerate(typed):
+                await trio.sleep(pause)
+                came[number] = trio.current_time()
+                nursery.start_soon(complete, number, completions, completions.begin())
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert backend.most == 1
+    assert len(answers) == len(typed)
+    for number, (when, text) in answers.items():
+        assert when - came[number] <= TIMEOUT + 0.01 + SLACK
+        newer = came.get(number + 1)
+        if newer is not None and when > newer + SLACK:
+            assert text == ""
+            assert when - newer <= 0.02 + SLACK
