@@ -23,6 +23,7 @@ import bench_mcp
 import bench_mcp_http
 import bench_peer
 import bench_revisions
+import bench_rollback
 import bench_sessions
 import bench_start
 import bench_stop
@@ -45,6 +46,7 @@ BENCHMARKS = (
     bench_many_chats,
     bench_long_chat,
     bench_tools,
+    bench_rollback,
     bench_grep,
     bench_index,
     bench_mcp,

@@ -1,0 +1,132 @@
+"""How long `chat/rollback` takes to put back 200 files, beside the least that safe writes take.
+
+Run it from the repository: `python tests/benchmarks/bench_rollback.py`. Bounds: 200 files of 8 KiB
+are back within three times what 200 files take that are written beside their place, synced, renamed
+and their folder synced by a bare loop, plus half a second; a server that is killed in the middle is
+followed by one that has put all of them back when it answers `chat/open`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from report import Row, machine, print_rows, print_table
+from rig import FINISHED, SCRIPT, SERVER, BareClient, Rig, rig
+
+FILES, TURNS = 200, 2
+BEFORE = "x" * 8192
+TODAY = {"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
+CONTENT_ID = re.compile(rb'"contentId":"([^"]+)"')
+
+
+def paths(folder: Path) -> list[Path]:
+    return [folder / f"file-{number}" for number in range(FILES)]
+
+
+def start(here: Rig, project: Path) -> tuple[subprocess.Popen[bytes], BareClient]:
+    process = subprocess.Popen(
+        SERVER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=here.folder,
+        env=here.environment | here.configuration(None),
+        bufsize=0,
+    )
+    client = BareClient(process)
+    client.initialize(project, TODAY)
+    client.notify("initialized", {})
+    return process, client
+
+
+def change(client: BareClient, project: Path) -> str:
+    """Have all files changed, in some turns; the content id of the first prompt."""
+    ids = []
+    for turn in range(TURNS):
+        written = [
+            f"call eca_write_file {json.dumps({'path': str(path), 'content': 'new'})}"
+            for path in paths(project)[turn::TURNS]
+        ]
+        client.prompt("c", "\n".join(written), model=SCRIPT)
+        data = b""
+        while (found := CONTENT_ID.search(data)) is None:
+            data += client.read()
+        ids.append(found[1].decode())
+        client.read_until(FINISHED)
+    return ids[0]
+
+
+def bare_writes(project: Path) -> float:
+    """Seconds that the same writes take in a loop."""
+    began = time.perf_counter()
+    for path in paths(project):
+        beside = path.with_name("beside")
+        with beside.open("w") as file:
+            file.write(BEFORE)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        folder = os.open(project, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    return time.perf_counter() - began
+
+
+def main() -> list[Row]:
+    print(machine("trio"))
+    with rig() as here:
+        project = here.folder / "project"
+        project.mkdir()
+        for path in paths(project):
+            path.write_text(BEFORE)
+        bare = bare_writes(project)
+        process, client = start(here, project)
+        asked = {"chatId": "c", "contentId": change(client, project)}
+        assert all(path.read_text() == "new" for path in paths(project))
+        began = time.perf_counter()
+        client.request("chat/rollback", asked)
+        took = time.perf_counter() - began
+        assert all(path.read_text() == BEFORE for path in paths(project))
+
+        asked["contentId"] = change(client, project)
+        order = paths(project)[TURNS - 1 :: TURNS]
+        client.notify("chat/rollback", asked)
+        while order[len(order) // 2].read_text() == "new":
+            pass
+        os.kill(client.pid, signal.SIGKILL)
+        process.wait()
+        back = sum(path.read_text() == BEFORE for path in paths(project))
+        process, client = start(here, project)
+        began = time.perf_counter()
+        client.request("chat/open", {"chatId": "c"})
+        finished = time.perf_counter() - began
+        all_back = all(path.read_text() == BEFORE for path in paths(project))
+        process.kill()
+        process.wait()
+    print_table(
+        f"{FILES} files of {len(BEFORE)} bytes put back",
+        ("by", "s", "ms a file"),
+        [
+            (name, f"{each:.2f}", f"{each / FILES * 1e3:.2f}")
+            for name, each in (("a bare loop", bare), ("chat/rollback", took))
+        ],
+    )
+    print(f"killed with {back} of {FILES} back; the next server was done in {finished:.2f} s")
+    return [
+        Row(
+            f"rollback of {FILES} files",
+            "<= 3 x a bare loop + 0.5 s",
+            f"{took:.2f} s ({bare:.2f} s)",
+            took <= 3 * bare + 0.5,
+        ),
+        Row("one that was killed is finished", "all files back", str(all_back), all_back),
+    ]
+
+
+if __name__ == "__main__":
+    print_rows(main())
