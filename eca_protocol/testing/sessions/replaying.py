@@ -29,10 +29,10 @@ _HEAD = '''\
 
 Run it:  python THIS_FILE -- COMMAND...     (COMMAND starts the server)
 
-It needs {needs}. Exit code 1: the fault shows; 0: it does not; 2 usage; 3 COMMAND cannot be
-started, from a folder of its own. STEPS is what is done; a `rest` waits until the server has done
-all that it can do. What it waits for and what must hold is
-the code below, which is that of `eca_protocol.testing.sessions`.
+It needs {needs}. Exit codes: 1 the fault shows, 0 it does not, 2 usage,
+3 COMMAND cannot be started (in a folder of its own). STEPS is what is done; a `rest` waits until
+the server has done all that it can do. What it waits for and what must hold is the code below,
+which is that of `eca_protocol.testing.sessions`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def script_of(edition: str, steps: Sequence[Step], fault: Fault) -> str:
         source = _LEFT_OUT.sub("", Path(module.__file__).read_text("utf-8"))
         imports.update(_IMPORT.findall(source))
         code.append(_IMPORT.sub("", source).strip())
-    title = str(fault).replace("\\", "\\\\").replace('"""', "'''")
+    readable = str(fault).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    title = readable.replace("\\", "\\\\").replace('"""', "'''")
     told = pprint.pformat(list(steps), width=100, sort_dicts=False)
     seen = isinstance(fault, Seen)
     needs = "the Python package eca-protocol" if seen else "Python alone"

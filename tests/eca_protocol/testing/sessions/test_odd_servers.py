@@ -11,6 +11,7 @@ import pytest
 from eca_protocol.testing.sessions import session
 from eca_protocol.testing.sessions.__main__ import main
 from eca_protocol.testing.sessions.model import ScriptedModel
+from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.rules import Rules
 from eca_protocol.testing.sessions.wire import Fault
 
@@ -66,3 +67,8 @@ def test_the_last_words_of_a_server_that_ends_are_told_and_the_script_is_not_los
     assert out in told.err
     compile(told.out, "replay.py", "exec")
     assert "EDITION = " in told.out
+
+
+def test_a_script_is_a_program_whatever_a_server_has_written() -> None:
+    fault = Fault("CHAT-2", "the chat c", 'x\ud800\\u"""\0\n')
+    compile(script_of("2025-10", [("rest", ())], fault).encode(), "replay.py", "exec")
