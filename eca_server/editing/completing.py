@@ -138,7 +138,7 @@ class Completions:
                     self.say_once(name, error.kind, model.explain(error))
                     return ""
             self._offers.append(_Offer(name, document, text))
-            return text
+            return "" if wanted.scope.cancel_called else text
         return ""
 
     def say_once(self, name: str, kind: str, words: str) -> None:
