@@ -76,7 +76,6 @@ class PlayedServer:
     Attributes:
         said: what both sides wrote, in order.
         answers: what the client answered to requests of ours, by id as JSON.
-        waiting: the ids of the tool calls that wait for the user, by chat.
         decided: the client's approvals and rejections.
         is_shut_down: it has asked for `shutdown`.
         greeted: what a case does before the first prompt is done.
@@ -103,7 +102,6 @@ class PlayedServer:
         self.greeted = False
         self.said: list[Said] = []
         self.answers: dict[str, list[Mapping[str, Any]]] = {}
-        self.waiting: dict[str, str] = {}
         self.decided: list[Said] = []
         self.is_shut_down = False
         self.ended = False
@@ -114,6 +112,7 @@ class PlayedServer:
         self._cut: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
         self._began = anyio.current_time()
         self._turns: dict[str, anyio.CancelScope] = {}
+        self._busy: dict[str, anyio.Lock] = {}
         self._chats = 0
         self._calls = 0
 
@@ -207,8 +206,9 @@ class PlayedServer:
         chat = said.params.get("chatId")
         if said.method == "initialized":
             self.tasks.start_soon(self._greet_and_go_on)
-        elif said.method == "chat/promptStop" and chat in self._turns:
-            self._turns[chat].cancel()
+        elif said.method == "chat/promptStop":
+            if isinstance(chat, str) and chat in self._turns:
+                self._turns[chat].cancel()
         elif said.method in ("chat/toolCallApprove", "chat/toolCallReject"):
             self.decided.append(said)
 
@@ -249,21 +249,31 @@ class PlayedServer:
         """The place for a case to do something before the first prompt."""
 
     async def turn(self, id_: Any, params: Mapping[str, Any]) -> None:
-        """A whole turn, once the greeting is over; a stop ends it as a server has to."""
+        """A whole turn, once the greeting is over; a stop ends it as a server has to.
+
+        A prompt to a busy chat is answered at once, and its turn waits for the one before.
+        """
         await self.until(lambda: self.greeted, seconds=_GREETING)
         self._chats += 1
         asked = params.get("chatId")
         chat_id = asked if isinstance(asked, str) else f"played-{self._chats}"
-        with anyio.CancelScope() as scope:
-            self._turns[chat_id] = scope
-            await self.progress(chat_id, "running", "Thinking")
-            await self.content(
-                chat_id, "user", {"type": "text", "text": str(params.get("message", ""))}
-            )
-            await self.answer(id_, {"chatId": chat_id, "model": MODEL, "status": "prompting"})
-            await self.body(chat_id, params)
-        await self.progress(chat_id, "finished", "")
-        await self.after_turn(chat_id)
+        answer = {"chatId": chat_id, "model": MODEL, "status": "prompting"}
+        busy = self._busy.setdefault(chat_id, anyio.Lock())
+        has_to_wait = busy.locked()
+        if has_to_wait:
+            await self.answer(id_, answer)
+        async with busy:
+            with anyio.CancelScope() as scope:
+                self._turns[chat_id] = scope
+                await self.progress(chat_id, "running", "Thinking")
+                await self.content(
+                    chat_id, "user", {"type": "text", "text": str(params.get("message", ""))}
+                )
+                if not has_to_wait:
+                    await self.answer(id_, answer)
+                await self.body(chat_id, params)
+            await self.progress(chat_id, "finished", "")
+            await self.after_turn(chat_id)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         """What the model says, a call of a tool that waits for the user, and usage."""
@@ -298,11 +308,9 @@ class PlayedServer:
             await self.content(
                 chat_id, "assistant", {"type": "toolCallPrepare", **head, "argumentsText": piece}
             )
-        self.waiting[chat_id] = call_id
         run = {"type": "toolCallRun", **head, "arguments": arguments, "manualApproval": True}
         await self.content(chat_id, "assistant", {**run, **details})
         decision = await self._decision(call_id)
-        del self.waiting[chat_id]
         if decision == "chat/toolCallApprove":
             running = {"type": "toolCallRunning", **head, "arguments": arguments}
             await self.content(chat_id, "assistant", running)

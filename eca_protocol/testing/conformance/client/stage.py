@@ -172,10 +172,13 @@ class _Socket:
         self._kept = b""
 
     async def line(self) -> bytes:
-        """Its first line."""
+        """Its first line; empty if it ends before."""
         data = bytearray()
         while b"\n" not in data and len(data) < 100:
-            data += await self._stream.receive()
+            received = await self.receive()
+            if not received:
+                return b""
+            data += received
         line, _, self._kept = bytes(data).partition(b"\n")
         return line
 

@@ -149,19 +149,25 @@ async def run_client_suite(
         judge(first, plain)
         for finding in watched(plain.server, edition):
             found.setdefault(finding.id, []).append(finding)
-        chosen = set(others if cases is None else cases)
-        waiting = deque(case for case in others if case in chosen)
+        chosen = others if cases is None else [case for case in cases if case.name != first.name]
+        waiting, undone = deque(chosen), {case.name: case for case in chosen}
 
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
-                judge(case, await start(case.play, calls=decides))
+                played = await start(case.play, calls=decides)
+                del undone[case.name]
+                judge(case, played)
 
         left = seconds - (anyio.current_time() - began)
         with anyio.move_on_after(left):
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
+        for case in undone.values():
+            for row in case.rows:
+                late = _untold(case, row, f"no time in {seconds:g} s")
+                found.setdefault(row, []).append(late)
     return Run(
         target=shown or " ".join(target.command),
         edition=edition,
@@ -174,14 +180,19 @@ async def run_client_suite(
 def _judged(case: ClientCase, played: Played, plain: Played) -> Iterator[Finding]:
     """What a play shows; it is judged by the server that was played."""
     bench = ClientBench(case.name, played, plain)
+    why = f"the play did not come to it: {played.obituary}"
     if isinstance(played.server, Play):
-        played.server.judge(bench)
+        try:
+            played.server.judge(bench)
+        except Exception as fault:  # noqa: BLE001 - what a broken client says may be read anyhow
+            why = f"what came cannot be read: {fault!r}"
     yield from bench.findings
     judged = {finding.id for finding in bench.findings}
-    for row in case.rows:
-        if row not in judged:
-            why = f"the play did not come to it: {played.obituary}"
-            yield Finding(id=row, verdict="untestable", case=case.name, got=why)
+    yield from (_untold(case, row, why) for row in case.rows if row not in judged)
+
+
+def _untold(case: ClientCase, row: str, why: str) -> Finding:
+    return Finding(id=row, verdict="untestable", case=case.name, got=why)
 
 
 def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterator[Finding]:

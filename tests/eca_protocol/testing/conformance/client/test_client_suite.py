@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.stage import SERVER
+from eca_protocol.testing.conformance.client.played import PlayedServer
+from eca_protocol.testing.conformance.client.stage import SERVER, play
 from eca_protocol.testing.conformance.client.suite import (
     SAME,
     UNSEEN,
@@ -20,7 +23,7 @@ from eca_protocol.testing.conformance.client.suite import (
     run_client_suite,
 )
 from eca_protocol.testing.conformance.run import Run, binds
-from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.target import Folders, Target
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 HERE = Path(__file__).resolve().parent
@@ -115,6 +118,50 @@ def test_a_client_may_speak_over_its_own_streams() -> None:
     )
     found = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), cases=[])
     assert "LIFE-1" in broken(found)
+
+
+def test_a_client_that_is_broken_in_every_way_is_judged_all_the_same() -> None:
+    code = """
+import json, sys
+def say(**members):
+    body = json.dumps({"jsonrpc": "2.0", **members}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\\r\\n\\r\\n%b" % (len(body), body))
+    sys.stdout.flush()
+say(id=1, method="initialize", params={"workspaceFolders": 7})
+say(method="initialized", params={})
+for n in (2, 3):
+    say(id=n, method="chat/prompt", params={"chatId": "c", "message": "x"})
+say(method="chat/promptStop", params={"chatId": ["c"]})
+for id_ in ("call-1", "call-2", []):
+    say(method="chat/toolCallApprove", params={"chatId": {}, "toolCallId": id_})
+came = b""
+while came.count(b'"finished"') < 2:
+    came += sys.stdin.buffer.read1()
+"""
+    target = Target(command=(sys.executable, "-I", "-S", "-c", code))
+    found = {each.id: each for each in judge(target, cases=[]).findings}
+    assert found["LIFE-7"].verdict == "fail"
+    assert found["LIFE-11"].verdict == "untestable"
+    assert "cannot be read" in found["LIFE-11"].got
+
+
+def test_a_case_is_played_for_some_of_its_rows_too() -> None:
+    [case] = about("BASE-23")
+    found = judge(small_client("deaf to bad json"), [attrs.evolve(case, rows=("BASE-23",))])
+    assert "BASE-23" in broken(found)
+
+
+@pytest.mark.anyio
+async def test_who_calls_without_a_word_does_no_harm(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, socket, sys;"
+        "words = pathlib.Path(sys.argv[1]).read_text().split();"
+        "socket.create_connection(('127.0.0.1', int(words[-3].strip(chr(39))))).close()"
+    )
+    command = (sys.executable, "-I", "-S", "-c", code, SERVER)
+    make = partial(PlayedServer, edition=Revision.CURRENT)
+    played = await play(make, Target(command=command), Folders(root=tmp_path), seconds=9)
+    assert (played.server, played.exit_code) == (None, 0), played.errors
 
 
 def test_what_is_said_of_rows_is_said_of_rows_that_bind_clients() -> None:
