@@ -44,6 +44,7 @@ class Offers:
         self._told: dict[str, Any] | None = None
         self._saw_servers = False
         self._saw_native = False
+        self._came_before = ""  # the MCP server that was told of before the native one
         self._tasks: dict[str, int] = {}
 
     def client_chose(self, method: str, params: Mapping[str, Any]) -> None:
@@ -108,9 +109,9 @@ class Offers:
             elif self._told is None:
                 self._tell("W-11c", "config/updated before the first server", "none")
             elif not is_native:
-                self._tell(
-                    "W-11d", "the native server before those of MCP", repr(params.get("name"))
-                )
+                self._came_before = repr(params.get("name"))
+        if is_native and not self._saw_native and self._came_before:
+            self._tell("W-11d", "the native server before those of MCP", self._came_before)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._native(params)

@@ -310,11 +310,11 @@ class UnknownNotificationsAreErrors(Server):
 
 @breaks("BASE-2")
 class HeadersComeWhole(Wire):
-    """Drops the beginning of a header whose rest comes later."""
+    """Drops the first byte of a header if it comes alone."""
 
     def feed(self, data: bytes) -> Iterator[Any]:
         yield from super().feed(data)
-        if self._length is None and not self._buffer.endswith(b"\n"):
+        if self._length is None and len(self._buffer) == 1:
             self._buffer.clear()
 
 

@@ -148,13 +148,29 @@ class NativeServerStarts(Server):
 
 
 @breaks("CONF-9")
-class StartIsNotTold(MCPServer):
-    """Does not tell that a server starts."""
+class FirstStartIsNotTold(MCPServer):
+    """Does not tell that a server starts with the session."""
+
+    has_started = False
 
     def tell(self, status: str) -> None:
-        if status == "starting":
+        if status == "starting" and not self.has_started:
+            self.status, self.has_started = status, True
+        else:
+            super().tell(status)
+
+
+@breaks("CONF-16")
+class RestartIsNotTold(MCPServer):
+    """Does not tell that a server starts which the user has started."""
+
+    has_started = False
+
+    def tell(self, status: str) -> None:
+        if status == "starting" and self.has_started:
             self.status = status
         else:
+            self.has_started = self.has_started or status == "starting"
             super().tell(status)
 
 
