@@ -119,6 +119,8 @@ class Chat:
         self._was_cleared = False
         self._at_work = 0
         self._working = trio.Lock()
+        self._rest = trio.Event()
+        self._rest.set()
         self._to_be_cleared: trio.Event | None = None
         self._cleared = trio.Event()
         self._cleared.set()
@@ -264,14 +266,16 @@ class Chat:
         """
         self.stop()
         self._at_work += 1
+        if self._rest.is_set():
+            self._rest = trio.Event()
         done = trio.Event()
         self._nursery.start_soon(self._work_between_turns, work, done)
         return done
 
-    async def at_rest(self) -> None:
-        """Wait until nobody works on the chat's past."""
-        async with self._working:
-            pass
+    @property
+    def at_rest(self) -> trio.Event:
+        """Set while nobody works on the chat's past."""
+        return self._rest
 
     def go_back(self, messages: int) -> None:
         """Forget all but so many of the first messages; what the others took stays."""
@@ -294,6 +298,7 @@ class Chat:
         if self._turn is not None:
             await self._close_late(self._turn)
         with trio.move_on_after(STOP_SECONDS):
+            await self._rest.wait()
             await self._cleared.wait()
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
@@ -394,6 +399,8 @@ class Chat:
             _log.exception("what was to be done to chat %s failed", self.id)
         finally:
             self._at_work -= 1
+            if not self._at_work:
+                self._rest.set()
             done.set()
             self._go_on()
 

@@ -29,6 +29,7 @@ class Chats:
         self._nursery = nursery
         self._chats: dict[str, Chat] = {}
         self._deleted: set[str] = set()
+        self._going: dict[str, trio.Event] = {}
         self._bodies: set[Turn] = set()
 
     def open(self, chat_id: str | None) -> Chat:
@@ -47,6 +48,8 @@ class Chats:
                 bodies=self._bodies,
                 may_be_stored=may_be_stored,
             )
+            if known in self._going:
+                chat.between_turns(self._going[known].wait)
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
@@ -100,12 +103,18 @@ class Chats:
             chat.delete()
         if self.memory is not None:
             self._deleted.add(chat_id)
-            self._nursery.start_soon(self._delete_stored, self.memory, chat_id, chat)
+            if chat is None or chat.at_rest.is_set():
+                self._nursery.start_soon(self.memory.delete, chat_id)
+            else:
+                gone = self._going[chat_id] = trio.Event()
+                self._nursery.start_soon(self._delete_later, self.memory, chat, gone)
 
-    async def _delete_stored(self, memory: Memory, chat_id: str, chat: Chat | None) -> None:
-        if chat is not None:
-            await chat.at_rest()  # files that are being put back are put back whole
-        await memory.delete(chat_id)
+    async def _delete_later(self, memory: Memory, chat: Chat, gone: trio.Event) -> None:
+        """Files that are being put back are put back whole; who takes the id again waits."""
+        await chat.at_rest.wait()
+        await memory.delete(chat.id)
+        del self._going[chat.id]
+        gone.set()
 
     async def close(self) -> Sequence[str]:
         """Stop every chat, wait until all turns are closed, and store what is left.

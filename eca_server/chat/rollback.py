@@ -44,7 +44,15 @@ class UnknownMessage(ECAError):
 
 
 class RollbackRefused(ECAError):
-    """Nothing was undone, and why; the text is for the user."""
+    """Nothing was undone, and why; the text is for the user.
+
+    Attributes:
+        left: the files that cannot be put back.
+    """
+
+    def __init__(self, words: str, left: tuple[LeftAlone, ...] = ()) -> None:
+        super().__init__(words)
+        self.left = left
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +116,9 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     if planned.left and not wanted.rest:
         raise RollbackRefused(
             "Nothing was undone, for these files cannot be put back:\n"
-            f"{named(planned.left)}\n\nRoll back the messages alone, or ask for the rest, too."
+            f"{named(planned.left)}\n\n"
+            "Roll back the messages alone, or ask once more to have the other files put back.",
+            planned.left,
         )
     rollback = Rollback(
         chat=chat.id,

@@ -1,6 +1,7 @@
 """A chat that goes back to before a message (chapter "Chat rollback").
 
-The rules it keeps: a turn that runs is stopped first; what is kept is shown before the answer.
+The rules it keeps: a turn that runs is stopped first; what is kept is shown before the answer. Who
+is told that some files cannot be put back, and asks for the very same once more, wants the rest.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import attrs
+import trio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
 from eca_server.chat.pages import page_of
-from eca_server.chat.rollback import RollbackRefused, UnknownMessage, Wanted, roll_back
+from eca_server.chat.rollback import RollbackRefused, RolledBack, UnknownMessage, Wanted, roll_back
+from eca_server.chat.undo import LeftAlone
 from eca_server.features.chats import contents_of
 from eca_server.features.connection import Connection
 
@@ -24,17 +27,21 @@ __all__ = ["handlers_of"]
 REST: Final = "rest"
 """Our own word in `include`: put back what can be, though other files cannot."""
 
+ASKED_AGAIN: Final = (1.0, 120.0)
+"""Seconds between a refusal and the request that says it is meant; sooner is a double click."""
+
 _FAILED: Final = "The rollback failed; the log says more."
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     """The handler."""
+    refusals: dict[str, _Refusal] = {}
 
     def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
         chat = connection.chats.open(params.chat_id)
         if chat.is_busy and not chat.has_message(params.content_id):
             raise _unknown(params)
-        task = _Task(connection=connection, chat=chat, params=params)
+        task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
         done = chat.between_turns(task.run)
 
         async def answer() -> m.ChatRollbackResponse:
@@ -49,6 +56,15 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     return {"chat/rollback": rollback}
 
 
+@attrs.frozen
+class _Refusal:
+    """What was refused, why, and when."""
+
+    wanted: Wanted
+    left: tuple[LeftAlone, ...]
+    told_at: float
+
+
 @attrs.define(kw_only=True)
 class _Task:
     """One rollback; `fault`: what is wrong with it, as long as it is not done."""
@@ -56,14 +72,14 @@ class _Task:
     connection: Connection
     chat: Chat
     params: m.ChatRollbackParams
+    refusals: dict[str, _Refusal]
     fault: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
 
     async def run(self) -> None:
         chat, session = self.chat, self.connection.session
-        memory = self.connection.chats.memory
         wanted = _wanted(self.params)
         try:
-            done = await roll_back(chat, None if memory is None else memory.rollbacks, wanted)
+            done = await self._roll_back(wanted)
         except UnknownMessage:
             self.fault = _unknown(self.params)
             return
@@ -82,6 +98,22 @@ class _Task:
             chat.tell_title()
         if told := done.told():
             session.show("warning" if done.left else "info", told)
+
+    async def _roll_back(self, wanted: Wanted) -> RolledBack:
+        memory = self.connection.chats.memory
+        rollbacks = None if memory is None else memory.rollbacks
+        before = self.refusals.pop(self.chat.id, None)
+        try:
+            return await roll_back(self.chat, rollbacks, wanted)
+        except RollbackRefused as fault:
+            now = trio.current_time()
+            if before is None or (before.wanted, before.left) != (wanted, fault.left):
+                self.refusals[self.chat.id] = _Refusal(wanted, fault.left, now)
+                raise
+            if not ASKED_AGAIN[0] <= now - before.told_at <= ASKED_AGAIN[1]:
+                self.refusals[self.chat.id] = attrs.evolve(before, told_at=now)
+                raise
+        return await roll_back(self.chat, rollbacks, attrs.evolve(wanted, rest=True))
 
 
 def _wanted(params: m.ChatRollbackParams) -> Wanted:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents
@@ -110,8 +111,9 @@ async def test_messages_and_files_go_back_each_without_the_other(
 
 
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
+@pytest.mark.parametrize("patiently", [True, False])
 async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
-    tmp_path: Path, folder: Path
+    tmp_path: Path, folder: Path, autojump_clock: object, *, patiently: bool
 ) -> None:
     (folder / "kept").write_text("old")
     (folder / "big").write_text("x" * 1_100_000)
@@ -129,7 +131,15 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         assert f"{folder / 'big'}: it was too large to be kept" in error["message"]
         assert "kept:" not in error["message"]
         assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
-        [words] = shown(await rolled_back(ours, first, "tools", "rest"))
+        assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
+        assert (await refused(ours, "chat/rollback", {**asked, "include": ["tools"]}))["data"]
+        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        how = ("tools",)
+        if patiently:
+            await trio.sleep(2)  # to ask once more is to want the rest
+        else:
+            how = ("tools", "rest")
+        [words] = shown(await rolled_back(ours, first, *how))
         assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
@@ -204,3 +214,20 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
         await ours.ask("chat/open", {"chatId": new})
         texts = [words for name, words in since(ours, begun) if name == "text"]
         assert texts == ["say one", "one", "say two", "say four", "four"]
+
+
+@pytest.mark.requirement("W-24a", "W-24c")
+async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))
+        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        delete = ours.request("chat/delete", {"chatId": "c"})
+        await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
+        await ours.finished()
+        assert tree(folder) == {}
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
