@@ -16,9 +16,10 @@ import attrs
 from eca_server.context.block import render
 from eca_server.context.limits import Limits
 from eca_server.context.resources import give_resource
+from eca_server.llm.attachments import LARGEST_PICTURE
 from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
 from eca_server.mcp.messages import Content, EmbeddedResource, PromptResult, ResourceContents
-from eca_server.mcp.tools import LARGEST_PICTURE, part_of
+from eca_server.mcp.tools import part_of
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import FileFault
 

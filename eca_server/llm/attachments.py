@@ -27,6 +27,7 @@ from eca_server.llm.history import (
 __all__ = [
     "LARGEST_DOCUMENT",
     "LARGEST_PICTURE",
+    "PICTURES",
     "SIGNATURE",
     "Attachment",
     "attachment",
@@ -56,6 +57,9 @@ _SIGNATURES = (
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
     (re.compile(rb"%PDF-"), _PDF),
 )
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The kinds of pictures that models are shown."""
 
 _REFUSED = TextPart("[left out: the provider did not take it]")
 

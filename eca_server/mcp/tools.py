@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
@@ -32,7 +33,6 @@ from eca_server.tools.output import Cap, cut_end
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 
 __all__ = [
-    "LARGEST_PICTURE",
     "MOST_PICTURES",
     "ServerTool",
     "effect_of",
@@ -40,9 +40,6 @@ __all__ = [
     "part_of",
     "server_tool",
 ]
-
-LARGEST_PICTURE = 3_700_000
-"""Bytes; in base64 it is 5 MB, which the strictest providers take."""
 
 MOST_PICTURES = 5
 """Pictures of one result."""
@@ -174,7 +171,7 @@ def part_of(content: Content) -> TextPart | ImagePart:
         case TextContent(text=text):
             return TextPart(_whole(text))
         case ImageContent(data=data, mime_type=mime_type):
-            return ImagePart(media_type=mime_type, data=data)
+            return _picture(data, mime_type)
         case AudioContent(data=data, mime_type=mime_type):
             return TextPart(f"(a sound of {len(data)} bytes, {mime_type}, is left out)")
         case ResourceLink(uri=uri, name=name, description=description):
@@ -187,9 +184,19 @@ def part_of(content: Content) -> TextPart | ImagePart:
 def _resource(contents: ResourceContents) -> TextPart | ImagePart:
     if contents.text is not None:
         return TextPart(_whole(f"{contents.uri}:\n{contents.text}"))
-    if contents.mime_type.startswith("image/"):
-        return ImagePart(media_type=contents.mime_type, data=contents.blob)
+    kind = media_type_of(contents.blob[:SIGNATURE])
+    if kind in PICTURES or contents.mime_type.startswith("image/"):
+        return _picture(contents.blob, contents.mime_type)
     return TextPart(_whole(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})"))
+
+
+def _picture(data: bytes, label: str) -> TextPart | ImagePart:
+    """A picture of a kind that models are shown, else words; bytes are believed before labels."""
+    media_type = media_type_of(data[:SIGNATURE]) or label
+    if media_type in PICTURES:
+        return ImagePart(media_type=media_type, data=data)
+    why = f"{len(data)} bytes, {_whole(label)}, which models are not shown"
+    return TextPart(f"(a picture that is left out: {why})")
 
 
 def _whole(text: str) -> str:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
+from eca_server.llm.attachments import LARGEST_PICTURE
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
@@ -22,7 +23,6 @@ from eca_server.mcp.messages import (
     ToolResult,
 )
 from eca_server.mcp.tools import (
-    LARGEST_PICTURE,
     MOST_PICTURES,
     CallTool,
     ServerTool,
@@ -34,6 +34,7 @@ from eca_server.tools.tool import ToolFault
 
 CAP = Cap(lines=100, size=1_000)
 PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
+JPEG = b"\xff\xd8\xffa picture"
 
 
 async def answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -115,7 +116,10 @@ def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
         ResourceLink(uri="file:///a", name="a", description="A file."),
         EmbeddedResource(contents=ResourceContents(uri="file:///b", text="b's text")),
         EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
+        EmbeddedResource(contents=ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
         EmbeddedResource(contents=ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
+        ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
+        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")),
     )
     assert output_of(ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
@@ -124,7 +128,12 @@ def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
         TextPart("Resource a (file:///a): A file."),
         TextPart("file:///b:\nb's text"),
         ImagePart(media_type="image/png", data=b"p"),
+        ImagePart(media_type="image/jpeg", data=JPEG),
         TextPart("(y:: 4 bytes, a/b)"),
+        TextPart(
+            "(a picture that is left out: 6 bytes, image/svg+xml, which models are not shown)"
+        ),
+        TextPart("(a picture that is left out: 2 bytes, image/bmp, which models are not shown)"),
     )
 
 
