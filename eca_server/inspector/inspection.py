@@ -1,7 +1,8 @@
 """A transcript as the page is told of it: its rows, and what in it breaks the requirements.
 
 What looks like a secret is masked here once more, so that a page shows none whoever wrote the
-transcript. A part is a JSON object in a line of its own; each adds to those before it.
+transcript; also in findings, which join what messages say in pieces. A part is a JSON object in a
+line of its own. Each adds to those before it, and behind the first it needs none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any, Final, TypeAlias
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import (
@@ -56,8 +56,6 @@ class Inspection:
         self._rows = Rows()
         self._watcher = Watcher()
         self._watched: list[int] = []  # the row of each message that the watcher was given
-        self._named: set[str] = set()
-        self._edition: Revision | None = None
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes; the next part, once the first line is there."""
@@ -94,9 +92,7 @@ class Inspection:
             part["started"] = started.isoformat()
             part["command"] = self._masked(shlex.join(self._reader.command))
             part["shapes"] = shapes()
-        if self._edition is not self._watcher.revision:
-            self._edition = self._watcher.revision
-            part["edition"] = self._edition.value
+        part["edition"] = self._watcher.revision.value
         return json.dumps(part) + b"\n"
 
     def _masked(self, text: str) -> str:
@@ -114,10 +110,8 @@ class Inspection:
 
     def _note(self, observations: Iterable[Observation], part: _Part) -> None:
         for each in observations:
-            words = each.expected[:_LONGEST], each.got[:_LONGEST]
+            words = [self._masked(text)[:_LONGEST] for text in (each.expected, each.got)]
             part["findings"].append([self._watched[each.index], each.requirement, *words])
-            if each.requirement not in self._named:
-                self._named.add(each.requirement)
-                row = REQUIREMENTS[each.requirement]
-                requirements = part.setdefault("requirements", {})
-                requirements[row.id] = [row.duty, row.section, row.level, row.side]
+            row = REQUIREMENTS[each.requirement]
+            requirements = part.setdefault("requirements", {})
+            requirements[row.id] = [row.duty, row.section, row.level, row.side]

@@ -43,7 +43,7 @@ def test_a_transcript_that_comes_in_pieces_is_told_as_the_whole_one_is() -> None
     pieces = inspected(*(RECORD[at : at + 5000] for at in range(0, len(RECORD), 5000)))
     assert rows_of(pieces) == rows_of(whole)
     assert len(rows_of(whole)) == RECORD.count(b"\n") - 1
-    assert [part["edition"] for part in pieces if "edition" in part] == ["2025-10"]
+    assert {part["edition"] for part in pieces} == {"2025-10"}
     assert sum("shapes" in part for part in pieces) == 1
 
 
@@ -67,6 +67,19 @@ def test_what_was_kept_unmasked_is_masked_on_the_page() -> None:
     told = json.dumps(inspected(record.encode()))
     assert KEY not in told
     assert told.count("***") == 6  # the command, both texts and briefs, and what a finding got
+
+
+def test_a_secret_that_comes_in_pieces_is_masked_in_what_is_found() -> None:
+    prompt = {"chatId": "c", "message": "sk and more"}
+    lines = [line("client", {"jsonrpc": "2.0", "id": 1, "method": "chat/prompt", "params": prompt})]
+    progress = {"type": "progress", "state": "running", "text": "Hm"}
+    pieces = [{"type": "text", "text": text, "contentId": "m"} for text in ("sk", KEY[2:])]
+    for role, content in [("system", progress), *(("user", piece) for piece in pieces)]:
+        params = {"chatId": "c", "role": role, "content": content}
+        message = {"jsonrpc": "2.0", "method": "chat/contentReceived", "params": params}
+        lines.append(line("server", message))
+    (part, _) = inspected((HEAD + "".join(lines)).encode())
+    assert [finding[3] for finding in part["findings"] if finding[1] == "W-6c"] == ["'***'"]
 
 
 class _Data(HTMLParser):
@@ -113,7 +126,7 @@ def test_what_stands_before_a_line_that_cannot_be_read_is_told() -> None:
     (part, last) = inspected((HEAD + good * 2 + "nonsense\n" + good).encode())
     assert len(rows_of([part])) == 2
     assert part["fault"].startswith("record:4: expected an entry, got")
-    assert last == {"findings": []}
+    assert last == {"findings": [], "edition": "2025-10"}
 
 
 def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
