@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import dropwhile
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -23,8 +23,7 @@ LONGEST_LINE = 8 * 1024
 """Bytes of a line; what is longer is cut into several."""
 
 
-@attrs.frozen
-class Line:
+class Line(NamedTuple):
     """A line, without its end.
 
     Attributes:
