@@ -5,6 +5,9 @@ It is loaded only where it is asked for. Each case is a test, called after it:
     pytest -p eca_protocol.testing.conformance.pytest_plugin --eca-command "my-server --stdio"
 
 `--eca-cases PATTERN` chooses among them by name (`stops.*`; `none` for none), `-k` does as well.
+With `--eca-client` the command starts a client, and the suite is its server; `{{server}}` in the
+command stands for the program that it has to start.
+
 A test of one's own takes `eca_bench`, or a seat at a server that is the test's alone:
 
     pytestmark = pytest.mark.anyio
@@ -23,15 +26,22 @@ from __future__ import annotations
 import fnmatch
 import shlex
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.client.suite import (
+    ClientCase,
+    ClientSuite,
+    client_cases,
+    open_client_suite,
+)
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.suite import Suite, open_suite
 from eca_protocol.testing.conformance.target import Target
@@ -42,8 +52,9 @@ __all__ = ["eca_bench", "eca_seat", "eca_target"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("eca", "conformance of ECA servers")
+    group = parser.getgroup("eca", "conformance of ECA servers and clients")
     group.addoption("--eca-command", metavar="COMMAND", help="what starts the server")
+    group.addoption("--eca-client", action="store_true", help="it starts a client, and no server")
     group.addoption(
         "--eca-edition",
         type=Revision,
@@ -74,10 +85,15 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     if not session.config.getoption("--eca-command"):
         return
     pattern = session.config.getoption("--eca-cases")
-    for name, case in server_cases().items():
+    is_client = session.config.getoption("--eca-client")
+    cases = client_cases() if is_client else server_cases()
+    for name, case in cases.items():
         if fnmatch.fnmatchcase(name, pattern):
             nodeid = f"conformance::{name}"
             items.append(CaseItem.from_parent(session, name=name, nodeid=nodeid, case=case))
+
+
+AnyCase: TypeAlias = Case | ClientCase
 
 
 class Broken(AssertionError):
@@ -90,7 +106,7 @@ class Broken(AssertionError):
 class CaseItem(pytest.Item):
     """A case as a test."""
 
-    def __init__(self, *, case: Case, **options: Any) -> None:
+    def __init__(self, *, case: AnyCase, **options: Any) -> None:
         super().__init__(**options)
         self._case = case
 
@@ -113,14 +129,19 @@ class CaseItem(pytest.Item):
     def repr_failure(
         self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
     ) -> str:
-        """The rows, without a traceback: that of a case says nothing of the server."""
+        """The rows, without a traceback: that of a case says nothing of the target."""
         if isinstance(excinfo.value, Broken):
             return f"{self._case.does}\n\n{excinfo.value}"
+        if isinstance(excinfo.value, StartFailed):
+            return f"The target cannot be started: {excinfo.value}"
         return str(excinfo.getrepr(style="short"))
 
     def reportinfo(self) -> tuple[str, int | None, str]:
         """Where it is from, and its name."""
         return "conformance", None, self.name
+
+
+_Opened = TypeVar("_Opened")
 
 
 class _Runner:
@@ -129,18 +150,41 @@ class _Runner:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._suite: Suite
+        self._suite: Suite | ClientSuite | StartFailed | None = None
 
-    def judge(self, target: Target, case: Case) -> list[Finding]:
-        if self._portal is None:
-            self._portal = self._stack.enter_context(start_blocking_portal("trio"))
-            opened = self._portal.wrap_async_context_manager(open_suite(target))
-            self._suite = self._stack.enter_context(opened)
+    def judge(self, target: Target, case: AnyCase) -> list[Finding]:
+        """Run a case; what it finds.
+
+        Raises:
+            StartFailed: the target cannot be started, now or at the first case.
+        """
+        portal = self._portal
+        if portal is None:
+            portal = self._portal = self._stack.enter_context(start_blocking_portal("trio"))
+            try:
+                if isinstance(case, ClientCase):
+                    self._suite = self._open(portal, open_client_suite(target))
+                else:
+                    self._suite = self._open(portal, open_suite(target))
+            except StartFailed as failure:
+                self._suite = failure
+        if isinstance(self._suite, StartFailed):
+            raise self._suite
+        if isinstance(case, ClientCase):
+            assert isinstance(self._suite, ClientSuite)
+            return portal.call(self._suite.judge, case)
+        assert isinstance(self._suite, Suite)
         if not case.window.holds(self._suite.edition):
             pytest.skip(f"not a case for edition {self._suite.edition.value}")
-        return self._portal.call(_judge, self._suite, case)
+        return portal.call(_judge, self._suite, case)
+
+    def _open(
+        self, portal: BlockingPortal, suite: AbstractAsyncContextManager[_Opened, bool | None]
+    ) -> _Opened:
+        return self._stack.enter_context(portal.wrap_async_context_manager(suite))
 
     def close(self) -> None:
+        """End what was started."""
         self._stack.close()
 
 
@@ -154,7 +198,7 @@ async def _judge(suite: Suite, case: Case) -> list[Finding]:
 def _target(config: pytest.Config) -> Target:
     command = config.getoption("--eca-command")
     if not command:
-        pytest.fail("name a server: --eca-command", pytrace=False)
+        pytest.fail("name what is tested: --eca-command", pytrace=False)
     return Target(command=tuple(shlex.split(command)), edition=config.getoption("--eca-edition"))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -25,7 +27,16 @@ from eca_protocol.testing.conformance.target import Folders, Target, own_folder
 from eca_protocol.testing.conformance.verdicts import Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
 
-__all__ = ["PLAYS", "SAME", "UNSEEN", "ClientCase", "client_cases", "run_client_suite"]
+__all__ = [
+    "PLAYS",
+    "SAME",
+    "UNSEEN",
+    "ClientCase",
+    "ClientSuite",
+    "client_cases",
+    "open_client_suite",
+    "run_client_suite",
+]
 
 PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS, *oddities.PLAYS)
 """Every play, the plain one first: the others are measured by it."""
@@ -98,6 +109,69 @@ UNSEEN: Final[Mapping[str, str]] = MappingProxyType(
 Told = Callable[[ClientCase, Sequence[Finding]], None]
 
 
+class ClientSuite:
+    """A client that can be judged by any case; made by `open_client_suite`.
+
+    Attributes:
+        edition: the edition that is spoken.
+    """
+
+    def __init__(self, target: Target, root: Path, *, seconds_a_play: float) -> None:
+        self.edition = target.edition or Revision.R2025_10
+        self._target = target
+        self._root = root
+        self._seconds_a_play = seconds_a_play
+        self._numbers = count(1)
+        self._plain: Played
+
+    async def start(self) -> None:
+        """Play the plain server: all others are measured by what the client does with it.
+
+        Raises:
+            StartFailed: the client cannot be started, or starts no server.
+        """
+        self._plain = await self._play(talking.Plain, calls=True)
+        if self._plain.server is None:
+            raise StartFailed(f"the client starts no server: {self._plain.obituary}")
+
+    async def judge(self, case: ClientCase) -> list[Finding]:
+        """Start the client once more, for that case; a finding at least for each of its rows.
+
+        Raises:
+            StartFailed: the client cannot be started any more.
+        """
+        plain = self._plain
+        assert plain.server is not None
+        if case.play is talking.Plain:
+            return [*_judged(case, plain, plain), *watched(plain.server, self.edition)]
+        played = await self._play(case.play, calls=bool(plain.server.decided))
+        return list(_judged(case, played, plain))
+
+    async def _play(self, kind: type[Play], *, calls: bool) -> Played:
+        folders = Folders(root=self._root / f"client-{next(self._numbers)}")
+        make = partial(kind, edition=self.edition, calls=calls)
+        return await play(make, self._target, folders, seconds=self._seconds_a_play)
+
+
+@asynccontextmanager
+async def open_client_suite(
+    target: Target, *, seconds_a_play: float = 30.0
+) -> AsyncIterator[ClientSuite]:
+    """A client ready to be judged.
+
+    Args:
+        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        seconds_a_play: after which a client that has not ended by itself is ended.
+
+    Raises:
+        StartFailed: the client cannot be started, or starts no server.
+    """
+    with own_folder() as root:
+        suite = ClientSuite(target, root, seconds_a_play=seconds_a_play)
+        await suite.start()
+        yield suite
+
+
 async def run_client_suite(
     target: Target,
     *,
@@ -123,57 +197,38 @@ async def run_client_suite(
         StartFailed: the client cannot be started, or starts no server.
     """
     began, started = anyio.current_time(), datetime.now(UTC)
-    edition = target.edition or Revision.R2025_10
     found: dict[str, list[Finding]] = {}
-    numbers = count(1)
-    with own_folder() as root:
-
-        async def start(kind: type[Play], *, calls: bool) -> Played:
-            folders = Folders(root=root / f"client-{next(numbers)}")
-            make = partial(kind, edition=edition, calls=calls)
-            return await play(make, target, folders, seconds=seconds_a_play)
-
-        plain = await start(talking.Plain, calls=True)
-        if plain.server is None:
-            raise StartFailed(f"the client starts no server: {plain.obituary}")
-        decides = bool(plain.server.decided)
-
-        def judge(case: ClientCase, played: Played) -> None:
-            findings = list(_judged(case, played, plain))
-            for finding in findings:
-                found.setdefault(finding.id, []).append(finding)
-            if told is not None:
-                told(case, findings)
-
-        first, *others = client_cases().values()
-        judge(first, plain)
-        for finding in watched(plain.server, edition):
-            found.setdefault(finding.id, []).append(finding)
-        chosen = others if cases is None else [case for case in cases if case.name != first.name]
-        waiting, undone = deque(chosen), {case.name: case for case in chosen}
+    known = client_cases()
+    plain = next(iter(known.values()))
+    wanted = known if cases is None else {case.name: case for case in cases}
+    undone = {plain.name: plain} | wanted
+    waiting = deque(undone.values())
+    async with open_client_suite(target, seconds_a_play=seconds_a_play) as suite:
 
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
-                played = await start(case.play, calls=decides)
+                findings = await suite.judge(case)
                 del undone[case.name]
-                judge(case, played)
+                for finding in findings:
+                    found.setdefault(finding.id, []).append(finding)
+                if told is not None and case.name in wanted:
+                    told(case, findings)
 
-        left = seconds - (anyio.current_time() - began)
-        with anyio.move_on_after(left):
+        with anyio.move_on_after(began + seconds - anyio.current_time()):
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
-        for case in undone.values():
-            for row in case.rows:
-                late = _untold(case, row, f"no time in {seconds:g} s")
-                found.setdefault(row, []).append(late)
+    for case in undone.values():
+        for row in case.rows:
+            late = _untold(case, row, f"no time in {seconds:g} s")
+            found.setdefault(row, []).append(late)
     return Run(
         target=shown or " ".join(target.command),
-        edition=edition,
+        edition=suite.edition,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(_of_each_row(found, edition)),
+        findings=tuple(_of_each_row(found, suite.edition)),
     )
 
 

@@ -64,6 +64,23 @@ def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
     assert "1 failed, 1 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
 
 
+def test_a_target_that_cannot_be_started_is_told_of_without_a_traceback(tmp_path):
+    told = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
+    assert told.count("The target cannot be started: cannot start '/no/such/server'") == 3
+    assert "pytest_plugin.py" not in told
+
+
+@pytest.mark.long
+def test_a_client_is_judged_case_by_case(tmp_path):
+    client = Path(__file__).with_name("client") / "small_client.py"
+    options = ["--eca-client", "--eca-cases", "*Headers*"]
+    told = run_pytest(
+        tmp_path, *options, server=f"{sys.executable} -I -S {client} {{{{server}}}} exact headers"
+    )
+    assert "BASE-5 (Header Part)" in told
+    assert "1 failed, 1 passed" in told
+
+
 @pytest.mark.long
 def test_what_needs_no_server_starts_none(tmp_path):
     (tmp_path / "test_own.py").write_text("def test_nothing():\n    assert True\n")
