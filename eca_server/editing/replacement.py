@@ -23,6 +23,8 @@ _BLOCK: Final = re.compile(
 )
 _OPENERS: Final = (":", "{", "(", "[")
 """How a line ends behind which the next is deeper."""
+_TELLING: Final = 12
+"""Characters by which a text is taken to repeat another."""
 _OF_MARKDOWN: Final = {"markdown", "md"}
 
 
@@ -59,6 +61,7 @@ class Replacement:
         self._is_over = False
         self._lost_indent = False
         self._lost_all: bool | None = None
+        self._answer: list[str] = []  # without a fence around it
         self._pieces: list[str] = []
 
     @property
@@ -73,6 +76,7 @@ class Replacement:
             if self._is_over:
                 break
             if self._in_line:
+                self._answer.append(piece)
                 self._write(piece)
             else:
                 self._begun += piece
@@ -93,18 +97,32 @@ class Replacement:
             self._give(self._tail)
         return "".join(self._pieces[before:])
 
-    def amended(self) -> str:
-        """The whole text, once closed; another than was given out where words stood around it.
+    def amended(self, before: str = "", after: str = "") -> str:
+        """The whole text, once closed, without what can be told only when all of it is there.
 
-        They can be told only when all of it is there: `Here it is:`, then a fenced block.
+        That are words around a fenced block, and lines around the selection that were repeated.
+
+        Args:
+            before: what stands before the selection.
+            after: what stands behind it.
         """
-        text = self.text
-        if self._has_fences or self._fence is not None:
-            return text
-        block = _BLOCK.search(text.replace("\r\n", "\n"))
-        return text if block is None else self.instead(block["text"])
+        text = answer = "".join(self._answer)
+        if not self._has_fences and self._fence is None:
+            block = _BLOCK.search(text)
+            text = text if block is None else block["text"]
+        text = self._without(_plain(before), _plain(after), text)
+        return self.text if text == answer else self._instead(text)
 
-    def instead(self, answer: str) -> str:
+    def _without(self, before: str, after: str, text: str) -> str:
+        kept = text.lstrip().removeprefix(before)
+        if _repeats(before, kept[:1]) and not self._selected.lstrip().startswith(before):
+            text = kept.lstrip("\n")
+        kept = text.rstrip().removesuffix(after)
+        if _repeats(after, kept[-1:]) and not self._selected.rstrip().endswith(after):
+            text = kept
+        return text
+
+    def _instead(self, answer: str) -> str:
         """The whole text, had this been the answer."""
         another = Replacement(self._selected)
         another.feed(answer)
@@ -126,6 +144,7 @@ class Replacement:
             else:
                 self._is_over = True
             return
+        self._answer.append(line)
         self._write(self._indented(line))
 
     def _opens(self, language: str) -> bool:
@@ -162,6 +181,15 @@ class Replacement:
         if text:
             self._pieces.append(text.replace("\n", self._line_end))
             self.size += len(self._pieces[-1])
+
+
+def _repeats(around: str, beside: str) -> bool:
+    """Whether what was taken off a text stood there in lines of its own, and was no accident."""
+    return len(around) >= _TELLING and beside == "\n"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
 
 
 def _indent(line: str) -> str:

@@ -213,7 +213,7 @@ class Rewrites:
         self._tell_text(rewrite.id, running, replacement.close())
         if refused or finished.reason in _ENDINGS:
             return refused or _ENDINGS[finished.reason]
-        whole = _of_selection_alone(replacement, rewrite.selected, around)
+        whole = replacement.amended(around.before, around.after)
         if not whole:
             return _NOTHING
         if whole != replacement.text:
@@ -239,14 +239,3 @@ def _contents(text: str, limit: int, *, replaces: bool) -> Iterator[m.RewriteCon
             yield m.RewriteReplaceContent(text=piece)
         else:
             yield m.RewriteTextContent(text=piece)
-
-
-def _of_selection_alone(replacement: Replacement, selected: str, around: Surroundings) -> str:
-    """The new text, without what stands around the selection, where the model wrote that too."""
-    text = amended = replacement.amended()
-    before, after = around.before.strip(), around.after.strip()
-    if before and text.strip().startswith(before) and not selected.strip().startswith(before):
-        text = text.strip()[len(before) :].lstrip("\r\n")
-    if after and text.strip().endswith(after) and not selected.strip().endswith(after):
-        text = text.rstrip()[: -len(after)]
-    return amended if text == amended else replacement.instead(text)

@@ -53,15 +53,33 @@ def test_an_answer_becomes_the_text_of_the_selection(
         assert "".join(given_out) == replacement.text == expected, size
 
 
-def test_words_around_a_fenced_block_are_told_at_the_end() -> None:
+BEFORE, AFTER = "import the_zen\n\ndef f():\n", "\nprint(f(), the_zen)\n"
+
+
+@pytest.mark.parametrize(
+    ("answered", "expected"),
+    [
+        ("return 2", "    return 2\n"),
+        ("Here it is:\n\n```python\nreturn 2\n```\nIt is better.", "    return 2\n"),
+        (f"{BEFORE}    return 2\n{AFTER}", "    return 2\n"),
+        (f"{BEFORE}    return 2\n", "    return 2\n"),
+        (f"    return 2\n{AFTER}\n", "    return 2\n"),
+        (f"Here:\n```\n{BEFORE}    return 2\n{AFTER}```", "    return 2\n"),
+        ("return 2  # print(f(), the_zen)", "    return 2  # print(f(), the_zen)\n"),
+    ],
+)
+def test_what_stands_around_the_new_text_is_told_at_the_end(answered: str, expected: str) -> None:
     replacement = Replacement(INNER)
-    replacement.feed("Here it is:\n\n```python\nreturn 2\n```\nIt is better.")
+    replacement.feed(answered)
     replacement.close()
-    assert replacement.amended() == "    return 2\n"
-    plain = Replacement(INNER)
-    plain.feed("return 3")
-    plain.close()
-    assert plain.amended() == plain.text
+    assert replacement.amended(BEFORE, AFTER) == expected
+
+
+def test_what_a_selection_has_in_common_with_its_surroundings_stays() -> None:
+    replacement = Replacement("x = compute(1)\ny\n")
+    replacement.feed("x = compute(1)\nz")
+    replacement.close()
+    assert replacement.amended("x = compute(1)\n", "}\n") == "x = compute(1)\nz\n"
 
 
 TEXTS = st.text(st.sampled_from("a`~ \t\n\r-"), max_size=24)

@@ -131,8 +131,10 @@ async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> 
 
 async def test_the_model_is_shown_what_stands_around_and_told_no_chat(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
-    file.write_text("import this\nx = 1\nprint(x)\n")
-    answer = reply(reasoning("hm"), text("import this\nx = 2\nprint(x)"), finish("stop"))
+    file.write_text("import the_zen\nx = 1\nprint(x, the_zen)\n")
+    answer = reply(
+        reasoning("hm"), text("import the_zen\nx = 2\nprint(x, the_zen)"), finish("stop")
+    )
     async with Provider([reply(text("hello")), answer]) as provider:
         config = provider_config(
             provider.url,
@@ -149,7 +151,7 @@ async def test_the_model_is_shown_what_stands_around_and_told_no_chat(tmp_path: 
         [system, user] = provider.requests[1].body["messages"]
         assert system["content"] == "Make it rhyme."
         shown = str(user["content"])
-        for part in ("import this", "x = 1", "print(x)", "Two.", "a.py"):
+        for part in ("import the_zen", "x = 1", "print(x, the_zen)", "Two.", "a.py"):
             assert part in shown
         assert "secret" not in shown
 
