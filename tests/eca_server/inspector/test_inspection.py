@@ -70,15 +70,23 @@ def test_what_was_kept_unmasked_is_masked_on_the_page() -> None:
 
 
 def test_a_secret_that_comes_in_pieces_is_masked_in_what_is_found() -> None:
+    started = [
+        line("client", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}),
+        line("server", {"jsonrpc": "2.0", "id": 0, "result": {"chatWelcomeMessage": "Hello"}}),
+        line("client", {"jsonrpc": "2.0", "method": "initialized", "params": {}}),
+    ]
     prompt = {"chatId": "c", "message": "sk and more"}
-    lines = [line("client", {"jsonrpc": "2.0", "id": 1, "method": "chat/prompt", "params": prompt})]
-    progress = {"type": "progress", "state": "running", "text": "Hm"}
-    pieces = [{"type": "text", "text": text, "contentId": "m"} for text in ("sk", KEY[2:])]
-    for role, content in [("system", progress), *(("user", piece) for piece in pieces)]:
-        params = {"chatId": "c", "role": role, "content": content}
-        message = {"jsonrpc": "2.0", "method": "chat/contentReceived", "params": params}
-        lines.append(line("server", message))
-    (part, _) = inspected((HEAD + "".join(lines)).encode())
+    asked = line("client", {"jsonrpc": "2.0", "id": 1, "method": "chat/prompt", "params": prompt})
+    echo = {"type": "text", "contentId": "m"}
+    said = [
+        ("system", {"type": "progress", "state": "running", "text": "Hm"}),
+        ("user", {**echo, "text": "sk"}),
+        ("user", {**echo, "text": KEY[2:]}),
+    ]
+    contents = [{"chatId": "c", "role": role, "content": content} for role, content in said]
+    method = {"jsonrpc": "2.0", "method": "chat/contentReceived"}
+    told = [line("server", {**method, "params": params}) for params in contents]
+    (part, _) = inspected("".join([HEAD, *started, asked, *told]).encode())
     assert [finding[3] for finding in part["findings"] if finding[1] == "W-6c"] == ["'***'"]
 
 
