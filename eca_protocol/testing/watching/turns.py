@@ -241,6 +241,7 @@ class ChatTurns:
             for prompt in self.prompts:
                 prompt.is_to_be_repeated = False
         self.turn, self.stopped, self.is_unsure = None, turn.stopped, False
+        self.was_cut_short = turn.is_users_stop and not turn.has_usage
         if turn.stopped is not None:
             self.said_when_stopped += "".join(turn.system_texts)
 

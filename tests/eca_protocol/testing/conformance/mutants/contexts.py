@@ -197,11 +197,14 @@ class ContextsAreDropped(Turn):
 
 @breaks("LIFE-10")
 class RootsAreNotRead(Workspace):
-    """Has no roots."""
+    """Finds nothing in its roots."""
 
-    def __init__(self, folders: list[Any]) -> None:
-        super().__init__(folders)
-        self.roots = []
+    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
+        roots, self.roots = self.roots, []
+        try:
+            return super().query(text, known, more)
+        finally:
+            self.roots = roots
 
 
 @breaks("W-42d")
@@ -229,9 +232,11 @@ class PositionsFromZero(Server):
 
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         answer = await super().ask(method, params, seconds=seconds)
-        for found in answer.get("diagnostics", ()) if isinstance(answer, dict) else ():
-            for place in found.get("range", {}).values():
-                place["line"] -= 1
+        diagnostics = answer.get("diagnostics") if isinstance(answer, dict) else None
+        if isinstance(diagnostics, list) and self.client != "vscode":
+            for found in diagnostics:
+                for place in found.get("range", {}).values():
+                    place["line"] -= 1
         return answer
 
 
@@ -277,7 +282,7 @@ class EverybodyCountsFromOne(Server):
 
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
-        self.client = ""
+        self.client = "anybody" if self.client == "vscode" else self.client
         return result
 
 

@@ -397,22 +397,23 @@ class OtherParameters(Toolbox):
 
 @breaks("W-34b")
 class WaitsTooLate(ToolCall):
-    """Listens to the user a moment after it has asked."""
+    """Listens to the user a moment after it has asked, from the fifth call of a chat on."""
 
     async def approved(self) -> bool:
-        self.state = "preparing"
-        await anyio.sleep(0.05)
-        self.state = "waiting"
+        if sum(message["role"] == "tool" for message in self.turn.chat.history) > 3:
+            self.state = "preparing"
+            await anyio.sleep(0.05)
+            self.state = "waiting"
         return await super().approved()
 
 
 @breaks("ARROW:chat-tool-call-11")
 class ResultsAreKept(ToolCall):
-    """Does not tell the model what came of a call."""
+    """Does not tell the model what came of a command."""
 
     def close(self, result: str, kind: str, **fields: Any) -> None:
-        rejected = kind == "toolCallRejected"
-        super().close(result if rejected else "It was called.", kind, **fields)
+        is_command = kind == "toolCalled" and self.asked_name == "eca_shell_command"
+        super().close("It was called." if is_command else result, kind, **fields)
 
 
 @breaks("TOOL-5")
