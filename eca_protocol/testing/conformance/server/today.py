@@ -16,7 +16,7 @@ from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.mcp import is_so, program
 from eca_protocol.testing.conformance.server.reading import at_gate, calls, result_of
-from eca_protocol.testing.conformance.server.tools import approving
+from eca_protocol.testing.conformance.server.tools import approving, listed_tools
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import Reply, reply, wait
 
@@ -335,3 +335,21 @@ async def jobs_are_listed(bench: Bench) -> None:
         await asking(seat, "jobs/list")
         await seat.ask("jobs/readOutput", {"jobId": "job-none"})  # an error is an answer, too
         await asking(seat, "jobs/kill", jobId="job-none")
+
+
+@case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
+async def jobs_run_end_and_are_killed(bench: Bench) -> None:
+    """The model starts three commands in the background: one of them goes on, one fails."""
+    async with bench.seat() as seat:
+        shell = listed_tools(seat)[seat.tool("shell_command")]
+        if "background" not in shell.get("parameters", {}).get("properties", {}):
+            raise NotApplicable("no command runs in the background")
+        commands = ("echo out; echo err >&2; sleep 60", "true", "false")
+        made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
+        chat = seat.chat(calls(*made))
+        await chat.prompt("Start them.")
+        await approving(chat)
+        for job in (await asking(seat, "jobs/list"))["jobs"]:
+            await asking(seat, "jobs/readOutput", jobId=job["id"])
+            await asking(seat, "jobs/kill", jobId=job["id"])
+        await asking(seat, "jobs/list")

@@ -295,7 +295,7 @@ async def a_long_output_is_cut_and_says_so(bench: Bench) -> None:
 async def native_tools_have_the_names_that_people_configure(bench: Bench) -> None:
     """One prompt; the tools as they are listed, and as they are offered to the model."""
     async with bench.seat() as seat:
-        listed = _listed(seat)
+        listed = listed_tools(seat)
         bench.check("W-35b", "task" not in map(bare_name, listed), expected="no task", got=listed)
         may_be_brief = bench.target.personality.loses_large_frames
         wrong = {
@@ -315,7 +315,7 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
         bench.check("W-33c", not bare, expected="names that begin with eca_", got=bare)
 
 
-def _listed(seat: Seat) -> Mapping[str, Mapping[str, Any]]:
+def listed_tools(seat: Seat) -> Mapping[str, Mapping[str, Any]]:
     """The native tools by their names, as the server told of them last."""
     told = [
         heard.params.get("tools", ())
