@@ -121,7 +121,7 @@ def test_a_mutant_is_caught_by_the_row_that_it_breaks(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", MUTANTS.keys() - AS_PROCESS.keys())
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in AS_PROCESS])
 def test_the_whole_suite_catches_each_mutant_by_that_row_alone(name: str) -> None:
     mutant = MUTANTS[name]
     assert broken(judged(Target(serve=mutant.serve))) == {mutant.breaks}, mutant.does

@@ -150,7 +150,7 @@ class OnlyAtTheEnd(Turn):
         self.held += text
 
     def keep_what_was_said(self) -> None:
-        if self.held:
+        if self.held and not self.stopped:
             super().take_text(self.held)
         super().keep_what_was_said()
 
