@@ -29,6 +29,7 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
+from eca_server.tools.approval import NATIVE
 
 __all__ = ["BadExport", "ImportedChat", "read_export"]
 
@@ -167,18 +168,19 @@ class _Reader:
         self.messages.append(Message(role="assistant", parts=parts, origin=self._origin))
 
     def _call(self, content: Mapping[str, Any]) -> None:
-        call_id, name = _must_be_text(content["id"]), _must_be_text(content["name"])
-        server = _must_be_text(content.get("server") or "eca")
+        call_id, tool = _must_be_text(content["id"]), _must_be_text(content["name"])
+        server = _must_be_text(content.get("server") or NATIVE)
+        name = f"{server}_{tool}"
         arguments = edn.plain(dict(content.get("arguments") or {}))
         self._calls.add(call_id)
         self._answer(
             ToolCallPart(
                 id=call_id,
-                name=f"{server}_{name}",
+                name=name,
                 raw=json.dumps(arguments).decode(),
                 arguments=arguments,
                 server=server,
-                tool=name,
+                tool=name if server == NATIVE else tool,
             )
         )
 

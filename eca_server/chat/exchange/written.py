@@ -7,6 +7,7 @@ provider understands is left out.
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +24,7 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
+from eca_server.tools.approval import NATIVE
 
 __all__ = ["COMPACTED", "VERSION", "Hide", "envelope", "markdown"]
 
@@ -102,7 +104,7 @@ def _entries(
             case RefusalPart(text):
                 said.append(_content(TextPart(text)))
             case ReasoningPart(text=text) if text:
-                yield _map(role="reason", content=_map(id="", text=text))
+                yield _map(role="reason", content=_map(id=str(uuid.uuid4()), text=text))
             case ToolCallPart():
                 if said:
                     yield _map(role="assistant", content=said)
@@ -136,12 +138,14 @@ def _content(part: TextPart | ImagePart | FilePart) -> Entry:
 
 
 def _call(part: ToolCallPart) -> Entry:
-    server, name = part.server or "eca", part.tool or part.name
+    server, name = part.server or NATIVE, part.tool or part.name
+    if server == NATIVE:
+        name = name.removeprefix(f"{NATIVE}_")
     return _map(
         id=part.id,
         name=name,
         server=server,
-        origin=Keyword("native" if server == "eca" else "mcp"),
+        origin=Keyword("native" if server == NATIVE else "mcp"),
         arguments=part.arguments or {},
         **{"full-name": f"{server}__{name}"},
     )

@@ -68,7 +68,8 @@ def test_what_upstream_writes_is_read() -> None:
         TextPart("I look."),
         ToolCallPart(
             id="t1", name="eca_read_file", raw='{"path":"/tmp/x","deep":[{"a":[1,2]}]}',
-            arguments={"path": "/tmp/x", "deep": [{"a": [1, 2]}]}, server="eca", tool="read_file",
+            arguments={"path": "/tmp/x", "deep": [{"a": [1, 2]}]},
+            server="eca", tool="eca_read_file",
         ),
         ToolCallPart(id="t2", name="srv_f", raw="{}", arguments={}, server="srv", tool="f"),
     )  # fmt: skip
@@ -99,7 +100,7 @@ def test_what_is_written_is_read_again() -> None:
     shown = markdown(chat.messages, "A \n title", hide=lambda told: told)
     assert shown.startswith("# A title\n\n## User\n\nhello")
     assert "> hm" in shown
-    assert "**Called `eca/read_file`**" in shown
+    assert "**Called `eca/eca_read_file`**" in shown
 
 
 @pytest.mark.parametrize(
