@@ -23,6 +23,9 @@ __all__ = ["TranscriptReader", "read_transcript"]
 _UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
 """What reading raises for JSON that is none of ours; a message that cannot be written is local."""
 
+_LONGEST_FIRST = 2**24
+"""Bytes of a first line; what has none by then is no transcript, and may have no end at all."""
+
 _AS_WRITTEN = re.compile(
     rb'\{"at":(?P<at>[0-9]{1,15}\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
     rb',"message":'
@@ -60,7 +63,7 @@ class TranscriptReader:
         self.command: tuple[str, ...] = ()
         self._name = name
         self._line = 0
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Entry]:
         """Take the next bytes; the entries whose lines they complete, to be read to the end.
@@ -68,7 +71,13 @@ class TranscriptReader:
         Raises:
             ValueError: it is no transcript, or not of this version; the text says where.
         """
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest += data
+        if b"\n" not in data:
+            if self.started is None and len(self._rest) > _LONGEST_FIRST:
+                raise ValueError(f"{self._name}:1: expected a transcript, got no end of the line")
+            return
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
         for line in lines:
             self._line += 1
             wanted = "a transcript" if self.started is None else "an entry"

@@ -6,14 +6,15 @@ of its own, which ends with the conversation, so that it can hold nothing up.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import os
+import stat
 import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -51,6 +52,8 @@ def write_page(transcript: Path, out: Path) -> int:
         OSError: one of the two cannot be opened.
     """
     inspection = Inspection(transcript.name, masker(os.environ))
+    if out.exists() and out.samefile(transcript):
+        return _refuse(f"{out}: expected another file for the page, got the transcript itself")
     with transcript.open("rb") as file:
         parts = list(_parts(file, inspection))
     if not parts:
@@ -141,6 +144,8 @@ class Follower:
         if (last := self._inspection.end()) is not None:
             self.feed.add(last)
         self.feed.close()
+        if self._inspection.fault is not None:
+            _say(f"inspect: {self._inspection.fault}")
 
 
 def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
@@ -151,7 +156,7 @@ def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
             yield part
 
 
-@contextmanager
+@contextlib.contextmanager
 def _door(address: str) -> Iterator[Path]:
     """A file for the user alone that leads a browser to an address: arguments show everybody."""
     descriptor, name = tempfile.mkstemp(prefix="eca-inspect-", suffix=".html")
@@ -175,7 +180,11 @@ def _has_a_screen() -> bool:
 
 
 def _for_the_user(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
+    if os.name != "nt" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with contextlib.suppress(PermissionError):  # it is somebody else's, who let us write
+            os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _say(words: str) -> None:

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from eca_protocol.framing import ContentLengthDecoder, encode_frame
 from eca_protocol.testing.strategies import json_objects
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, read_transcript
+from eca_protocol.transcript import (
+    Ended,
+    Entry,
+    Exited,
+    Passed,
+    TranscriptReader,
+    read_transcript,
+)
 from eca_protocol.transcript import cutter as cutter_module
+from eca_protocol.transcript import reader as reader_module
 from eca_protocol.transcript.cutter import Cutter
 from eca_protocol.transcript.entries import line_of
 
@@ -134,3 +142,13 @@ def test_what_is_no_transcript_is_refused_with_its_place(
     with pytest.raises(ValueError, match=r":[12]: ") as caught:
         read_transcript(path)
     assert str(caught.value).startswith(f"{path}{said}")
+
+
+def test_a_file_whose_first_line_has_no_end_is_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader_module, "_LONGEST_FIRST", len(HEAD))
+    reader = TranscriptReader("t")
+    assert list(reader.feed(HEAD[:-1])) == []
+    with pytest.raises(ValueError, match="t:1: expected a transcript, got no end of the line"):
+        list(reader.feed(b"  "))

@@ -140,6 +140,7 @@ def test_what_stands_before_a_line_that_cannot_be_read_is_told() -> None:
 def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
     record, out = tmp_path / "kept.jsonl", tmp_path / "kept.html"
     record.write_bytes(RECORD)
+    out.touch(mode=0o644)
     assert write_page(record, out) == 0
     assert out.stat().st_mode & 0o777 == 0o600
     assert rows_of(json.loads(_Data(out.read_text("utf-8")).data)) == rows_of(inspected(RECORD))
@@ -161,3 +162,14 @@ def test_what_is_no_transcript_is_refused(
     assert write_page(path, tmp_path / "out.html") == 2
     assert why in capsys.readouterr().err
     assert not (tmp_path / "out.html").exists()
+
+
+def test_a_page_is_not_written_over_its_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, other = tmp_path / "x.jsonl", tmp_path / "other.jsonl"
+    record.write_bytes(RECORD)
+    other.symlink_to(record)
+    assert write_page(record, other) == 2
+    assert "got the transcript itself" in capsys.readouterr().err
+    assert record.read_bytes() == RECORD
