@@ -215,7 +215,14 @@ def presses_what_is_not_there(seat: Seat) -> None:
     seat.tell("chat/promptSteer", {"chatId": "nobody's", "message": "left"})
     for request in ("chat/queryCommands", "chat/clear", "chat/list", "no/such"):
         seat.tell(request, {"chatId": "nobody's"})
-    seat.try_to("completion/inline", {"doc-text": "a", "doc-version": 1, "position": {}})
+
+
+def completes_a_line(seat: Seat) -> None:
+    """A line is completed, or nothing is offered; its keys are spelled as Emacs does."""
+    place = {"line": 1, "character": 7}
+    asked = {"doc-text": "say it", "doc-version": 5, "position": place}
+    answer = seat.ask("completion/inline", asked)
+    assert [item["docVersion"] for item in answer["items"]] in ([], [5])
 
 
 def resumes_a_chat(seat: Seat) -> None:
@@ -272,6 +279,26 @@ def looks_at_the_other_tabs(seat: Seat) -> None:
     assert providers is None or isinstance(providers["providers"], list)
 
 
+def rewrites_a_selection(seat: Seat) -> None:
+    """A selection is made anew, where the client has the button; no chat shows it."""
+    if not seat.who.assistant.get("rewrite"):
+        return
+    chats = set(seat.screen.chats)
+    place = {"start": {"line": 1, "character": 0}, "end": {"line": 2, "character": 0}}
+    asked = {"id": "1", "text": "x = 1\n", "prompt": "say x = 2", "range": place}
+    assert seat.ask("rewrite/prompt", asked)["status"] == "prompting"
+
+    def told() -> list[Any]:
+        method = "rewrite/contentReceived"
+        return [
+            each["params"]["content"] for _, each in seat.passed if each.get("method") == method
+        ]
+
+    seat.until(lambda: told()[-1:] and told()[-1]["type"] == "finished")
+    assert told()[0]["type"] == "started"
+    assert set(seat.screen.chats) == chats
+
+
 def is_asked_by_the_model(seat: Seat) -> None:
     """A question is put, and a definition looked up, where the client can do it."""
     path = str(seat.place.project / "long.txt")
@@ -306,6 +333,7 @@ PARTS: Sequence[tuple[Part, frozenset[str]]] = (
     (starts_and_stops_a_tool_server, frozenset({"mcp/startServer", "mcp/stopServer"})),
     (deletes_chats, frozenset({"chat/delete"})),
     (presses_what_is_not_there, frozenset()),
+    (completes_a_line, frozenset()),
 )
 """The parts of a day, and the methods that a client must know for each."""
 
@@ -316,6 +344,7 @@ NEWER: Sequence[tuple[Part, frozenset[str]]] = (
     (clears_a_chat, frozenset({"chat/clear"})),
     (switches_a_tool_server_on_and_off, frozenset({"mcp/enableServer"})),
     (is_asked_by_the_model, frozenset()),
+    (rewrites_a_selection, frozenset()),
     (looks_at_the_other_tabs, frozenset({"providers/list", "jobs/list"})),
 )
 """What clients have got buttons for since October 2025; a server may know none of it."""
