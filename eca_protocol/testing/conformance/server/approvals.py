@@ -9,6 +9,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     calls,
     contents,
@@ -16,6 +17,7 @@ from eca_protocol.testing.conformance.server.reading import (
     kinds,
     next_end,
     next_run,
+    offered,
     shown,
     told_of_calls,
 )
@@ -191,7 +193,7 @@ async def what_configuration_denies_is_rejected(bench: Bench) -> None:
         seat.tool(WRITE)
         path = seat.workspace / "planned.txt"
         made = {"path": str(path), "content": "x"}
-        found = {}
+        found, behaves = {}, set()
         tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
             ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
             ("planned", (WRITE, made), {behavior(bench): "plan"}),
@@ -204,6 +206,11 @@ async def what_configuration_denies_is_rejected(bench: Bench) -> None:
             else:
                 await chat.finished()
             found[name] = [each["type"] for each in ends(chat)]
+            behaves |= {frozenset(offered(request.body)) for request in chat.model.requests[:1]}
+        if len(behaves) == 1 and not found["planned"]:
+            del found["planned"]  # the prompt's behaviour does not govern its turn
+        if not any(bare_name(name) == "move_file" for name in seat.native_tools):
+            del found["denied"]
         bench.check(
             "W-30d",
             all(each == ["toolCallRejected"] for each in found.values()),
