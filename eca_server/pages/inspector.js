@@ -5,7 +5,8 @@
   // The places in a row, as it comes.
   const [AT, SIDE, KIND, WHAT, ID, CHAT, LANE, EARLIER, LATE, BRIEF, TEXT, LEFT_OUT, RAW, MASKED] =
     Array(14).keys();
-  const MOST = 500_000; // rows that a page holds; the oldest are given up
+  const MOST = 500_000; // rows that a page holds; the oldest are given up,
+  const SPARE = 50_000; // so many at once, since the list is then made anew
   const CHOICES = 500; // entries of a menu
   const HEIGHT = 24; // of a row, as in the style sheet
   const LATENCIES = {
@@ -225,6 +226,7 @@
     if (part.rows?.length) {
       if (part.first !== base + rows.length) {
         [rows, shown, base] = [[], [], part.first]; // what is between was given up by the server
+        forget();
         list.resize(0);
       }
       for (const each of part.rows) add(each);
@@ -236,10 +238,22 @@
       findings += 1;
     }
     if (part.findings?.length && onlyFound.ariaPressed === "true") filter();
-    if (rows.length > MOST) {
+    if (rows.length > MOST + SPARE) {
       base += rows.length - MOST;
       rows = rows.slice(-MOST);
+      forget();
       filter();
+    }
+  };
+
+  // What is known of rows that were given up.
+  const forget = () => {
+    for (const number of later.keys()) if (number < base) later.delete(number);
+    for (const [number, each] of found) {
+      if (number < base) {
+        found.delete(number);
+        findings -= each.length;
+      }
     }
   };
 
