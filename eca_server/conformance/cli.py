@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
@@ -20,6 +20,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.client.suite import SAME as SAME_OF_CLIENTS
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
     client_cases,
@@ -28,8 +29,10 @@ from eca_protocol.testing.conformance.client.suite import (
 from eca_protocol.testing.conformance.known import known_failures, known_text, unexpected
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_server.command_line import printable, tell
 from eca_server.conformance.badge import badge
 from eca_server.conformance.compare import Change, compare, compared
@@ -164,20 +167,25 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command; the exit code.
 
     Raises:
-        OSError: a report cannot be written.
+        OSError: a report cannot be written, after all; what was found has been told by then.
     """
     words = list(arguments)
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
     options = _parser().parse_args(words[:split])
-    chosen = _chosen(options.only, client_cases() if options.client else server_cases())
+    chosen = _chosen(options)
+    if not chosen:
+        return _refuse(
+            f"--only: no case is called {' or '.join(options.only)}, or judges such rows"
+        )
     if options.list:
-        sys.stdout.write("".join(map(_listed, chosen.values())))
+        tell("".join(map(_listed, chosen.values())), sys.stdout)
         return 0
     if not command:
         return _refuse("expected `-- COMMAND` that starts what is tested")
-    if not chosen:
-        return _refuse(f"--only: no row or case is called {' or '.join(options.only)}")
+    for path in _reports(options):
+        if not path.parent.is_dir() or path.is_dir():
+            return _refuse(f"expected a file in a folder that is there, got {str(path)!r}")
     try:
         known = known_failures(_text(options.known_failures))
         target = _target(options, command)
@@ -210,13 +218,13 @@ def _judge(
         _complain(f"cannot be started: {outcome}")
         return _CANNOT_START
     if options.only:
-        outcome = _narrowed(outcome, chosen)
-        earlier = earlier and _narrowed(earlier, chosen)
+        outcome = _narrowed(outcome, chosen, options.only)
+        earlier = earlier and _narrowed(earlier, chosen, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    _write(options, outcome, chosen, known, changes)
     tell(table(outcome, known, verbose=options.verbose), sys.stdout)
     if changes is not None:
         tell("\n" + "".join(f"{line}\n" for line in compared(changes)), sys.stdout)
+    _write(options, outcome, chosen, known, changes)
     return 1 if unexpected(outcome, known) else 0
 
 
@@ -260,31 +268,50 @@ def _write(
             path.write_text(text(), "utf-8")
 
 
-def _chosen(patterns: Sequence[str], cases: Mapping[str, AnyCase]) -> dict[str, AnyCase]:
-    """The cases that a pattern names, with the rows that count; all without a pattern."""
+def _reports(options: argparse.Namespace) -> Iterator[Path]:
+    """The files that are to be written."""
+    for name in ("json_out", "junit", "html", "badge", "write_known_failures"):
+        path = getattr(options, name)
+        if path is not None:
+            yield path
+
+
+def _chosen(options: argparse.Namespace) -> dict[str, AnyCase]:
+    """The cases that a pattern names, with the rows that count; all without a pattern.
+
+    A row that says what another one says is judged by the cases of that one.
+    """
+    patterns: Sequence[str] = options.only
+    cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
+    same = SAME_OF_CLIENTS if options.client else SAME
+    named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
+    named |= {same[id_] for id_ in named if id_ in same}
     chosen: dict[str, AnyCase] = {}
     for name, case in cases.items():
-        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+        rows = tuple(id_ for id_ in case.rows if id_ in named)
+        if not patterns or _is_named(name, patterns):
             chosen[name] = case
-            continue
-        rows = tuple(
-            id_
-            for id_ in case.rows
-            if any(fnmatch.fnmatchcase(id_, pattern) for pattern in patterns)
-        )
-        if rows:
+        elif rows:
             chosen[name] = attrs.evolve(case, rows=rows)
     return chosen
 
 
-def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase]) -> Run:
-    """Only the findings on rows of the chosen cases."""
+def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase], patterns: Sequence[str]) -> Run:
+    """Only the findings on rows that are named, and on those of the chosen cases."""
     rows = {id_ for case in chosen.values() for id_ in case.rows}
-    return attrs.evolve(outcome, findings=tuple(f for f in outcome.findings if f.id in rows))
+    kept = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
+    return attrs.evolve(outcome, findings=tuple(kept))
+
+
+def _is_named(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
     template: Path | None = options.config_template
+    words = (*command, *options.config_arg, *dict(options.env).values())
+    if template is None and any("{{file}}" in word for word in words):
+        raise ValueError("{{file}} is what --config-template is written to, and there is none")
     return Target(
         command=command,
         cwd=options.cwd,

@@ -53,7 +53,10 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
     ("arguments", "why"),
     [
         ([], "expected `-- COMMAND`"),
-        (["--only", "W-9999", "--", "x"], "no row or case is called W-9999"),
+        (["--only", "W-9999", "--", "x"], "no case is called W-9999, or judges such rows"),
+        (["--only", "W-9999", "--list"], "no case is called W-9999"),
+        (["--html", "/no/such/folder/x.html", "--", "x"], "got '/no/such/folder/x.html'"),
+        (["--config-arg={{file}}", "--", "x"], "there is none"),
         (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
         (["--as", "nobody", "--", "x"], "invalid choice: 'nobody'"),
         (["--env", "NAME", "--", "x"], "expected NAME=VALUE"),
@@ -87,6 +90,14 @@ def test_the_cases_are_listed_with_what_they_do_and_judge(capsys):
     assert name == "turns.a_turn_has_its_parts_in_order"
     assert does.strip()
     assert "W-20a" in rows.split()
+
+
+def test_a_row_that_says_what_another_says_is_judged_by_the_cases_of_that_one(capsys):
+    server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]
+    assert run([*HERE, "--only", "CLIENT-14", *server]) == 1
+    told = capsys.readouterr().out
+    assert "FAIL       W-22e" in told
+    assert "warn       CLIENT-14" in told
 
 
 def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():

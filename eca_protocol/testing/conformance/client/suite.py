@@ -201,7 +201,7 @@ async def run_client_suite(
     known = client_cases()
     plain = next(iter(known.values()))
     wanted = known if cases is None else {case.name: case for case in cases}
-    undone = {plain.name: plain} | wanted
+    undone = {plain.name: plain, **wanted}
     waiting = deque(undone.values())
     async with open_client_suite(target, seconds_a_play=seconds_a_play) as suite:
 
