@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.eca_server.chat.agent_session import calls, decide, session
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents
 
@@ -143,6 +144,28 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.requirement
+async def test_a_word_said_meanwhile_is_a_message_to_go_back_to(
+    tmp_path: Path, folder: Path
+) -> None:
+    made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
+    async with session(folder, *made, data=tmp_path) as (ours, provider):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun")
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and b"})
+        await decide(ours, "Approve", call)
+        await decide(ours, "Approve", await ours.content("toolCallRun"))
+        await ours.finished()
+        assert tree(folder) == {"a": "a", "b": "b"}
+        steer = next(each["contentId"] for each in ours.contents() if each.get("text") == "and b")
+        assert shown(await rolled_back(ours, steer)) == ["1 file put back."]
+        assert tree(folder) == {"a": "a"}
+        await ours.turn("next")
+        assert [each["role"] for each in provider.requests[-1].body["messages"]] == [
+            "system", "user", "assistant", "tool", "user",
+        ]  # fmt: skip
 
 
 @pytest.mark.requirement
