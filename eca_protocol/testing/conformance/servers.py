@@ -74,8 +74,13 @@ class Servers:
         try:
             await self._group.start(entry.wire.run)
             await greet(entry.wire)
-        except Stuck as stuck:
-            entry.failed = stuck
+        except BaseException as fault:
+            unready = Stuck(
+                "a server that is ready", "none in the time of the case that started it"
+            )
+            entry.failed = fault if isinstance(fault, Stuck) else unready
+            if self._shared.get(key) is entry:
+                del self._shared[key]
             entry.wire.stop()
             raise
         finally:

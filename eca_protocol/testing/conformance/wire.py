@@ -250,7 +250,7 @@ class Wire:
         def is_answered() -> bool:
             return any(not each.method and each.message.get("id") == asked for each in self.heard)
 
-        with contextlib.suppress(Stuck):
+        with contextlib.suppress(Stuck), anyio.move_on_after(_LEAVE_SECONDS):
             await self.write(encode_frame(json.dumps(message)))
             await self.until(is_answered, seconds=_LEAVE_SECONDS, expected="an answer to shutdown")
             await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))

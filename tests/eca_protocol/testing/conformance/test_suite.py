@@ -101,6 +101,31 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert Run.from_json(dumps(run.to_json())) == attrs.evolve(run, seconds=round(run.seconds, 3))
 
 
+async def test_a_server_whose_greeting_was_cut_short_is_nobodys():
+    starts = []
+
+    async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
+        starts.append(config.get("late"))
+        if starts.count(True) == 1:
+            await anyio.sleep_forever()
+        return await serve(transport, config)
+
+    async def is_cut_short(bench: Bench) -> None:
+        async with bench.seat(config={"late": True}):
+            bench.check("W-20a", False, expected="no greeting", got="one")
+
+    async def comes_later(bench: Bench) -> None:
+        async with bench.seat(config={"late": True}) as seat:
+            bench.check("W-20b", seat.config, expected="a greeting", got=seat.config)
+
+    cases = [a_case(is_cut_short, "W-20a", seconds=0.05), a_case(comes_later, "W-20b")]
+    target = attrs.evolve(REFERENCE, serve=serve_late)
+    run = await run_suite(target, cases=cases, jobs=1)
+    assert of(run, "W-20a") == ("untestable", "the case took more than 0.05 s")
+    assert of(run, "W-20b")[0] == "pass"
+    assert starts == [None, True, True]
+
+
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
     async def prompts(bench: Bench) -> None:
