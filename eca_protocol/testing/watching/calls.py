@@ -21,8 +21,8 @@ _TWICE: Final = {
     "toolCalled": "TOOL-6",
     "toolCallRejected": "TOOL-8",
 }
-_CUT: Final = "left out"
-"""What the text says that stands in place of what was cut (W-38)."""
+_STAND_INS: Final = ("left out", "***")
+"""What stands in place of what was cut (W-38), and of a secret that a record does not keep."""
 
 
 @attrs.define(kw_only=True)
@@ -200,7 +200,8 @@ class Calls:
             read = None
         if read == arguments or (not isinstance(read, dict) and not arguments):
             return
-        if _CUT in json.dumps(arguments, ensure_ascii=False):
+        told = json.dumps(arguments, ensure_ascii=False)
+        if any(each in told for each in _STAND_INS):
             return
         if isinstance(read, dict) or _was_whole(call.pieces, arguments):
             self._tell("W-30b", "pieces that join to the arguments", repr(written[:60]))

@@ -365,3 +365,12 @@ def test_a_key_may_be_hidden_in_the_words_of_the_user(
     session = after("finished", *turn)(good_session())
     session["prompted"][1]["result"]["status"] = "login" if is_asked else "prompting"
     assert rows(watch(session)) == broken
+
+
+@pytest.mark.parametrize(("kept", "broken"), [("***", []), ("ab", ["W-30b"])])
+def test_arguments_whose_secret_a_record_does_not_keep_are_not_missed(
+    kept: str, broken: list[str]
+) -> None:
+    session = content("prepare more", argumentsText='"/a","token":"abc"}')(good_session())
+    session = content("run", arguments={"path": "/a", "token": kept})(session)
+    assert rows(watch(session)) == broken
