@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from tests.eca_server.chat.agent_session import calls, decide, session
 from tests.eca_server.chat.current import current, refused, since
@@ -114,7 +113,7 @@ async def test_messages_and_files_go_back_each_without_the_other(
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
 async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
-    tmp_path: Path, folder: Path, autojump_clock: object, *, patiently: bool
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, patiently: bool
 ) -> None:
     (folder / "kept").write_text("old")
     (folder / "big").write_text("x" * 1_100_000)
@@ -135,11 +134,9 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
         assert (await refused(ours, "chat/rollback", {**asked, "include": ["tools"]}))["data"]
         assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
-        how = ("tools",)
-        if patiently:
-            await trio.sleep(2)  # to ask once more is to want the rest
-        else:
-            how = ("tools", "rest")
+        if patiently:  # to ask once more is to want the rest
+            monkeypatch.setattr("eca_server.features.rollback.ASKED_AGAIN", (0.0, 60.0))
+        how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown(await rolled_back(ours, first, *how))
         assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
