@@ -35,6 +35,7 @@ class ClientProfile:
         approval_seconds: how long a call waits for its word; without limit where it can say it.
         counts_stopped: whether a stopped turn's usage is told, too.
         prefixes_tools: whether the name of a native tool is told with `eca_` before it (W-33).
+        shows_pictures: whether it takes `image` contents; others are told of them in words.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -47,6 +48,7 @@ class ClientProfile:
     approval_seconds: float = math.inf
     counts_stopped: bool = False
     prefixes_tools: bool = True
+    shows_pictures: bool = False
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -85,7 +87,10 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
     profile = _named(_mapping(initialize_params))
     if revision is Revision.DRAFT:
         return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
-    return attrs.evolve(profile, prefixes_tools=revision < Revision.CURRENT)
+    if revision is not Revision.CURRENT:
+        return profile
+    shows_pictures = not profile.loses_large_frames
+    return attrs.evolve(profile, prefixes_tools=False, shows_pictures=shows_pictures)
 
 
 def _named(params: Mapping[str, Any]) -> ClientProfile:

@@ -13,6 +13,7 @@ import attrs
 from eca_protocol.messages import (
     ChatContent,
     ChatContentReceivedParams,
+    ChatImageContent,
     ChatReasonTextContent,
     ChatTextContent,
     ChatToolCalledContent,
@@ -23,7 +24,7 @@ from eca_protocol.messages import (
 )
 from eca_server.clients import ClientProfile
 
-__all__ = ["NATIVE", "PREFIX", "Role", "Spelling", "pieces"]
+__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "Role", "Spelling", "pieces"]
 
 Role = Literal["user", "system", "assistant"]
 
@@ -34,6 +35,9 @@ NATIVE = "eca"
 
 PREFIX = "eca_"
 """Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
+
+LARGEST_PICTURE = 8 * 1024 * 1024
+"""Characters of base64 in one frame; of a larger picture a client is told in words."""
 
 _OF_CALLS = (
     ChatToolCallPrepareContent,
@@ -61,8 +65,14 @@ class Spelling:
         self, chat_id: str, role: Role, content: ChatContent
     ) -> Iterator[ChatContentReceivedParams]:
         """The messages that tell a content of a chat."""
+        if isinstance(content, ChatImageContent) and not self._shows(content):
+            role, content = "system", ChatTextContent(text=_in_words(content))
         for piece in self._pieces(role, self.named(content)):
             yield ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece)
+
+    def _shows(self, picture: ChatImageContent) -> bool:
+        fits = len(picture.base64) <= LARGEST_PICTURE
+        return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
 
     def named(self, content: ChatContent) -> ChatContent:
         """A content with the native tool's name as this client knows it."""
@@ -84,6 +94,11 @@ class Spelling:
             return (content,)
         part: Any = content
         return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
+
+
+def _in_words(picture: ChatImageContent) -> str:
+    size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
+    return f"[a picture: {picture.media_type}, {size:,} bytes]"
 
 
 def pieces(text: str, limit: int) -> Iterator[str]:

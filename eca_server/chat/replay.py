@@ -21,10 +21,12 @@ from eca_protocol.messages import (
     ChatTextContent,
     ChatURLContent,
 )
+from eca_server.chat.pictures import picture_content
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.llm.history import (
     CitationPart,
     CompactionPart,
+    ImagePart,
     Message,
     ReasoningPart,
     RefusalPart,
@@ -112,6 +114,8 @@ class _Replay:
                     self._reason(text)
                 case ToolCallPart():
                     self._call(part)
+                case ImagePart(data=data):
+                    self._emit(picture_content(data))
                 case CitationPart(url=url, title=title):
                     self._emit(ChatURLContent(title=title or url, url=url))
                 case _:

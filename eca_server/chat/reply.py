@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import UsageLimit
+from eca_server.chat.pictures import picture_content
 from eca_server.chat.title import make_title
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Turn
@@ -21,6 +22,7 @@ from eca_server.llm.events import (
     Citation,
     Event,
     Finished,
+    Image,
     Note,
     Progress,
     ReasoningDelta,
@@ -48,6 +50,9 @@ event and wait again.
 
 MOST_CALLS = 100
 """Calls of one answer that are taken; more of them are dropped, and the user is told."""
+
+MOST_PICTURES = 20
+"""Pictures of one answer that are taken, as with calls."""
 
 _ENDINGS = {
     "length": "The answer was cut: it reached the model's output limit.",
@@ -82,6 +87,7 @@ async def reply(
     calls = CallsInOrder(turn, naming)
 
     shown = False
+    pictures = 0
     try:
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             spent = 0.0
@@ -94,7 +100,9 @@ async def reply(
                         turn.chat.name_with(
                             lambda: make_title(model, turn.prompt.text, title_prompt)
                         )
-                if not calls.drops(event):
+                pictures += isinstance(event, Image)
+                is_beyond = isinstance(event, Image) and pictures > MOST_PICTURES
+                if not (is_beyond or calls.drops(event)):
                     answer.feed(event)
                     if isinstance(event, _OF_CALLS):
                         calls.feed(event)
@@ -117,13 +125,15 @@ async def reply(
         words = "the stream ended without its last event"
         _break_off(turn, model, BackendError("premature_stop", words))
         return None
-    if calls.dropped:
-        turn.say(
-            f"The answer held {MOST_CALLS + calls.dropped} tool calls: "
-            f"those behind the first {MOST_CALLS} were dropped.",
-            role="system",
-        )
+    _tell_of_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
+    _tell_of_dropped(turn, "pictures", pictures, MOST_PICTURES)
     return answer
+
+
+def _tell_of_dropped(turn: Turn, what: str, came: int, most: int) -> None:
+    if came > most:
+        dropped = f"those behind the first {most} were dropped"
+        turn.say(f"The answer held {came} {what}: {dropped}.", role="system")
 
 
 def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
@@ -195,7 +205,7 @@ class CallsInOrder:
 
 
 _OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
-_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, ToolCallStarted)
+_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, Image, ToolCallStarted)
 
 
 def _show(turn: Turn, answer: Answer, event: Event) -> None:
@@ -210,6 +220,8 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
             turn.finish_reason(key)
         case Citation(url=url, title=title):
             turn.cite(url, title, linked=url in answer.text)
+        case Image(data=data):
+            turn.emit("assistant", picture_content(data))
         case ServerTool(kind=kind, phase="started"):
             turn.progress(f"Using the provider's {kind.replace('_', ' ')}")
         case ServerTool():

@@ -25,13 +25,14 @@ from eca_protocol.messages import (
     ToolCallDetails,
     ToolCallTextOutput,
 )
-from eca_server.llm.history import TextPart, ToolResultPart
+from eca_server.chat.pictures import picture_content
+from eca_server.llm.history import ImagePart, TextPart, ToolResultPart
 from eca_server.tools.approval import Memo
 from eca_server.tools.tool import ToolOutput
 
 __all__ = ["TRANSITIONS", "CallInput", "CallState", "Naming", "ToolCall"]
 
-Reason: TypeAlias = Literal["user-choice", "user-config"]
+Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected"]
 
 
 class CallState(enum.Enum):
@@ -50,7 +51,7 @@ class CallInput(enum.Enum):
 
     ANNOUNCE = "its arguments are whole"
     ASK = "it needs the user's approval"
-    DENY = "the configuration or the behaviour denies it"
+    DENY = "the configuration, the behaviour or a hook denies it"
     FAULT = "it cannot run"
     START = "it is allowed, and its turn has come"
     APPROVE = "the user approves"
@@ -90,6 +91,8 @@ class Naming:
 
 class ToolCall:
     """One call of a turn; its methods are the inputs of the table.
+
+    The pictures of its result are contents of their own, behind the one that ends it.
 
     Attributes:
         naming: its names on the wire.
@@ -168,10 +171,10 @@ class ToolCall:
         self._end_rejected("user-choice", REJECTED)
         return True
 
-    def deny(self, told: str) -> None:
-        """Configuration or behaviour do not let it run; `told` is for the model."""
+    def deny(self, told: str, *, reason: Reason = "user-config") -> None:
+        """Configuration, behaviour or a hook do not let it run; `told` is for the model."""
         self._move(CallInput.DENY)
-        self._end_rejected("user-config", told)
+        self._end_rejected(reason, told)
 
     def fault(self, told: str) -> None:
         """It cannot run: unknown, unreadable, impossible."""
@@ -234,6 +237,9 @@ class ToolCall:
                 total_time_ms=round(spent * 1000),
             )
         )
+        for part in output.parts:
+            if isinstance(part, ImagePart):
+                self._emit(picture_content(part.data))
         self.decided.set()
 
     def _end_rejected(self, reason: Reason, told: str) -> None:

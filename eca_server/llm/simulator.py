@@ -10,6 +10,7 @@ text says, one directive a line, in order; `\n` in a TEXT is a line end:
     wait SECONDS         nothing for a while; `wait forever` until the turn is stopped
     progress             a sign of life that is no answer
     cite URL [TITLE]     a web citation
+    draw [COLOR]         a picture of one color, six hexadecimal digits
     call NAME [JSON]     a tool call; the lines behind it are said once its result is there
     usage IN OUT         token counts, in place of the counted words
     fail KIND [TEXT]     an error of a class (`overloaded`, `auth`, `quota`, ...)
@@ -28,6 +29,8 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import struct
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Literal, get_args
@@ -42,6 +45,7 @@ from eca_server.llm.events import (
     Event,
     Finished,
     FinishReason,
+    Image,
     Progress,
     ReasoningDelta,
     ReasoningFinished,
@@ -64,6 +68,7 @@ MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
 _ASIDE = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
+_SIDE = 32  # pixels
 _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
 _REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(FinishReason)}
 
@@ -168,6 +173,10 @@ class _Playing:
                 yield ReasoningFinished(key=key)
             case ("cite", [url, *title]):
                 yield Citation(url=url, title=" ".join(title))
+            case ("draw", []):
+                yield _picture("808080")
+            case ("draw", [color]) if re.fullmatch(r"[0-9a-fA-F]{6}", color.strip()):
+                yield _picture(color)
             case ("call", [name, *arguments]):
                 yield from self._call(name, " ".join(arguments))
             case ("progress", []):
@@ -233,6 +242,18 @@ def _number(text: str) -> float | None:
     if text == "forever":
         return math.inf
     return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else None
+
+
+def _picture(color: str) -> Image:
+    """A square of one color, as PNG."""
+    row = b"\0" + bytes.fromhex(color) * _SIDE
+    head = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(row * _SIDE)), (b"IEND", b""))
+    data = b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in chunks
+    )
+    return Image(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + data)
 
 
 def _unescaped(text: str) -> str:

@@ -1,0 +1,136 @@
+"""Pictures that models make and tools give: shown to who can show them, told in words to others."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from eca_protocol.messages import ChatImageContent, ChatTextContent
+from eca_protocol.testing.provider import Provider, chunk, reply
+from eca_server.chat.pictures import picture_content
+from eca_server.chat.reply import MOST_PICTURES
+from eca_server.clients import DEFAULT_PROFILE
+from eca_server.mcp.messages import ImageContent, ToolResult
+from eca_server.spelling import LARGEST_PICTURE, Spelling
+from tests.eca_server.chat.agent_session import ALLOW, calls
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor, provider_config
+from tests.eca_server.chat.mcp_session import GIT, Places, status
+
+pytestmark = pytest.mark.trio
+
+PNG = b"\x89PNG\r\n\x1a\nof a model"
+JPEG = b"\xff\xd8\xffof a server"
+GIF = b"GIF89a of a file"
+
+
+def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
+    encoded = base64.b64encode(data).decode()
+    return "assistant", {"type": "image", "mediaType": media_type, "base64": encoded}
+
+
+def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
+    """The pictures, and what stands before each."""
+    said = contents(messages)
+    return [
+        (said[n - 1][1]["type"], each) for n, each in enumerate(said) if each[1]["type"] == "image"
+    ]
+
+
+async def opened(ours: Editor) -> list[Any]:
+    begun = len(ours.seen)
+    await ours.ask("chat/open", {"chatId": "c"})
+    return ours.seen[begun:]
+
+
+@pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
+                         "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
+                         "VALUE:ChatContent=ChatImageContent")  # fmt: skip
+async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_again(
+    tmp_path: Path, places: Places
+) -> None:
+    async def gives(_: str) -> ToolResult:
+        return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
+
+    (tmp_path / "a.gif").write_bytes(GIF)
+    url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    made = chunk({"choices": [{"index": 0, "delta": {"images": [{"image_url": {"url": url}}]}}]})
+    called = calls(("eca_read_file", {"path": str(tmp_path / "a.gif")}), ("git__echo", {}))
+    async with Provider([called, reply("Look: ", made)], otherwise=reply("ok")) as provider:
+        config = provider_config(provider.url, mcpServers=GIT, **ALLOW)
+        kept = {"data": tmp_path / "data", "folder": tmp_path}
+        async with current(config, **kept) as ours:
+            await status(ours, "git", "running")
+            places["git"].session.answers = gives
+            await ours.turn("go")
+            expected = [
+                ("toolCalled", shown(GIF, "image/gif")),
+                ("toolCalled", shown(JPEG, "image/jpeg")),
+                ("text", shown(PNG, "image/png")),
+            ]
+            live = pictures(ours.seen)
+            assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
+            assert live[2:] == expected[2:]
+            told = str(provider.requests[1].body["messages"])
+            for data in (GIF, JPEG):
+                assert told.count(base64.b64encode(data).decode()) == 1
+            await ours.turn("and now?")
+            assert url not in str(provider.requests[2].body)
+        async with current(config, **kept) as ours:
+            assert pictures(await opened(ours)) == expected
+
+
+async def test_who_cannot_show_a_picture_is_told_of_it(tmp_path: Path) -> None:
+    script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
+    async with current() as ours:
+        drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
+                 if each["type"] == "image"]  # fmt: skip
+        assert [base64.b64decode(each)[:4] for each in drawn] == [b"\x89PNG"] * 2
+        size = len(base64.b64decode(drawn[0]))
+    words = f"[a picture: image/png, {size:,} bytes]"
+    async with current(clientInfo={"name": "Neovim"}) as neovim, editor() as older:
+        for ours in (neovim, older):
+            await ours.turn(script, model=SCRIPT)
+            said = [("system", words) for role, each in contents(ours.seen)
+                    if role == "system" and each.get("text") == words]  # fmt: skip
+            assert len(said) == 2
+            assert "image" not in [each["type"] for each in ours.contents()]
+        told = [each.get("text") for _, each in contents(await opened(neovim))]
+        assert told.count(words) == 2
+
+
+async def test_an_answer_holds_only_so_many_pictures() -> None:
+    async with current() as ours:
+        received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
+    assert [each["type"] for each in received].count("image") == MOST_PICTURES
+    [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
+    assert said.startswith(f"The answer held {MOST_PICTURES + 2} pictures")
+
+
+@pytest.mark.requirement("W-6d")
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (picture_content(PNG), None),
+        (picture_content(b"<svg/>"), "[a picture: application/octet-stream, 6 bytes]"),
+        (ChatImageContent(media_type="image/png", base64="A" * LARGEST_PICTURE), None),
+        (
+            ChatImageContent(media_type="image/png", base64="A" * (LARGEST_PICTURE + 2) + "=="),
+            "[a picture: image/png, 6,291,457 bytes]",
+        ),
+    ],
+    ids=["small", "none", "large", "too large"],
+)
+async def test_what_no_frame_holds_and_what_is_no_picture_is_told_in_words(
+    content: ChatImageContent, told: str | None
+) -> None:
+    spelling = Spelling(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
+    [written] = spelling.messages("c", "assistant", content)
+    if told is None:
+        assert (written.role, written.content) == ("assistant", content)
+    else:
+        assert (written.role, written.content) == ("system", ChatTextContent(text=told))
