@@ -314,7 +314,7 @@ class HeadersComeWhole(Wire):
 
     def feed(self, data: bytes) -> Iterator[Any]:
         yield from super().feed(data)
-        if self._length is None and len(self._buffer) == 1:
+        if self._length is None and len(data) == len(self._buffer) == 1:
             self._buffer.clear()
 
 

@@ -214,4 +214,5 @@ class TokensOneWay(Turn):
     """Counts what the model has said, and not what it was told."""
 
     def count(self, usage: dict[str, Any], model: Model) -> None:
-        super().count({**usage, "prompt_tokens": 0}, model)
+        super().count(usage, model)
+        self.chat.tokens -= usage.get("prompt_tokens", 0)
