@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import trio
@@ -33,8 +33,11 @@ from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import Tool, ToolFault, ToolOutput, running_call
+from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput, running_call
 from eca_server.tools.toolbox import ToolBox
+
+if TYPE_CHECKING:
+    from eca_server.chat.hooked import TurnHooks
 
 __all__ = ["Agent"]
 
@@ -62,6 +65,7 @@ class Agent:
         gather: reads what the prompt refers to; it stands before the user's words.
         title_prompt: how a title is asked for; None: in our words.
         compact_prompt: how a summary is asked for; empty: in our words.
+        hooks: the user's hooks; None: there are none.
     """
 
     model: Model
@@ -74,6 +78,7 @@ class Agent:
     gather: Callable[[], Awaitable[Built]]
     title_prompt: str | None = None
     compact_prompt: str = ""
+    hooks: TurnHooks | None = None
 
     async def run(self, turn: Turn) -> None:
         """The turn's body."""
@@ -88,10 +93,16 @@ class Agent:
             turn.say(note, role="system")
         _tell_of_thoughts(turn, self.model.origin)
         *before, last = self.asked
+        added: Sequence[TextPart] = ()
+        if self.hooks is not None:
+            heard = await self.hooks.before_request(last)
+            if heard is None:
+                return
+            added, last = heard
         said = turn.prompt.text
         opening = attrs.evolve(
             last,
-            parts=(*built.parts, *last.parts),
+            parts=(*built.parts, *added, *last.parts),
             content_id=turn.prompt.content_id,
             shown=None if last.parts[-1:] == (TextPart(said),) else said,
         )
@@ -102,11 +113,17 @@ class Agent:
             turn.take_steers()
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
-            if answer is None or not (answer.calls or turn.steers):
+            if answer is None:
+                return
+            if self.hooks is not None and not (answer.calls or turn.steers):
+                await self.hooks.after_request(answer.text)
+            if not (answer.calls or turn.steers):
                 return
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
                 turn.messages.append(Message(role="tool", parts=results))
+            if self.hooks is not None and self.hooks.stopped:
+                return
             if _fails_again(turn, answer.calls, failures):
                 turn.fail(
                     f"The same call failed {MOST_FAILURES} times, so this turn ends here. "
@@ -196,6 +213,9 @@ class Agent:
             step.call.start()
             turn.progress("Calling tool")
             output = await _output(step, turn)
+            if self.hooks is not None:
+                naming, arguments = step.call.naming, step.call.arguments
+                output = await self.hooks.after_call(naming, arguments, output)
             if step.call.is_open:
                 step.call.finish(output)
             await turn.drained()
@@ -224,11 +244,16 @@ class Agent:
     ) -> None:
         call = step.call
         step.changes_something = tool.effect != "read"
+        heard = None
         try:
-            prepared = await tool.prepare(fitting(arguments, tool.parameters))
-            decision = await self.permissions.decide(
-                tool, prepared, arguments, server=call.naming.server
-            )
+            prepared, decision = await self._judged(tool, call, arguments)
+            may_ask = decision.verdict != "deny" and not to_come.meets(prepared.changes)
+            if self.hooks is not None and may_ask:
+                heard = await self.hooks.before_call(call.naming, arguments, decision.verdict)
+                if heard.arguments != arguments:
+                    arguments = heard.arguments
+                    prepared, decision = await self._judged(tool, call, arguments)
+                decision = heard.tightened(decision)
         except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
             await _still_running()
             step.postponed = bool(to_come)
@@ -247,13 +272,24 @@ class Agent:
             summary=_with_rule(prepared.summary, decision),
             details=prepared.details,
         )
-        if decision.verdict == "deny":
+        if heard is not None and heard.refusal is not None:
+            call.deny(heard.refusal, reason="hookRejected")
+        elif decision.verdict == "deny":
             call.deny(f"Denied by {decision.rule}. Do not repeat it.")
         elif decision.verdict == "ask":
             step.asks = True
             call.ask(decision.memo)
         else:
             call.decided.set()
+
+    async def _judged(
+        self, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]
+    ) -> tuple[PreparedCall, Decision]:
+        """A call that was looked at, and whether it may run."""
+        prepared = await tool.prepare(fitting(arguments, tool.parameters))
+        return prepared, await self.permissions.decide(
+            tool, prepared, arguments, server=call.naming.server
+        )
 
 
 def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:

@@ -19,6 +19,8 @@ import trio
 
 from eca_protocol.messages import (
     ChatContent,
+    ChatHookActionFinishedContent,
+    ChatHookActionStartedContent,
     ChatProgressContent,
     ChatReasonFinishedContent,
     ChatReasonStartedContent,
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["Body", "Prompt", "Steer", "Turn"]
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+
+_ENDED_BY_A_STOP = 143
+"""The exit code a shell tells of a command that TERM ended."""
 
 _SAFE_IN_A_LINK = "/:?#[]@!$&'*+,;=%~"
 """What may stand in a link of Markdown as it is: of a URL's own characters all but brackets."""
@@ -102,6 +107,7 @@ class Turn:
         self.kept = False
         self.steers: list[Steer] = []
         self._reasons: dict[str, tuple[str, float]] = {}
+        self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._mute = False
 
     def emit(self, role: Role, content: ChatContent) -> None:
@@ -152,6 +158,23 @@ class Turn:
             spent = round((trio.current_time() - started) * 1000)
             self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
+    def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
+        """An action of a hook starts, about a call if `call_id` names one."""
+        self._hooks[begun.id] = ChatHookActionFinishedContent(
+            id=begun.id,
+            name=begun.name,
+            action_type=begun.action_type,
+            status=_ENDED_BY_A_STOP,
+            error="stopped while it ran",
+            tool_call_id=call_id,
+        )
+        self.emit("system", begun)
+
+    def finish_hook(self, ended: ChatHookActionFinishedContent) -> None:
+        """It has ended; dropped if that was told already."""
+        if self._hooks.pop(ended.id, None) is not None:
+            self.emit("system", ended)
+
     def take_steers(self) -> None:
         """Add what the user said meanwhile to the messages, with its echo."""
         taken, self.steers = self.steers, []
@@ -192,6 +215,8 @@ class Turn:
         """Finish what is open."""
         for key in tuple(self._reasons):
             self.finish_reason(key)
+        for ended in tuple(self._hooks.values()):
+            self.finish_hook(ended)
         for call in self.calls.values():
             call.stop()
 

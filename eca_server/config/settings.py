@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from eca_server.config.hook_settings import HOOKS, Hook
 from eca_server.config.login_settings import Auth, Network
 from eca_server.config.mcp_settings import MCP_SERVERS, MCPServer
 from eca_server.config.reading import (
@@ -251,6 +252,7 @@ class Config:
         rules: files whose text every chat is given.
         commands: files whose text is sent in place of a slash command.
         skills: folders of skills, or SKILL.md files, beside the usual places.
+        hooks: commands that are run at certain moments of a chat, by the user's name for each.
         ignore_files: which files say what is left out of trees and searches.
         lsp_timeout: for what the editor is asked.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
@@ -335,6 +337,7 @@ class Config:
     skills: tuple[NamedFile, ...] = attrs.field(
         default=(), metadata=setting(listing(record(NamedFile)), "skills")
     )
+    hooks: Mapping[str, Hook] = attrs.field(factory=dict, metadata=setting(HOOKS, "hooks"))
     ignore_files: tuple[IgnoreFile, ...] = attrs.field(
         default=(IgnoreFile(type="gitignore"),),
         metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),

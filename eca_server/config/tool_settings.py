@@ -31,6 +31,7 @@ from eca_server.config.reading import (
 __all__ = [
     "BEHAVIORS",
     "OTHER_NAMES",
+    "RULE",
     "Approval",
     "ApprovalRule",
     "Behavior",
@@ -109,7 +110,7 @@ def _build_rule(merged: Mapping[str, Any]) -> ApprovalRule:
     return ApprovalRule(args_matchers=matchers, is_damaged=merged["is_damaged"])
 
 
-_RULE = Reader(
+RULE = Reader(
     read=_read_rule,
     build=_build_rule,
     schema={
@@ -146,13 +147,11 @@ class Approval:
         default=None, metadata=setting(choice("ask", "allow", "deny"), "byDefault")
     )
     allow: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(_RULE), "allow")
+        factory=dict, metadata=setting(each(RULE), "allow")
     )
-    ask: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(_RULE), "ask")
-    )
+    ask: Mapping[str, ApprovalRule] = attrs.field(factory=dict, metadata=setting(each(RULE), "ask"))
     deny: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(_RULE), "deny")
+        factory=dict, metadata=setting(each(RULE), "deny")
     )
 
 

@@ -36,7 +36,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "chat.autoSyncSystemPrompt": None,
     "chat.defaultTrust": "only the user can trust a chat",
     "chatRetentionDays": "chats are kept until they are deleted",
-    "hooks": "no hook is run",
     "index.repoMap": None,
     "network.clientCert": "no certificate is shown to endpoints",
     "network.clientKey": "no certificate is shown to endpoints",

@@ -18,6 +18,7 @@ from eca_server.chat.instructions import (
     own_prompt,
 )
 from eca_server.config import Config
+from eca_server.config.folders import home_folder
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
 from eca_server.features import tools
@@ -25,6 +26,7 @@ from eca_server.features.connection import Connection
 from eca_server.features.selection import Chosen
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
+from eca_server.llm.models import Model
 from eca_server.skills import SKILL_TOOL, Skill, list_skills
 from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
 from eca_server.tools.native import NativeTools
@@ -32,6 +34,7 @@ from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool
 
 if TYPE_CHECKING:
+    from eca_server.chat.hooked import TurnHooks
     from eca_server.context.resources import ResourceReader
 
 __all__ = ["make_agent"]
@@ -95,7 +98,32 @@ async def make_agent(
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),
+        hooks=_hooks(connection, turn, config, behavior, asked) if config.hooks else None,
     )
+
+
+def _hooks(
+    connection: Connection, turn: Turn, config: Config, behavior: str, model: Model
+) -> TurnHooks:
+    """The user's hooks, and what they are told of the turn."""
+    from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are any
+    from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
+
+    roots = connection.workspace.roots
+    directory = roots[0].path if roots else home_folder(connection.options.environ)
+    hooks = Hooks(
+        hooks=config.hooks,
+        directory=directory,
+        environment=connection.child_variables,
+        told={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
+    )
+    told = {
+        "chat_id": turn.chat.id,
+        "agent": behavior,
+        "behavior": behavior,
+        "full_model": f"{model.origin.provider}/{model.origin.model}",
+    }
+    return TurnHooks(hooks, turn, told, connection.greeted)
 
 
 async def _of_servers(

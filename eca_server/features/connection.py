@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import attrs
 import trio
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         MCPServerUpdatedParams,
         ProviderStatus,
     )
-    from eca_server.chat import Chats
+    from eca_server.chat import Chat, Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
     from eca_server.editing.completing import Completions
@@ -119,6 +120,7 @@ class Connection:
         loaded: what came of it last.
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
+        greeted: the chats whose hooks at the start have run.
         has_skills: whether there were skills when a chat's instructions were made last.
         memos: the calls the user approved for the session.
         mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
@@ -145,6 +147,7 @@ class Connection:
         self.told = Told()
         self.notices: list[str] = []
         self.has_skills = False
+        self.greeted: WeakSet[Chat] = WeakSet()
         self.memos: set[Memo] = set()
         self.changing = Turnstile()
         self.logging_in: dict[str, trio.CancelScope] = {}

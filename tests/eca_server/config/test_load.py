@@ -172,7 +172,7 @@ def test_keys_that_are_not_read_are_not_looked_into(house: House) -> None:
             "plugins": {"x": {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}},
             "toolCall": {"approval": {"byDefault": "ask"}},
             "providers": {"p": {"cacheRetention": "long", "models": {"m": {}}}},
-            "hooks": 3,
+            "remote": 3,
         },
     )
     loaded = house.load()

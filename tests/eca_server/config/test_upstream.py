@@ -51,12 +51,11 @@ def test_what_has_no_effect_here_is_told_once_with_what_follows(house: House) ->
 
 
 def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
-    house.write(
-        house.user, {"hooks": {"h": {}}, "remote": {"port": 1}, "plugins": None}
-    )
+    house.write(house.user, {"remote": {"port": 1}, "chatRetentionDays": 7, "plugins": None})
     problem = house.problem()
     assert problem.message == (
-        "without effect here: hooks (no hook is run), remote (nothing listens on the network)"
+        "without effect here: chatRetentionDays (chats are kept until they are deleted), "
+        "remote (nothing listens on the network)"
     )
     house.write(house.user, {"agent": {f"a{n}": {"maxSteps": 1} for n in range(30)}})
     assert house.problem().message.endswith(", and 10 more")

@@ -43,7 +43,12 @@ def home_of_an_upstream_user(home: Path, model_url: str) -> dict[str, Path]:
         },
         "defaultModel": "mine/m",
         "chat": {"title": False},
-        "hooks": {"h": {"type": "preToolCall", "actions": []}},
+        "hooks": {
+            "h": {
+                "type": "preRequest",
+                "actions": [{"type": "shell", "shell": 'cat > "$HOME/hooked"'}],
+            }
+        },
     }
     found["CONFIG/config.json"].write_text(f"// mine\n{json.dumps(config)}")
     local = {
@@ -99,6 +104,8 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         assert request.headers["authorization"] == "Bearer sk-planted-0123456789"
         system, asked = (request.body["messages"][index]["content"] for index in (0, -1))
         assert asked == "Word of .eca/commands/nested/local.md."
+        hooked = json.loads((tmp_path / "hooked").read_text())
+        assert (hooked["hook_name"], hooked["prompt"]) == ("h", asked)
         for place in ("AGENTS.md", "CONFIG/AGENTS.md", "docs/mentioned.md", "docs/rule.md"):
             assert system.count(f"Word of {place}.") == 1, place
         skills = ("CONFIG/skills/s/SKILL.md", ".eca/skills/t/SKILL.md")
@@ -107,7 +114,6 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         for place, what in PLACES.items():
             warning = f"{files[place].parent}: nothing in this folder counts here"
             assert (warning in shown(server)) is (what == "warned"), place
-        assert "hooks (no hook is run)" in shown(server)
         server.tell("mcp/enableServer", {"name": "s"})
         server.until(
             lambda each: (

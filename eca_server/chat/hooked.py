@@ -1,0 +1,241 @@
+"""The hooks of one turn: what they are told of it, and what their word changes.
+
+The rules it keeps: a hook tightens what is decided about a call and never loosens it; what one adds
+stands in the frame of contexts; each that was shown to start is shown to end, also by a stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSet, Sequence
+from typing import Any
+
+import attrs
+
+from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
+from eca_server.chat.chat import Chat
+from eca_server.chat.tool_call import Naming
+from eca_server.chat.turn import Steer, Turn
+from eca_server.context.block import Section, render
+from eca_server.hooks import Heard, Hooks, Outcome, Ran, ToolCalled
+from eca_server.llm.history import Message, TextPart
+from eca_server.spelling import NATIVE, PREFIX
+from eca_server.tools.approval import Decision, Verdict
+from eca_server.tools.tool import ToolOutput
+
+__all__ = ["HeardOfCall", "TurnHooks"]
+
+_MOST_FOLLOW_UPS = 10
+_HIDDEN = "[Tool output hidden by hook]"
+_NOT_RUN = "It did not run: the user's hook ended this turn."
+
+
+@attrs.frozen(kw_only=True)
+class HeardOfCall:
+    """What hooks say of a call before it runs.
+
+    Attributes:
+        arguments: the model's, as hooks rewrote them.
+        refusal: why it must not run, for the model; None: it may, as far as they are asked.
+        asks: the hook that wants the user asked.
+    """
+
+    arguments: Mapping[str, Any]
+    refusal: str | None = None
+    asks: str | None = None
+
+    def tightened(self, decision: Decision) -> Decision:
+        """What becomes of the call; a refusal is a rejection, whatever else was decided."""
+        if self.refusal is not None:
+            return attrs.evolve(decision, verdict="deny")
+        if self.asks is not None and decision.verdict == "allow":
+            return Decision(verdict="ask", rule=f"the hook {self.asks}")
+        return decision
+
+
+class TurnHooks:
+    """The hooks of a turn.
+
+    Args:
+        hooks: the configured ones.
+        turn: the turn.
+        told: what each is told of the chat.
+        greeted: the chats whose `chatStart` has run.
+
+    Attributes:
+        stopped: one of them has ended the turn.
+    """
+
+    def __init__(
+        self, hooks: Hooks, turn: Turn, told: Mapping[str, Any], greeted: MutableSet[Chat]
+    ) -> None:
+        self.stopped = False
+        self._hooks = hooks
+        self._turn = turn
+        self._told = told
+        self._greeted = greeted
+        self._follow_ups = 0
+
+    async def before_request(self, asked: Message) -> tuple[Sequence[TextPart], Message] | None:
+        """What goes before the user's message, and that message; None: it is not sent."""
+        contexts: list[tuple[str, str]] = []
+        chat = self._turn.chat
+        if chat not in self._greeted:
+            self._greeted.add(chat)
+            heard = await self._hooks.fire(
+                "chatStart", {**self._told, "resumed": bool(chat.history)}, _Stage(self._turn)
+            )
+            contexts += heard.contexts
+            if self._ends_with(heard):
+                return None
+        *others, last = asked.parts
+        assert isinstance(last, TextPart)
+        is_plain = last.text == self._turn.prompt.text
+        heard = await self._hooks.fire(
+            "preRequest", {**self._told, "prompt": last.text}, _Stage(self._turn)
+        )
+        if self._ends_with(heard):
+            return None
+        if heard.blocked_by is not None:
+            name, why = heard.blocked_by
+            self._turn.fail(f"Request blocked by hook '{name}'{': ' + why if why else '.'}")
+            return None
+        if is_plain:
+            last = TextPart(heard.told["prompt"])
+        return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
+
+    async def after_request(self, response: str) -> None:
+        """The model has no more to say; what a hook wants to follow is said to it as a steer."""
+        told = {
+            **self._told,
+            "response": response,
+            "follow_up_active": self._follow_ups > 0,
+        }
+        heard = await self._hooks.fire("postRequest", told, _Stage(self._turn))
+        if self._ends_with(heard):
+            return
+        follow_ups = [*heard.follow_ups, *(heard.blocked_by[1:] if heard.blocked_by else ())]
+        text = "\n\n".join(each for each in follow_ups if each)
+        if text and self._follow_ups < _MOST_FOLLOW_UPS:
+            self._follow_ups += 1
+            self._turn.steers.append(Steer(text=text))
+        elif text:
+            self._turn.fail(f"Hooks went on {_MOST_FOLLOW_UPS} times, so this turn ends here.")
+
+    async def before_call(
+        self, naming: Naming, arguments: Mapping[str, Any], verdict: Verdict
+    ) -> HeardOfCall:
+        """What hooks say of a call that was looked at and is not denied."""
+        told = {**self._told_of_call(naming, arguments), "approval": verdict}
+        heard = await self._fire_of_call("preToolCall", told, naming, arguments)
+        refusal = asks = None
+        if self._ends_with(heard):
+            refusal = _NOT_RUN
+        elif heard.approval is not None and heard.approval[0] == "deny":
+            why = "\n".join(each for each in heard.denied_why if each)
+            refusal = why or f"Denied by the hook {heard.approval[1]}. Do not repeat it."
+        elif heard.approval is not None and heard.approval[0] == "ask":
+            asks = heard.approval[1]
+        return HeardOfCall(arguments=heard.told["tool_input"], refusal=refusal, asks=asks)
+
+    async def after_call(
+        self, naming: Naming, arguments: Mapping[str, Any], output: ToolOutput
+    ) -> ToolOutput:
+        """The output as hooks want the model to have it."""
+        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
+        told = {
+            **self._told_of_call(naming, arguments),
+            "tool_response": "\n".join(texts),
+            "error": output.is_error,
+        }
+        heard = await self._fire_of_call(
+            "postToolCall", told, naming, arguments, failed=output.is_error
+        )
+        self._ends_with(heard)
+        parts = output.parts
+        if heard.blocked_by is not None:
+            parts = (TextPart(heard.blocked_by[1] or _HIDDEN),)
+        elif heard.replaced is not None:
+            parts = (TextPart(heard.replaced or _HIDDEN),)
+        return attrs.evolve(output, parts=(*parts, *_framed(heard.contexts)))
+
+    async def _fire_of_call(
+        self,
+        event: Any,
+        told: Mapping[str, Any],
+        naming: Naming,
+        arguments: Mapping[str, Any],
+        *,
+        failed: bool = False,
+    ) -> Heard:
+        call = ToolCalled(
+            server=naming.server, tool=_own_name(naming), arguments=arguments, failed=failed
+        )
+        return await self._hooks.fire(event, told, _Stage(self._turn, naming.id), call)
+
+    def _told_of_call(self, naming: Naming, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **self._told,
+            "tool_name": _own_name(naming),
+            "server": naming.server,
+            "tool_input": dict(arguments),
+            "tool_call_id": naming.id,
+        }
+
+    def _ends_with(self, heard: Heard) -> bool:
+        """Whether the turn ends here; the user is told whose word it is."""
+        if heard.stopped_by is not None:
+            name, reason = heard.stopped_by
+            self.stopped = True
+            self._turn.fail(f"Turn stopped by hook '{name}'{': ' + reason if reason else '.'}")
+        return self.stopped
+
+
+@attrs.frozen
+class _Stage:
+    """The chat, as far as its client's edition shows hooks; else words about what matters."""
+
+    turn: Turn
+    call: str | None = None
+
+    def started(self, key: str, name: str) -> None:
+        if self._shows_hooks:
+            begun = ChatHookActionStartedContent(id=key, name=name, action_type="shell")
+            self.turn.begin_hook(begun, self.call)
+
+    def finished(self, key: str, name: str, ran: Ran, outcome: Outcome) -> None:
+        hides = outcome.says.get("suppressOutput") is True
+        error = "\n".join(each for each in (ran.stderr.strip(), *outcome.problems) if each)
+        if self._shows_hooks:
+            self.turn.finish_hook(
+                ChatHookActionFinishedContent(
+                    id=key,
+                    name=name,
+                    action_type="shell",
+                    status=ran.status,
+                    output=None if hides else ran.stdout.strip() or None,
+                    error=None if hides else error or None,
+                    tool_call_id=self.call,
+                )
+            )
+        elif outcome.fails:
+            self.say(f"The hook {name} failed: {outcome.why}")
+
+    def say(self, text: str) -> None:
+        self.turn.say(text, role="system")
+
+    @property
+    def _shows_hooks(self) -> bool:
+        return ChatHookActionStartedContent.window.written_in(self.turn.chat.session.revision)
+
+
+def _own_name(naming: Naming) -> str:
+    """A tool's name at its server: without the prefix by which a model calls a native one."""
+    return naming.name.removeprefix(PREFIX) if naming.server == NATIVE else naming.name
+
+
+def _framed(contexts: Sequence[tuple[str, str]]) -> tuple[TextPart, ...]:
+    """What hooks add, as the model is given it."""
+    sections = [
+        Section(name="hook", attributes={"name": name}, body=(text,)) for name, text in contexts
+    ]
+    return (TextPart(render(sections)),) if sections else ()

@@ -1,0 +1,112 @@
+"""`hooks`: commands of the user's that are run at certain moments, and may have a say in them.
+
+The rule it keeps: a damaged matcher never loosens a guard: what cannot be read of it counts as
+"every call".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+
+from eca_server.config.matchers import BadMatcher, compile_matcher
+from eca_server.config.reading import (
+    FLAG,
+    NAME,
+    NUMBER,
+    PATH,
+    TEXT,
+    Place,
+    Reader,
+    choice,
+    each,
+    listing,
+    record,
+    setting,
+)
+from eca_server.config.tool_settings import RULE, ApprovalRule
+
+__all__ = ["HOOKS", "Hook", "HookAction", "HookEvent", "Matcher"]
+
+HookEvent: TypeAlias = Literal[
+    "chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall"
+]
+Matcher: TypeAlias = str | Mapping[str, ApprovalRule]
+
+_OLDER_NAMES = {"prePrompt": "preRequest", "postPrompt": "postRequest"}
+_EVENT = choice("chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall")
+_SELECTORS = each(RULE)
+
+
+def _read_event(value: object, place: Place) -> object:
+    return _EVENT.read(_OLDER_NAMES.get(value, value) if isinstance(value, str) else value, place)
+
+
+def _read_matcher(value: object, place: Place) -> object:
+    if not isinstance(value, str):
+        place.expect(isinstance(value, Mapping), "a string or an object", value)
+        return _SELECTORS.read(value, place)
+    try:
+        compile_matcher(value)
+    except BadMatcher as fault:
+        place.refuse(f"{fault} (until this is mended the hook runs for every call)")
+    return value
+
+
+_MATCHER = Reader(
+    read=_read_matcher,
+    build=lambda merged: merged if isinstance(merged, str) else _SELECTORS.build(merged),
+    schema={"type": ["string", "object"], "additionalProperties": RULE.schema},
+)
+
+
+@attrs.frozen(kw_only=True)
+class HookAction:
+    """One item of a hook's `actions`; either `shell` or `file` is set.
+
+    Attributes:
+        type: there is but one.
+        shell: a script.
+        file: one in a file.
+        timeout: in milliseconds; None: the hook's.
+    """
+
+    type: Literal["shell"] = attrs.field(default="shell", metadata=setting(choice("shell"), "type"))
+    shell: str | None = attrs.field(default=None, metadata=setting(NAME, "shell"))
+    file: str | None = attrs.field(default=None, metadata=setting(PATH, "file"))
+    timeout: float | None = attrs.field(default=None, metadata=setting(NUMBER, "timeout"))
+
+
+@attrs.frozen(kw_only=True)
+class Hook:
+    """`hooks.<name>`.
+
+    Attributes:
+        type: when it runs; None: never.
+        matcher: for which tool calls: a regular expression for `server__tool`, or selectors of
+            tools with patterns for arguments; None: for all.
+        actions: what is run, one after the other.
+        visible: whether the chat shows that it ran.
+        run_on_error: after a tool call that failed, too.
+        timeout: of each action, in milliseconds.
+        description: for people.
+    """
+
+    type: HookEvent | None = attrs.field(
+        default=None,
+        metadata=setting(attrs.evolve(_EVENT, read=_read_event), "type"),
+    )
+    matcher: Matcher | None = attrs.field(default=None, metadata=setting(_MATCHER, "matcher"))
+    actions: tuple[HookAction, ...] = attrs.field(
+        default=(), metadata=setting(listing(record(HookAction)), "actions")
+    )
+    visible: bool = attrs.field(default=True, metadata=setting(FLAG, "visible"))
+    run_on_error: bool = attrs.field(default=False, metadata=setting(FLAG, "runOnError"))
+    timeout: float = attrs.field(default=30_000, metadata=setting(NUMBER, "timeout"))
+    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
+
+
+HOOKS: Reader = each(record(Hook))
+"""`hooks`, by the user's name for each."""

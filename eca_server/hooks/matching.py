@@ -1,0 +1,75 @@
+"""Which hooks an event is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol import json
+from eca_server.config import ApprovalRule
+from eca_server.config.hook_settings import Hook, HookEvent
+from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.spelling import NATIVE
+from eca_server.tools.approval import spellings
+
+__all__ = ["ToolCalled", "concerns"]
+
+_SECONDS = 0.1  # for one pattern; one that needs longer matches, for most hooks are guards
+
+
+@attrs.frozen(kw_only=True)
+class ToolCalled:
+    """The call that an event is about; `failed`: its output is an error."""
+
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    failed: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that means it, and those of its server."""
+        servers = {NATIVE, "ECA"} if self.server == NATIVE else {self.server}
+        return spellings(self.server, self.tool) | servers
+
+
+def concerns(hook: Hook, event: HookEvent, call: ToolCalled | None = None) -> bool:
+    """Whether a hook runs at an event."""
+    if hook.type != event:
+        return False
+    if call is None:
+        return True
+    if event == "postToolCall" and call.failed and not hook.run_on_error:
+        return False
+    match hook.matcher:
+        case None:
+            return True
+        case str() as pattern:
+            return _matches(pattern, f"{call.server}__{call.tool}")
+        case selectors:
+            return any(
+                matches_name(selector, call.names) and _arguments_match(rule, call.arguments)
+                for selector, rule in selectors.items()
+            )
+
+
+def _arguments_match(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
+    return rule.is_damaged or all(
+        name in arguments and any(_matches(each, _text_of(arguments[name])) for each in patterns)
+        for name, patterns in rule.args_matchers.items()
+    )
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value).decode()
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return (
+            compile_matcher(pattern, dot_is_all=True).fullmatch(text, timeout=_SECONDS) is not None
+        )
+    except TimeoutError:
+        return True

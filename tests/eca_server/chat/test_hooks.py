@@ -1,0 +1,231 @@
+"""Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.llm.history import TextPart, ToolResultPart
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Content,
+    Editor,
+    editor,
+    finishes,
+    text,
+    types,
+)
+
+pytestmark = pytest.mark.trio
+
+
+def says(**members: Any) -> str:
+    return f"echo '{json.dumps(members)}'"
+
+
+def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
+    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
+
+
+def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hooks": hooks}
+
+
+def write(path: Path, **more: Any) -> str:
+    arguments = json.dumps({"path": str(path), "content": "x", **more})
+    return f"call eca_write_file {arguments}\nsay done"
+
+
+def told(ours: Editor) -> str:
+    """All texts the model was given in the chat."""
+    texts: list[str] = []
+    for message in ours.connection.chats.open("c").history:
+        for part in message.parts:
+            inner = part.parts if isinstance(part, ToolResultPart) else (part,)
+            texts += [each.text for each in inner if isinstance(each, TextPart)]
+    return "\n".join(texts)
+
+
+def ended(received: list[Content]) -> list[tuple[str, int]]:
+    """The hooks that ended, each with its status; each has started before."""
+    begun = [each["id"] for each in received if each["type"] == "hookActionStarted"]
+    over = [each for each in received if each["type"] == "hookActionFinished"]
+    assert [each["id"] for each in over] == begun
+    return [(each["name"], each["status"]) for each in over]
+
+
+@pytest.mark.requirement("VALUE:ChatContent=ChatHookActionStartedContent")
+async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: Path) -> None:
+    config = hooked(
+        begin=hook("chatStart", f"cat >> {tmp_path}/told; {says(additionalContext='the date')}"),
+        every=hook("prePrompt", says(replacedPrompt="say rewritten", additionalContext="more")),
+        quiet=hook("preRequest", f"cat > {tmp_path}/prompt", visible=False),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn("say original", model=SCRIPT)
+        assert text(received).endswith("rewritten")
+        assert ended(received) == [("begin", 0), ("every", 0)]
+        assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in told(ours)
+        assert await ours.turn("/prompt-show x", model=SCRIPT)
+        await ours.turn("say again", model=SCRIPT)
+        assert told(ours).count("the date") == 1
+    (begun,) = (tmp_path / "told").read_text().split("\n")
+    assert json.loads(begun) == {
+        "hook_name": "begin",
+        "hook_type": "chatStart",
+        "workspaces": [str(tmp_path)],
+        "cwd": str(tmp_path),
+        "chat_id": "c",
+        "agent": "agent",
+        "behavior": "agent",
+        "full_model": SCRIPT,
+        "resumed": False,
+    }
+    assert json.loads((tmp_path / "prompt").read_text())["prompt"] == "say rewritten"
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path: Path) -> None:
+    config = hooked(
+        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        b=hook("preRequest", f"grep -q worse && {says(**{'continue': False, 'stopReason': 'no'})}"),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn("say bad", model=SCRIPT)
+        assert "Request blocked by hook 'a': not so" in text(received)
+        assert "Turn stopped by hook 'b': no" in text(await ours.turn("say worse", model=SCRIPT))
+        assert ours.connection.chats.open("c").history == []
+        received = await ours.turn("say fine", model=SCRIPT)
+        assert text(received).endswith("fine")
+        assert ended(received) == [("a", 0), ("b", 1)]
+
+
+@pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")
+@pytest.mark.parametrize(
+    ("shell", "model_hears"),
+    [
+        ("echo 'hands off' >&2; exit 2", "hands off"),
+        (says(approval="deny", additionalContext="use edit_file"), "use edit_file"),
+        (says(approval="deny"), "Denied by the hook h"),
+    ],
+)
+async def test_a_hook_rejects_a_call_and_the_turn_goes_on(
+    tmp_path: Path, shell: str, model_hears: str
+) -> None:
+    config = hooked(h=hook("preToolCall", shell, matcher="eca__write_.*"))
+    config["toolCall"] = {"approval": {"byDefault": "allow"}}
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn(write(tmp_path / "new"), model=SCRIPT)
+        (rejected,) = (each for each in received if each["type"] == "toolCallRejected")
+        assert rejected["reason"] == "hookRejected"
+        assert model_hears in told(ours)
+        assert text(received).endswith("done")
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.requirement("W-33")
+async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    config = hooked(
+        allow=hook("preToolCall", says(approval="allow"), matcher={"grep": {}, "write_file": {}}),
+        move=hook(
+            "preToolCall",
+            says(updatedInput={"path": str(outside)}),
+            matcher={"write_file": {"argsMatchers": {"path": [".*/moved"]}}},
+        ),
+        ask=hook("preToolCall", says(approval="ask"), matcher="eca__read_file"),
+    )
+    config["toolCall"] = {"approval": {"allow": {"read_file": {}}, "deny": {"grep": {}}}}
+    (inside / "a").write_text("text")
+    async with current(config, folder=inside) as ours:
+        for prompt in (
+            write(inside / "asks"),
+            write(inside / "moved"),
+            f'call eca_read_file {{"path": "{inside}/a"}}',
+        ):
+            await ours.prompt(prompt, model=SCRIPT)
+            run = await ours.content("toolCallRun")
+            assert run["manualApproval"] is True, prompt
+            await ours.stop()
+            await ours.finished()
+        assert not outside.exists()
+        received = await ours.turn('call eca_grep {"pattern": "x"}', model=SCRIPT)
+        assert "toolCallRejected" in types(received)
+        assert not (inside / "asks").exists()
+
+
+@pytest.mark.requirement("FIELD:ChatHookActionFinishedContent.toolCallId")
+async def test_a_hook_rewrites_arguments_and_outputs(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("secret")
+    (tmp_path / "b").write_text("public")
+    config = hooked(
+        pre=hook("preToolCall", says(updatedInput={"path": "b"})),
+        post=hook("postToolCall", "grep -q secret && exit 2; exit 0"),
+        post2=hook("postToolCall", says(additionalContext="look twice"), visible=False),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert called["arguments"] == {"path": "b"}
+        assert [each["text"] for each in called["outputs"]] == [
+            "public",
+            '<eca_hook name="post2">\nlook twice\n</eca_hook>',
+        ]
+        about = {
+            each.get("toolCallId") for each in received if each["type"] == "hookActionFinished"
+        }
+        assert about == {called["id"]}
+        (tmp_path / "b").write_text("secret")
+        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert called["outputs"][0]["text"] == "[Tool output hidden by hook]"
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Path) -> None:
+    once = f"grep -q '\"follow_up_active\":false' && {says(followUp='say more')}; exit 0"
+    async with current(hooked(h=hook("postRequest", once)), folder=tmp_path) as ours:
+        received = await ours.turn("say first", model=SCRIPT)
+        assert text(received).endswith("firstsay moremore")
+    always = hooked(h=hook("postRequest", "echo on >&2; exit 2", visible=False))
+    async with current(always, folder=tmp_path) as ours:
+        received = await ours.turn("first", model=ECHO)
+        assert "Hooks went on 10 times" in text(received)
+
+
+@pytest.mark.requirement("W-23")
+async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -> None:
+    shell = f"echo $$ > {tmp_path}/pid; mkfifo {tmp_path}/never; cat {tmp_path}/never"
+    async with current(hooked(h=hook("preRequest", shell)), folder=tmp_path) as ours:
+        await ours.prompt("say no", model=SCRIPT)
+        await ours.content("hookActionStarted")
+        await ours.stop()
+        await ours.finished()
+        received = ours.contents()
+        assert ended(received) == [("h", 143)]
+        assert finishes(received) == 1
+        if (tmp_path / "pid").exists():
+            with pytest.raises(ProcessLookupError):
+                os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.requirement("W-33")
+async def test_an_older_client_hears_of_failures_in_words_and_hooks_hold_no_keys(
+    tmp_path: Path,
+) -> None:
+    config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
+    async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
+        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
+        received = await ours.turn("say fine", model=SCRIPT)
+        assert "The hook h failed: exit code 9" in text(received)
+        assert text(received).endswith("fine")
+        assert "hookActionStarted" not in types(received)
+    assert "sk-planted" not in (tmp_path / "env").read_text()
