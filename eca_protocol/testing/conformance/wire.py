@@ -31,7 +31,10 @@ from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.cutter import Cutter, message_in
 
-__all__ = ["Heard", "Listener", "Recorded", "Wire", "id_key"]
+__all__ = ["MOST_SAID", "Heard", "Listener", "Recorded", "Wire", "id_key"]
+
+MOST_SAID: Final = 256 * 1024 * 1024
+"""Bytes that one side may write in all: the record keeps them."""
 
 _LAST_LINES: Final = 16_384  # bytes of its stderr that are kept
 _LEAVE_SECONDS: Final = 3.0
@@ -150,6 +153,7 @@ class Wire:
         self._ids = itertools.count(1)
         self._outgoing: deque[bytes] = deque()
         self._sent = 0
+        self._received = 0
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
@@ -285,6 +289,8 @@ class Wire:
         return self.exit_code
 
     def _obituary(self) -> str:
+        if self._received > MOST_SAID:
+            return f"more than {MOST_SAID:,} bytes in all, and so it was ended"
         return f"its end with exit code {self.exit_code}"
 
     def _wake(self) -> None:
@@ -358,6 +364,9 @@ class Wire:
                 self._note("server", piece, body)
             if not data:
                 break
+            self._received += len(data)
+            if self._received > MOST_SAID:
+                self.stop()
         self._observations += self._watcher.feed_end("server")
         self.output_ended = True
         self._wake()

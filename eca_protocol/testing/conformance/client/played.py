@@ -18,6 +18,7 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Exchanged
+from eca_protocol.testing.conformance.wire import MOST_SAID
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.cutter import Cutter, message_in
 
@@ -125,7 +126,9 @@ class PlayedServer:
             self.tasks.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        while data := await self.connection.receive():
+        received = 0
+        while (data := await self.connection.receive()) and received <= MOST_SAID:
+            received += len(data)
             for said in self._note("client", data):
                 await self._take(said)
                 if said.method == "exit":

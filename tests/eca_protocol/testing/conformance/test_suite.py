@@ -14,6 +14,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
+from eca_protocol.testing.conformance import wire
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck
 from eca_protocol.testing.conformance.run import Run
@@ -99,6 +100,18 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert of(run, "CHAT-9") == ("untestable", "no case judges it")
     assert {finding.id for finding in run.failed()} == {"W-21a", "W-24a"}
     assert Run.from_json(dumps(run.to_json())) == attrs.evolve(run, seconds=round(run.seconds, 3))
+
+
+async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wire, "MOST_SAID", 100_000)
+
+    async def floods(transport: Transport, config: Mapping[str, Any]) -> int:
+        while True:
+            await transport.send(b"x" * 5_000)
+            await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(StartFailed, match="more than 100,000 bytes in all, and so it was ended"):
+        await verdicts(target=Target(serve=floods))
 
 
 async def test_a_server_whose_greeting_was_cut_short_is_nobodys():
