@@ -85,7 +85,7 @@ def _notes(imported: ImportedChat, situation: Situation) -> list[str]:
 
 IMPORT = Command(
     name="import",
-    description="Go on with a chat that was exported to a file, here or by another ECA server.",
+    description="Go on with a chat from a file that `/export` wrote, here or elsewhere.",
     run=_run,
     arguments=(CommandArgument(name="path", description="Of the file.", required=True),),
 )
