@@ -82,6 +82,8 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
     """
     if beside_tap and hasattr(os, "nice"):
         os.nice(10)  # the conversation comes first
+    if transcript.exists() and not transcript.is_file():
+        return _refuse(f"{transcript}: expected a file, which can be read while others write it")
     inspection = Inspection(transcript.name, masker(os.environ))
     feed = Feed()
     with transcript.open("rb") as file:

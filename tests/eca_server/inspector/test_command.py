@@ -56,6 +56,7 @@ def test_a_page_is_served_to_who_has_its_address_until_a_signal(tmp_path: Path) 
         ([str(RECORD), "--out", "no-such-folder/x.html"], "No such file"),
         ([], "there is no transcript yet"),
         ([os.devnull, "--out", "x.html"], "got an empty file"),
+        ([os.devnull, "--no-open"], "expected a file"),
     ],
 )
 def test_what_cannot_be_shown_is_told_in_a_line(
