@@ -15,6 +15,7 @@ import attrs
 
 from eca_server.llm.backend import Backend, BackendError
 from eca_server.llm.http_backend import HTTPBackend
+from eca_server.llm.known_providers import KNOWN_PROVIDERS
 
 __all__ = ["FillIn", "fill_in_of", "is_unable"]
 
@@ -22,6 +23,8 @@ _CODERS: Final = re.compile(
     r"codestral|code-?gemma|code-?llama|deepseek-coder|granite.*code|qwen[\d.]*-?coder|"
     r"stable-?code|starcoder"
 )
+_WITHOUT: Final = {"llama-cpp", "mistral"}
+"""Who has `/completions` without a suffix, or has none."""
 _UNABLE: Final = {400, 404, 405, 422, 501}
 """What an endpoint answers that does not exist, or does not take a suffix."""
 
@@ -99,10 +102,11 @@ def is_unable(error: BackendError) -> bool:
 def _way(api: str, server: str, model: str) -> _Way | None:
     if api == "ollama":
         return _OLLAMA
-    if server == "mistral":
-        return _MISTRAL if "codestral" in model else None
+    if server == "mistral" or server not in KNOWN_PROVIDERS:  # it has a host of its own, too
+        if "codestral" in model:
+            return _MISTRAL
     if server == "deepseek":
         return attrs.evolve(_COMPLETIONS, path="/beta/completions")
-    if api == "openai-chat" and server != "llama-cpp" and _CODERS.search(model):
+    if api == "openai-chat" and server not in _WITHOUT and _CODERS.search(model):
         return _COMPLETIONS
     return None

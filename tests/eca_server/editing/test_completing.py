@@ -128,6 +128,8 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
     [
         ("mistral", "codestral-latest", "openai-chat", "/fim/completions",
          {"choices": [{"message": {"content": "b)"}}]}),
+        ("mine", "codestral-latest", "openai-chat", "/fim/completions",
+         {"choices": [{"message": {"content": "b)"}}]}),
         ("deepseek", "deepseek-chat", "openai-chat", "/beta/completions",
          {"choices": [{"text": "b)"}]}),
         ("mine", "qwen2.5-coder-7b", "openai-chat", "/v1/completions",
