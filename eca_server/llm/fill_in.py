@@ -102,9 +102,9 @@ def is_unable(error: BackendError) -> bool:
 def _way(api: str, server: str, model: str) -> _Way | None:
     if api == "ollama":
         return _OLLAMA
-    if server == "mistral" or server not in KNOWN_PROVIDERS:  # it has a host of its own, too
-        if "codestral" in model:
-            return _MISTRAL
+    is_mistrals = server == "mistral" or server not in KNOWN_PROVIDERS  # Codestral has its own host
+    if is_mistrals and "codestral" in model:
+        return _MISTRAL
     if server == "deepseek":
         return attrs.evolve(_COMPLETIONS, path="/beta/completions")
     if api == "openai-chat" and server not in _WITHOUT and _CODERS.search(model):
