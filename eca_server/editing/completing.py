@@ -72,9 +72,7 @@ class _Offer:
     def left_at(self, model: str, document: Document) -> str | None:
         """What of it is left to type at a place; None where it does not fit."""
         typed = document.length - self.document.length
-        if not (model == self.model and 0 <= typed <= len(self.text)) or (
-            typed == len(self.text) and typed
-        ):
+        if model != self.model or typed not in range(max(1, len(self.text))):
             return None
         is_behind = document.rest == self.document.rest and document.after == self.document.after
         before = self.document.before + self.text[:typed]
