@@ -49,6 +49,8 @@ class ScriptedModel:
         self.waits: dict[str, str] = {}
         self.wake, self._waker = os.pipe()
         self._gates: dict[str, threading.Event] = {}
+        self._is_closed = False
+        self._lock = threading.Lock()  # once closed, nobody writes to `_waker`, or what has its fd
         handler = type("Handler", (_Handler,), {"model": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
@@ -58,6 +60,8 @@ class ScriptedModel:
 
     def close(self) -> None:
         """Open all gates and serve no more."""
+        with self._lock:
+            self._is_closed = True
         self.open_all()
         self._server.shutdown()
         self._thread.join()
@@ -79,12 +83,14 @@ class ScriptedModel:
         self._gates.clear()
 
     def wait(self, mark: str, gate: str) -> None:
-        """Wait at a gate, and let it be known."""
-        event = self._gate(gate)
-        if not event.is_set():
+        """Wait at a gate, and let it be known; once closed, at none."""
+        with self._lock:
+            event = self._gate(gate)
+            if self._is_closed or event.is_set():
+                return
             self.waits[mark] = gate
             os.write(self._waker, b"w")
-            event.wait()
+        event.wait()
 
     def next_reply(self, asked: dict[str, Any]) -> tuple[str, Reply]:
         """The mark of a request and what to say to it."""

@@ -72,3 +72,10 @@ def test_the_last_words_of_a_server_that_ends_are_told_and_the_script_is_not_los
 def test_a_script_is_a_program_whatever_a_server_has_written() -> None:
     fault = Fault("CHAT-2", "the chat c", 'x\ud800\\u"""\0\n')
     compile(script_of("2025-10", [("rest", ())], fault).encode(), "replay.py", "exec")
+
+
+def test_a_model_that_is_closed_waits_at_no_gate() -> None:
+    model = ScriptedModel()
+    model.close()
+    model.wait("mark-1", "gate-1")
+    assert model.waits == {}
