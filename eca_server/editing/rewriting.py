@@ -161,9 +161,9 @@ class Rewrites:
     async def _run(self, rewrite: Rewrite, running: _Running, older: _Running | None) -> None:
         began = trio.current_time()
         try:
+            if older is not None:
+                await older.ended.wait()
             with running.scope:
-                if older is not None:
-                    await older.ended.wait()
                 fault = await self._write(rewrite, running)
                 spent = round((trio.current_time() - began) * 1000)
                 end: m.RewriteContent = m.RewriteFinishedContent(total_time_ms=spent)
