@@ -17,7 +17,7 @@ from eca_protocol.errors import ECAError
 from eca_server.chat.store import Change, ChatSettings, Rollback, Store
 from eca_server.chat.undo import Disk, LeftAlone, Plan, named, plan, take
 from eca_server.config.lock import Locked, lock
-from eca_server.llm.history import CompactionPart, Message
+from eca_server.llm.history import CompactionPart, Message, ToolCallPart
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -74,10 +74,17 @@ class Wanted:
 
 @attrs.frozen(kw_only=True)
 class RolledBack:
-    """What has come of a rollback: how many files are as they were, and which are not."""
+    """What has come of a rollback.
+
+    Attributes:
+        restored: how many files are as they were.
+        left: which are not, and why.
+        is_unknown: nobody knows whether files were changed.
+    """
 
     restored: int = 0
     left: tuple[LeftAlone, ...] = ()
+    is_unknown: bool = False
 
     def told(self) -> str:
         """It, for the user; empty where no file was concerned."""
@@ -86,6 +93,8 @@ class RolledBack:
             lines.append(f"{self.restored} file{'s' * (self.restored > 1)} put back.")
         if self.left:
             lines.append(f"Left as they are:\n{named(self.left)}")
+        if self.is_unknown:
+            lines.append("Chats are not stored here: files stay as they are.")
         return "\n\n".join(lines)
 
 
@@ -106,9 +115,10 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
     kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
     if rollbacks is None:
+        called = any(isinstance(part, ToolCallPart) for m in chat.history[cut:] for part in m.parts)
         if wanted.messages:
             chat.go_back(cut)
-        return RolledBack()
+        return RolledBack(is_unknown=wanted.files and called)
     changes = await rollbacks.changes(chat.id, said)
     if changes is None and wanted.files:
         raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")

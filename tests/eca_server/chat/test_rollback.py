@@ -251,3 +251,14 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
         begun = len(ours.seen)
         await ours.ask("chat/open", {"chatId": "c"})
         assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
+
+
+@pytest.mark.requirement
+async def test_where_chats_are_not_stored_the_user_is_told_that_files_stay(folder: Path) -> None:
+    async with current(folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        second = await said(ours, "say hello")
+        assert shown(await rolled_back(ours, second)) == []
+        [words] = shown(await rolled_back(ours, first))
+        assert words == "Chats are not stored here: files stay as they are."
+        assert tree(folder) == {"a": "1"}

@@ -119,7 +119,7 @@ def disk(top: Path, present: set[str]) -> Disk:
     return ours
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(present=st.sets(NAMES), done=st.lists(OF_MODEL, max_size=8), killed=st.integers(0, 8))
 def test_what_only_the_model_changed_is_as_it_was(
     top: Path, present: set[str], done: list[Any], killed: int
@@ -135,7 +135,7 @@ def test_what_only_the_model_changed_is_as_it_was(
     assert ours.tree() == before
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(present=st.sets(NAMES), done=st.lists(OF_MODEL | OF_USER, max_size=10))
 def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done: list[Any]) -> None:
     ours = disk(top, present)
