@@ -88,10 +88,10 @@ class TurnHooks:
             if self._ends_with(heard):
                 return None
         *others, last = asked.parts
-        assert isinstance(last, TextPart)
-        is_plain = last.text == self._turn.prompt.text
+        said = last.text if isinstance(last, TextPart) else self._turn.prompt.text
+        is_plain = last == TextPart(self._turn.prompt.text)
         heard = await self._hooks.fire(
-            "preRequest", {**self._told, "prompt": last.text}, _Stage(self._turn)
+            "preRequest", {**self._told, "prompt": said}, _Stage(self._turn)
         )
         if self._ends_with(heard):
             return None

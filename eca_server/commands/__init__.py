@@ -26,6 +26,7 @@ from eca_server.commands.custom import (
 )
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.export import EXPORT
+from eca_server.commands.hooks import HOOKS
 from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
@@ -71,6 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     REPO_MAP_SHOW,
     SKILLS,
     SKILL_CREATE,
+    HOOKS,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MOST_NAMES = 100  # told to who named none

@@ -85,7 +85,7 @@ class Outcome:
 def outcome_of(event: HookEvent, ran: Ran) -> Outcome:
     """What an action says that ended like this."""
     why = ran.stderr.strip()
-    if ran.status == BLOCKS:
+    if ran.status == BLOCKS and event != "chatStart":  # there is nothing yet to block
         return Outcome(blocks=True, why=why)
     if ran.status != 0:
         return Outcome(fails=True, why=why or f"exit code {ran.status}")

@@ -73,7 +73,8 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: P
         assert text(received).endswith("rewritten")
         assert ended(received) == [("begin", 0), ("every", 0)]
         assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in told(ours)
-        assert await ours.turn("/prompt-show x", model=SCRIPT)
+        listed = text(await ours.turn("/hooks"))
+        assert "chatStart: begin - actions: 1\npreRequest: every - actions: 1\n" in listed
         await ours.turn("say again", model=SCRIPT)
         assert told(ours).count("the date") == 1
     (begun,) = (tmp_path / "told").read_text().split("\n")

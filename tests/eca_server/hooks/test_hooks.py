@@ -35,6 +35,7 @@ HERE = {"PATH": os.environ["PATH"]}
     [
         ("preRequest", Ran(status=0, stdout="plain words"), Outcome()),
         ("preRequest", Ran(status=2, stdout='{"continue": false}', stderr=" no\n"), (True, "no")),
+        ("chatStart", Ran(status=2, stderr="no"), "no"),
         ("preRequest", Ran(status=1, stdout='{"continue": false}'), "exit code 1"),
         ("preRequest", Ran(status=-9, stderr="x"), "x"),
         (
