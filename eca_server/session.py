@@ -7,6 +7,7 @@ client (`spelling`) and drops what nobody can read any more. Nothing here waits 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +23,7 @@ from eca_server.clients import DEFAULT_PROFILE, ClientProfile
 from eca_server.workspace import Root
 
 if TYPE_CHECKING:
-    from eca_protocol.messages import ChatContent
+    from eca_protocol.messages import ChatContent, ChatImageContent
     from eca_server.spelling import Role, Spelling
 
 __all__ = ["Session"]
@@ -31,7 +32,11 @@ _NEWEST = Codec(ECA, Revision.CURRENT)
 
 
 class Session:
-    """What is known of the client since `initialize`, and the way to it."""
+    """What is known of the client since `initialize`, and the way to it.
+
+    Attributes:
+        link: the URI of the file of a picture in a chat, if there is one.
+    """
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -40,6 +45,7 @@ class Session:
         self.revision = Revision.R2025_10
         self.roots: tuple[Root, ...] = ()
         self._profile = DEFAULT_PROFILE
+        self.link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     @property
     def profile(self) -> ClientProfile:
@@ -61,7 +67,7 @@ class Session:
         """How contents are written for this client."""
         from eca_server.spelling import Spelling  # noqa: PLC0415 - a start needs no contents
 
-        return Spelling(self._profile)
+        return Spelling(self._profile, self.link)
 
     def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
         """Append a content of a chat, in pieces if it is long."""

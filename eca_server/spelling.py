@@ -5,7 +5,7 @@ Loaded with the first content: a start needs none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -57,20 +57,28 @@ _TEXTS: Mapping[type, str] = {
 
 @attrs.frozen
 class Spelling:
-    """What one client's profile makes of contents."""
+    """What one client's profile makes of contents.
+
+    Attributes:
+        profile: the client's.
+        link: the URI of the file of a picture in a chat, if there is one.
+    """
 
     profile: ClientProfile
+    link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     def messages(
         self, chat_id: str, role: Role, content: ChatContent
     ) -> Iterator[ChatContentReceivedParams]:
         """The messages that tell a content of a chat."""
-        if isinstance(content, ChatImageContent) and not self._shows(content):
-            role, content = "system", ChatTextContent(text=_in_words(content))
+        if isinstance(content, ChatImageContent) and not self.shows(content):
+            words = _in_words(content, self.link(chat_id, content))
+            role, content = "system", ChatTextContent(text=words)
         for piece in self._pieces(role, self.named(content)):
             yield ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece)
 
-    def _shows(self, picture: ChatImageContent) -> bool:
+    def shows(self, picture: ChatImageContent) -> bool:
+        """Whether the client is sent this picture as it is; else it is told of it in words."""
         fits = len(picture.base64) <= LARGEST_PICTURE
         return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
 
@@ -96,9 +104,10 @@ class Spelling:
         return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
 
 
-def _in_words(picture: ChatImageContent) -> str:
+def _in_words(picture: ChatImageContent, link: str | None) -> str:
     size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
-    return f"[a picture: {picture.media_type}, {size:,} bytes]"
+    words = f"[a picture: {picture.media_type}, {size:,} bytes]"
+    return words if link is None else f"{words}({link})"
 
 
 def pieces(text: str, limit: int) -> Iterator[str]:

@@ -26,7 +26,7 @@ from eca_server.context import Built
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import Message, Origin, Part, TextPart, in_force
+from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, in_force
 from eca_server.llm.models import Model
 from eca_server.llm.thoughts import left_behind
 from eca_server.telemetry import operation
@@ -216,6 +216,9 @@ class Agent:
             if self.hooks is not None:
                 naming, arguments = step.call.naming, step.call.arguments
                 output = await self.hooks.after_call(naming, arguments, output)
+            pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
+            if pictures:
+                await turn.chat.keep_pictures(turn, pictures)
             if step.call.is_open:
                 step.call.finish(output)
             await turn.drained()

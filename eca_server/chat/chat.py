@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -308,6 +308,11 @@ class Chat:
         """
         if self._memory is not None and changes and self._is_of_ours(turn):
             await self._memory.keep_before_images(turn, changes)
+
+    async def keep_pictures(self, turn: Turn, pictures: Iterable[bytes]) -> None:
+        """Have files of what a client that shows no pictures is to be told of."""
+        if self._memory is not None and self._is_of_ours(turn):
+            await self._memory.keep_pictures(self, pictures)
 
     def _is_of_ours(self, turn: Turn) -> bool:
         """Whether the turn is the one that runs, in a chat that is not deleted."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from eca_server.chat.gallery import Gallery
+from eca_server.chat.pictures import picture_content
 from eca_server.chat.rollback import Rollbacks
 from eca_server.chat.store import (
     BeforeImage,
@@ -41,6 +43,7 @@ class Memory:
         workspace: the workspace they are listed under.
         boundary: what its folders are now.
         tell: shows the user a sentence.
+        gallery: where pictures of chats have files.
 
     Attributes:
         rollbacks: puts back what the chats changed.
@@ -53,8 +56,10 @@ class Memory:
         *,
         boundary: Callable[[], Workspace],
         tell: Callable[[str], None],
+        gallery: Gallery,
     ) -> None:
         self._store = store
+        self._gallery = gallery
         self._workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, tell=tell)
 
@@ -104,17 +109,29 @@ class Memory:
         images = [_before_image(turn.last_said, change) for change in changes]
         await self._store.add_before_images(turn.chat.id, images)
 
+    async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
+        """Have files of the pictures that the client cannot be shown; bounded in time."""
+        for content in map(picture_content, pictures):
+            if not chat.session.spelling.shows(content):
+                await self._gallery.keep(chat.id, content)
+
     async def keep_settings(self, chat: Chat) -> None:
         """Store a chat's title and settings."""
         await self._store.append(chat.id, self._workspace, title=chat.title, settings=chat.settings)
 
     async def clear(self, chat: Chat) -> None:
         """Forget what was said in a chat; cancelled, it is forgotten all the same."""
-        await self._store.clear(chat.id, title=chat.title, settings=chat.settings)
+        try:
+            await self._store.clear(chat.id, title=chat.title, settings=chat.settings)
+        finally:
+            await self._gallery.remove(chat.id)
 
     async def delete(self, chat_id: str) -> None:
         """Forget a chat."""
-        await self._store.delete(chat_id)
+        try:
+            await self._store.delete(chat_id)
+        finally:
+            await self._gallery.remove(chat_id)
 
     async def latest(
         self, limit: int, *, by: Literal["updated", "created"] = "updated"

@@ -107,6 +107,8 @@ async def reply(
                     if isinstance(event, _OF_CALLS):
                         calls.feed(event)
                     else:
+                        if isinstance(event, Image):
+                            await turn.chat.keep_pictures(turn, [event.data])
                         _show(turn, answer, event)
                 spent += trio.current_time() - came
                 await turn.drained()

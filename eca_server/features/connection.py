@@ -189,18 +189,22 @@ class Connection:
         """Where the chats of this workspace are kept, if they are."""
         if not self.options.keeps_chats:
             return None
-        from eca_server.chat.memory import Memory  # noqa: PLC0415 - as above
+        from eca_server.chat.gallery import Gallery  # noqa: PLC0415 - as above
+        from eca_server.chat.memory import Memory  # noqa: PLC0415
         from eca_server.chat.store import Store, store_path, workspace_key  # noqa: PLC0415
 
         def on_problem(sentence: str) -> None:
             self.session.show("warning", sentence)
 
         store = Store(store_path(self.options.environ), on_problem=on_problem)
+        gallery = Gallery(data_folder(self.options.environ))
+        self.session.link = gallery.link
         return Memory(
             store,
             workspace_key(root.path for root in self.session.roots),
             boundary=lambda: self.workspace,
             tell=on_problem,
+            gallery=gallery,
         )
 
     @cached_property

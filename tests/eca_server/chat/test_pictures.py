@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
+import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import attrs
 import pytest
 
 from eca_protocol.messages import ChatImageContent, ChatTextContent
 from eca_protocol.testing.provider import Provider, chunk, reply
+from eca_server.chat.gallery import MOST_FILES, Gallery
 from eca_server.chat.pictures import picture_content
 from eca_server.chat.reply import MOST_PICTURES
 from eca_server.clients import DEFAULT_PROFILE
@@ -101,6 +105,51 @@ async def test_who_cannot_show_a_picture_is_told_of_it(tmp_path: Path) -> None:
             assert "image" not in [each["type"] for each in ours.contents()]
         told = [each.get("text") for _, each in contents(await opened(neovim))]
         assert told.count(words) == 2
+
+
+async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
+    tmp_path: Path,
+) -> None:
+    def linked(messages: list[Any]) -> list[Path]:
+        uris = re.findall(r"\[a picture: image/png, [0-9]+ bytes\]\((.+?)\)", str(messages))
+        return [Path(unquote(urlsplit(uri).path)) for uri in uris]
+
+    (tmp_path / "a.png").write_bytes(PNG)
+    script = f'draw\ncall eca_read_file {{"path": "{tmp_path / "a.png"}"}}\nsay done'
+    neovim = {"clientInfo": {"name": "Neovim"}, "data": tmp_path / "da ta", "folder": tmp_path}
+    async with current(**neovim) as ours:
+        for chat in ("c", "d"):
+            await ours.turn(script, chat, model=SCRIPT)
+        files = linked(ours.seen)
+        assert len(set(files)) == 4
+        assert files[1].read_bytes() == PNG
+        for each in files:
+            assert stat.S_IMODE(each.stat().st_mode) == 0o600
+            assert stat.S_IMODE(each.parent.stat().st_mode) == 0o700
+    async with current(**neovim) as ours:
+        assert linked(await opened(ours)) == files[:2]
+        await ours.ask("chat/delete", {"chatId": "c"})
+        await ours.ask("chat/clear", {"chatId": "d", "messages": True})
+    assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
+    async with current(**{**neovim, "clientInfo": {"name": "other"}}) as ours:
+        await ours.turn(script, model=SCRIPT)
+        assert linked(ours.seen) == []
+    assert list((tmp_path / "da ta").rglob("*.png")) == []
+
+
+async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
+    tmp_path: Path,
+) -> None:
+    gallery = Gallery(tmp_path / "data")
+    kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
+    for each in kept:
+        await gallery.keep("c", each)
+    assert [gallery.link("c", each) is None for each in kept] == [False] * MOST_FILES + [True]
+    await gallery.remove("never")
+    (tmp_path / "file").touch()
+    broken = Gallery(tmp_path / "file")
+    await broken.keep("c", kept[0])
+    assert broken.link("c", kept[0]) is None
 
 
 async def test_an_answer_holds_only_so_many_pictures() -> None:

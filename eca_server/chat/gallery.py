@@ -1,0 +1,93 @@
+"""Files of pictures, for clients that are not shown them: they are told where the file is.
+
+The rules it keeps: the files are for the user's eyes only, of a bounded number for each chat, and
+gone with the chat; without a file there is no link, and nothing else is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from base64 import b64decode
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+from eca_protocol.messages import ChatImageContent
+from eca_server.config import make_data_folder
+
+__all__ = ["MOST_FILES", "Gallery"]
+
+_log = logging.getLogger("eca_server.chat")
+
+MOST_FILES = 100
+"""Of one chat."""
+
+SECONDS = 1.0
+"""How long a disk is waited for."""
+
+
+class Gallery:
+    """The pictures of chats as files.
+
+    Args:
+        folder: the data folder; they lie in `pictures`, a folder for each chat.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._data = folder
+        self._folder = folder / "pictures"
+
+    def link(self, chat_id: str, picture: ChatImageContent) -> str | None:
+        """The URI of a picture's file, if there is one."""
+        path = self._path(chat_id, picture)
+        with suppress(OSError):
+            return path.as_uri() if path.exists() else None
+        return None
+
+    async def keep(self, chat_id: str, picture: ChatImageContent) -> None:
+        """Have a file of this picture, unless there are too many; bounded in time."""
+        with trio.move_on_after(SECONDS):
+            await trio.to_thread.run_sync(self._keep, chat_id, picture, abandon_on_cancel=True)
+
+    async def remove(self, chat_id: str) -> None:
+        """Have none of this chat any more, cancelled or not; bounded in time."""
+        with trio.move_on_after(SECONDS, shield=True):
+            await trio.to_thread.run_sync(self._remove, chat_id, abandon_on_cancel=True)
+
+    def _keep(self, chat_id: str, picture: ChatImageContent) -> None:
+        path = self._path(chat_id, picture)
+        try:
+            make_data_folder(self._data)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.exists() or sum(1 for _ in path.parent.iterdir()) >= MOST_FILES:
+                return
+            part = path.with_suffix(".part")
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(b64decode(picture.base64))
+            part.replace(path)
+        except OSError as fault:
+            _log.warning("a picture could not be kept as a file: %s", fault)
+
+    def _remove(self, chat_id: str) -> None:
+        try:
+            shutil.rmtree(self._of(chat_id))
+        except FileNotFoundError:
+            return
+        except OSError as fault:
+            _log.warning("the pictures of a chat could not be removed: %s", fault)
+
+    def _of(self, chat_id: str) -> Path:
+        return self._folder / _digest(chat_id)
+
+    def _path(self, chat_id: str, picture: ChatImageContent) -> Path:
+        kind = picture.media_type.rpartition("/")[2]
+        return self._of(chat_id) / f"{_digest(picture.base64)}.{kind}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
