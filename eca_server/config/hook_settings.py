@@ -28,7 +28,7 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import RULE, ApprovalRule
 
-__all__ = ["HOOKS", "Hook", "HookAction", "HookEvent", "Matcher"]
+__all__ = ["HOOKS", "UNSERVED_EVENTS", "Hook", "HookAction", "HookEvent", "Matcher"]
 
 HookEvent: TypeAlias = Literal[
     "chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall"
@@ -39,8 +39,22 @@ _OLDER_NAMES = {"prePrompt": "preRequest", "postPrompt": "postRequest"}
 _EVENT = choice("chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall")
 _SELECTORS = each(RULE)
 
+UNSERVED_EVENTS = (
+    "sessionStart",
+    "sessionEnd",
+    "chatEnd",
+    "chatStatusChanged",
+    "subagentStart",
+    "subagentPostRequest",
+    "preCompact",
+    "postCompact",
+)
+"""The events of which only the upstream server tells hooks."""
+
 
 def _read_event(value: object, place: Place) -> object:
+    if value in UNSERVED_EVENTS:
+        return None
     return _EVENT.read(_OLDER_NAMES.get(value, value) if isinstance(value, str) else value, place)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_server.config.files import stamp_of
+from eca_server.config.hook_settings import UNSERVED_EVENTS
 from eca_server.config.problems import Problem, dotted
 
 __all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
@@ -94,6 +95,11 @@ def without_effect(value: object) -> Iterator[str]:
         if why is not None:
             for path in _found(value, key.split("."), ()):
                 yield f"{dotted(path)} ({why})"
+    hooks = value.get("hooks") if isinstance(value, Mapping) else None
+    for name, hook in hooks.items() if isinstance(hooks, Mapping) else ():
+        event = hook.get("type") if isinstance(hook, Mapping) else None
+        if event in UNSERVED_EVENTS:
+            yield f"{dotted(('hooks', name))} (no hook runs at {event})"
 
 
 def _found(value: object, key: Sequence[str], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

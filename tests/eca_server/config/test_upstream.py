@@ -61,6 +61,18 @@ def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
     assert house.problem().message.endswith(", and 10 more")
 
 
+def test_a_hook_at_an_event_that_nothing_tells_of_is_told_as_such(house: House) -> None:
+    hooks: dict[str, Any] = {"h": {"type": "sessionEnd"}, "i": {"type": "prePrompt"}, "j": {}}
+    house.write(house.user, {"hooks": hooks})
+    problem = house.problem()
+    assert problem.level == "warning"
+    assert problem.message == "without effect here: hooks.h (no hook runs at sessionEnd)"
+    house.write(house.user, {"hooks": {"h": {"type": "chatBegin"}, "i": {"matcher": "("}}})
+    first, second = house.load().problems
+    assert "expected chatStart or" in first.message
+    assert "the hook runs for every call" in second.message
+
+
 def test_what_needs_no_word_gets_none(house: House) -> None:
     for key, value in TABLE["needless"].items():
         assert loaded_alone(house, key, value)[1] == (), key
