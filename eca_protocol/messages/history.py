@@ -58,7 +58,9 @@ class ChatRollbackParams:
 
     chat_id: str
     content_id: str
-    include: tuple[ChatRollbackInclude, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+    include: tuple[ChatRollbackInclude, ...] = attrs.field(
+        default=(), metadata=forgiven("W-3", other_key="includes")
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -96,11 +96,12 @@ def forgiven(
     list_as_empty: bool = False,
     optional_since: Revision | None = None,
     left_out: bool = False,
+    other_key: str | None = None,
 ) -> dict[str, Any]:
     """Metadata: required and always written; absent or null is read as the default.
 
     `optional_since` is the edition from which on the letter requires it no more; with `left_out`
-    it is not always written then.
+    it is not always written then. `other_key` is how some spell it.
     """
     reading = Reading(
         ruling=ruling,
@@ -110,6 +111,7 @@ def forgiven(
         list_as_empty=list_as_empty,
         optional_since=optional_since,
         left_out=left_out,
+        other_key=other_key,
     )
     return {_KEY: reading}
 

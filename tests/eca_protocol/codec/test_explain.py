@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from eca_protocol.codec import Departure, explain
+from eca_protocol.codec import Codec, Departure, explain
 from eca_protocol.errors import LocalProtocolError
+from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
 CALLED = {
@@ -179,6 +180,11 @@ def test_a_key_that_some_spell_their_own_way_is_read_and_listed() -> None:
     assert (departure.path, departure.ruling, departure.refused) == ("params.docText", "W-3", False)
     [missing] = explain("completion/inline", {**raw, "doc-text": 1}, Revision.CURRENT)[1:]
     assert missing.refused
+    raw = {"chatId": "c", "contentId": "1", "includes": ["messages"]}
+    [departure] = explain("chat/rollback", raw, Revision.CURRENT)
+    assert (departure.path, departure.ruling, departure.refused) == ("params.include", "W-3", False)
+    read = Codec(ECA, Revision.CURRENT).decode_params("chat/rollback", raw)
+    assert read.include == ("messages",)
 
 
 @pytest.mark.requirement
