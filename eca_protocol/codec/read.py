@@ -204,14 +204,14 @@ def _read_model(cls: ModelClass) -> Read:
 
 def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     """Lines that read one field; an absent or null one is its default, if there is any."""
+    key, other = field.wire, field.reading.other_key
+    chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
     if field.has_default:
         names[f"default_{field.name}"] = field.default_factory or field.default
         default = f"default_{field.name}" + ("()" if field.default_factory else "")
-        lines = [f"entry = value.get({field.wire!r})", f"if entry is None: entry = {default}"]
+        lines = [f"entry = value.get({chosen})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
     else:
-        key, other = field.wire, field.reading.other_key
-        chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
         lines = [f"entry = value[{chosen}]"]
         otherwise = "if"
     names[f"read_{field.name}"] = _read_field(field)
