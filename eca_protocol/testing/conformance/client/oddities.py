@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.played import MODEL
+from eca_protocol.testing.conformance.client.played import DECISIONS, MODEL
 
 __all__ = ["PLAYS"]
 
@@ -44,6 +44,7 @@ class NullsForWhatIsAbsent(Play):
     """What may be missing is null, as the upstream server writes it."""
 
     rows: ClassVar = ("W-3b", "W-60a")
+    behind: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         params = message.get("params")
@@ -65,6 +66,7 @@ class MembersLeftOut(Play):
     """What the upstream server leaves out is missing."""
 
     rows: ClassVar = ("W-60b",)
+    behind: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -128,6 +130,7 @@ class MoreAfterTheEnd(Play):
     """Behind a turn's end come its usage and a second end."""
 
     rows: ClassVar = ("W-60f",)
+    behind: ClassVar = ("chat/prompt",)
 
     async def after_turn(self, chat_id: str) -> None:
         await self.content(chat_id, "system", {"type": "usage", "sessionTokens": 9})
@@ -138,6 +141,7 @@ class TitlesAtAnyTime(Play):
     """A title comes before, in, and behind a turn."""
 
     rows: ClassVar = ("W-60g",)
+    behind: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await self.content(chat_id, "system", {"type": "metadata", "title": "One"})
@@ -151,6 +155,7 @@ class ReasonsInEverySpelling(Play):
     """Calls are rejected for reasons in every spelling that servers use."""
 
     rows: ClassVar = ("W-32c",)
+    behind: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -171,6 +176,7 @@ class AnyArguments(Play):
     """The arguments of a call are an object of any JSON values."""
 
     rows: ClassVar = ("W-32a",)
+    behind: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}

@@ -22,9 +22,10 @@ from eca_protocol.testing.conformance.wire import MOST_SAID
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.cutter import Cutter, message_in
 
-__all__ = ["MODEL", "Connection", "PlayedServer", "Said"]
+__all__ = ["DECISIONS", "MODEL", "Connection", "PlayedServer", "Said"]
 
 MODEL: Final = "conformance/played"
+DECISIONS: Final = ("chat/toolCallApprove", "chat/toolCallReject")
 _GREETING: Final = 20.0
 _ECHOED_TOOL: Final = "eca_read_file"
 
@@ -212,7 +213,7 @@ class PlayedServer:
         elif said.method == "chat/promptStop":
             if isinstance(chat, str) and chat in self._turns:
                 self._turns[chat].cancel()
-        elif said.method in ("chat/toolCallApprove", "chat/toolCallReject"):
+        elif said.method in DECISIONS:
             self.decided.append(said)
 
     async def _greet_and_go_on(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from eca_protocol import json
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.played import Connection
+from eca_protocol.testing.conformance.client.played import DECISIONS, Connection
 
 __all__ = ["PLAYS"]
 
@@ -89,6 +89,7 @@ class HalfASurrogatePair(Play):
     """A text holds the escape of half a surrogate pair."""
 
     rows: ClassVar = ("W-5b",)
+    behind: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message).replace(b"Hello, ", rb"Hello\ud83d, ")
@@ -99,6 +100,7 @@ class LongIntegers(Play):
     """A call's arguments hold an integer of 400 digits."""
 
     rows: ClassVar = ("W-5c",)
+    behind: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         await super().call(chat_id, arguments={"long": 10**400})
@@ -121,6 +123,7 @@ class DeepNesting(Play):
     """A call's arguments hold 100 arrays, one inside the other."""
 
     rows: ClassVar = ("W-5g",)
+    behind: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         nested: list[Any] = []

@@ -128,11 +128,13 @@ class ClientSuite:
         """Play the plain server: all others are measured by what the client does with it.
 
         Raises:
-            StartFailed: the client cannot be started, or starts no server.
+            StartFailed: the client cannot be started, starts no server, or says nothing to it.
         """
         self._plain = await self._play(talking.Plain, calls=True)
         if self._plain.server is None:
             raise StartFailed(f"the client starts no server: {self._plain.obituary}")
+        if all(said.side == "server" for said in self._plain.server.said):
+            raise StartFailed(f"the client says nothing: {self._plain.obituary}")
 
     async def judge(self, case: ClientCase) -> list[Finding]:
         """Start the client once more, for that case; a finding at least for each of its rows.
@@ -164,7 +166,7 @@ async def open_client_suite(
         seconds_a_play: after which a client that has not ended by itself is ended.
 
     Raises:
-        StartFailed: the client cannot be started, or starts no server.
+        StartFailed: the client cannot be started, starts no server, or says nothing to it.
     """
     with own_folder() as root:
         suite = ClientSuite(target, root, seconds_a_play=seconds_a_play)
@@ -194,7 +196,7 @@ async def run_client_suite(
         told: called as each case ends.
 
     Raises:
-        StartFailed: the client cannot be started, or starts no server.
+        StartFailed: the client cannot be started, starts no server, or says nothing to it.
     """
     began, started = anyio.current_time(), datetime.now(UTC)
     found: dict[str, list[Finding]] = {}

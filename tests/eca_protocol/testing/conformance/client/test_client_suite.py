@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.played import PlayedServer
 from eca_protocol.testing.conformance.client.stage import SERVER, play
@@ -108,6 +109,20 @@ def test_the_client_of_this_project_passes() -> None:
 def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
     with pytest.raises(StartFailed, match=r"starts no server.*exit code 3"):
         judge(Target(command=(sys.executable, "-c", "raise SystemExit(3)", SERVER)))
+
+
+def test_a_client_that_says_nothing_cannot_be_judged() -> None:
+    with pytest.raises(StartFailed, match=r"says nothing.*exit code 3"):
+        judge(Target(command=(sys.executable, "-I", "-S", "-c", "raise SystemExit(3)")))
+
+
+def test_what_a_client_never_comes_to_is_not_judged() -> None:
+    says = encode_frame(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+    code = f"import sys; sys.stdout.buffer.write({says!r})"
+    target = Target(command=(sys.executable, "-I", "-S", "-c", code))
+    found = {each.id: each for each in judge(target, about("W-4c") + about("W-32a")).findings}
+    assert found["W-4c"].verdict == found["W-32a"].verdict == "untestable"
+    assert found["W-4c"].got == "the client never says initialized"
 
 
 def test_a_client_may_speak_over_its_own_streams() -> None:
