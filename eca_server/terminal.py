@@ -226,8 +226,10 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
 
 
 def _note_of(content: m.ChatContent) -> str:
-    """What becomes of a call, as far as the person at the terminal has not decided it."""
+    """What is no text: a picture, or what becomes of a call that nobody here has decided."""
     match content:
+        case m.ChatImageContent(media_type=media_type):
+            return f"[a picture: {media_type}]\n"
         case m.ChatToolCallRunningContent():
             return f"[{content.summary or content.name}]\n"
         case m.ChatToolCalledContent(error=True, outputs=outputs):

@@ -259,6 +259,12 @@ def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
 
 
+def test_chat_says_beside_the_answer_where_a_picture_stands(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
+    told = "[a picture: image/png]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", told)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -24,6 +24,8 @@ from tests.eca_server.chat.agent_session import ALLOW, calls
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor, provider_config
 from tests.eca_server.chat.mcp_session import GIT, Places, status
+from tests.eca_server.llm.openai_responses.scripted import message, other
+from tests.eca_server.llm.openai_responses.scripted import reply as answer
 
 pytestmark = pytest.mark.trio
 
@@ -183,3 +185,25 @@ async def test_what_no_frame_holds_and_what_is_no_picture_is_told_in_words(
         assert (written.role, written.content) == ("assistant", content)
     else:
         assert (written.role, written.content) == ("system", ChatTextContent(text=told))
+
+
+async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_shown() -> None:
+    data = base64.b64encode(JPEG).decode()
+    item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": data}
+    drawing = {"type": "image_generation"}
+    script = [answer(other(item)), answer(message("Done"))]
+    async with Provider(script) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"] |= {
+            "api": "openai-responses",
+            "models": {"m": {"extraPayload": {"tools": [drawing]}}},
+        }
+        async with current(config) as ours:
+            await ours.turn("Draw", model="p/m")
+            assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+            await ours.turn("What is it?", model="p/m")
+        for request in provider.requests:
+            assert request.body["tools"][-1] == drawing
+        [back] = [each for each in provider.requests[1].body["input"] if each.get("type")]
+        assert (back["type"], back["result"]) == (item["type"], data)
+        assert str(provider.requests[1].body).count(data) == 1
