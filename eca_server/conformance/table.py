@@ -97,5 +97,7 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
         yield f"Not conformant: {' '.join(new)}"
     elif known and run.failed():
         yield "Nothing binding fails but what is known to."
+    elif not any(counts.get(verdict) for verdict in ("pass", "warn")):
+        yield "Nothing could be judged."
     else:
         yield "Nothing binding fails."

@@ -132,6 +132,8 @@ def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
     assert "untestable W-22b  Rulings: chat\n" in full
     good = attrs.evolve(found, findings=found.findings[2:], incidents=())
     assert table(good).endswith("Nothing binding fails.\n")
+    unjudged = attrs.evolve(found, findings=found.findings[3:], incidents=())
+    assert table(unjudged).endswith("Nothing could be judged.\n")
 
 
 @pytest.mark.long
