@@ -43,7 +43,7 @@ _TELLING: Final[Mapping[Revision | None, Mapping[str, Any]]] = {
     Revision.CURRENT: {"chatCapabilities": {}},
 }
 """The capabilities by which a client tells that it speaks an edition."""
-_SECRET_ENDINGS: Final = ("_API_KEY", "_TOKEN", "_SECRET")
+_SECRET_ENDINGS: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 @attrs.frozen(kw_only=True)

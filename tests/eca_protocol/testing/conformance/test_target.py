@@ -23,7 +23,8 @@ from eca_protocol.testing.conformance.verdicts import Finding
 
 
 def test_it_is_told_of_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+    for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "sk-of-the-user")
     target = Target(command=("server", "--at={{workspace}}"), env={"MORE": "{{model}}"})
     folders = Folders(root=tmp_path)
     command, env = target.prepare(folders, "http://here/v1", {"chat": {"title": False}})
@@ -39,7 +40,7 @@ def test_it_is_told_of_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
     assert command == ["server", f"--at={folders.workspace}"]
     assert env["MORE"] == MODEL
     assert {Path(env[name]).parent for name in ("HOME", "TMPDIR")} == {tmp_path}
-    assert "OPENAI_API_KEY" not in env
+    assert "sk-of-the-user" not in env.values()
 
 
 def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path: Path):
