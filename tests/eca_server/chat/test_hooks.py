@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from eca_server.llm.history import TextPart, ToolResultPart
 from tests.eca_server.chat.current import current
@@ -22,6 +23,7 @@ from tests.eca_server.chat.editor import (
     text,
     types,
 )
+from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio
 
@@ -140,16 +142,20 @@ async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
         move=hook(
             "preToolCall",
             says(updatedInput={"path": str(outside)}),
-            matcher={"write_file": {"argsMatchers": {"path": [".*/moved"]}}},
+            matcher={"read_file": {"argsMatchers": {"path": [".*/moved"]}}},
         ),
-        ask=hook("preToolCall", says(approval="ask"), matcher="eca__read_file"),
+        ask=hook(
+            "preToolCall",
+            says(approval="ask"),
+            matcher={"eca__read_file": {"argsMatchers": {"path": [".*/a"]}}},
+        ),
     )
     config["toolCall"] = {"approval": {"allow": {"read_file": {}}, "deny": {"grep": {}}}}
     (inside / "a").write_text("text")
     async with current(config, folder=inside) as ours:
         for prompt in (
             write(inside / "asks"),
-            write(inside / "moved"),
+            f'call eca_read_file {{"path": "{inside}/moved"}}',
             f'call eca_read_file {{"path": "{inside}/a"}}',
         ):
             await ours.prompt(prompt, model=SCRIPT)
@@ -157,7 +163,6 @@ async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
             assert run["manualApproval"] is True, prompt
             await ours.stop()
             await ours.finished()
-        assert not outside.exists()
         received = await ours.turn('call eca_grep {"pattern": "x"}', model=SCRIPT)
         assert "toolCallRejected" in types(received)
         assert not (inside / "asks").exists()
@@ -204,18 +209,18 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Pat
 
 @pytest.mark.requirement("W-23")
 async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -> None:
-    shell = f"echo $$ > {tmp_path}/pid; mkfifo {tmp_path}/never; cat {tmp_path}/never"
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    shell = f"echo $$ > {ready}; exec sleep 60"
     async with current(hooked(h=hook("preRequest", shell)), folder=tmp_path) as ours:
         await ours.prompt("say no", model=SCRIPT)
-        await ours.content("hookActionStarted")
+        pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
         await ours.stop()
         await ours.finished()
         received = ours.contents()
         assert ended(received) == [("h", 143)]
         assert finishes(received) == 1
-        if (tmp_path / "pid").exists():
-            with pytest.raises(ProcessLookupError):
-                os.kill(int((tmp_path / "pid").read_text()), 0)
+        assert_gone({pid})
 
 
 @pytest.mark.requirement("W-33")
