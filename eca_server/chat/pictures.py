@@ -9,8 +9,12 @@ import base64
 
 from eca_protocol.messages import ChatImageContent
 from eca_server.llm.attachments import SIGNATURE, media_type_of
+from eca_server.llm.events import Block, Event, Image
 
-__all__ = ["picture_content"]
+__all__ = ["MOST_PICTURES", "FirstPictures", "picture_content"]
+
+MOST_PICTURES = 20
+"""Pictures of one answer that are taken; more of them are dropped, and the user is told."""
 
 _UNKNOWN = "application/octet-stream"
 
@@ -21,3 +25,25 @@ def picture_content(data: bytes) -> ChatImageContent:
         media_type=media_type_of(data[:SIGNATURE]) or _UNKNOWN,
         base64=base64.b64encode(data).decode("ascii"),
     )
+
+
+class FirstPictures:
+    """Drops the pictures of one answer that are too many.
+
+    Attributes:
+        came: how many there were in all.
+    """
+
+    def __init__(self) -> None:
+        self.came = 0
+        self._dropped = False
+
+    def drops(self, event: Event) -> bool:
+        """Whether an event is one picture too many, or the block that belongs to that."""
+        if isinstance(event, Image):
+            self.came += 1
+            self._dropped = self.came > MOST_PICTURES
+            return self._dropped
+        belongs = self._dropped and isinstance(event, Block)
+        self._dropped = False
+        return belongs

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import UsageLimit
-from eca_server.chat.pictures import picture_content
+from eca_server.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
 from eca_server.chat.title import make_title
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Turn
@@ -51,9 +51,6 @@ event and wait again.
 MOST_CALLS = 100
 """Calls of one answer that are taken; more of them are dropped, and the user is told."""
 
-MOST_PICTURES = 20
-"""Pictures of one answer that are taken, as with calls."""
-
 _ENDINGS = {
     "length": "The answer was cut: it reached the model's output limit.",
     "content_filter": "The provider's content filter ended the answer.",
@@ -87,7 +84,7 @@ async def reply(
     calls = CallsInOrder(turn, naming)
 
     shown = False
-    pictures = 0
+    pictures = FirstPictures()
     try:
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             spent = 0.0
@@ -100,9 +97,7 @@ async def reply(
                         turn.chat.name_with(
                             lambda: make_title(model, turn.prompt.text, title_prompt)
                         )
-                pictures += isinstance(event, Image)
-                is_beyond = isinstance(event, Image) and pictures > MOST_PICTURES
-                if not (is_beyond or calls.drops(event)):
+                if not (pictures.drops(event) or calls.drops(event)):
                     answer.feed(event)
                     if isinstance(event, _OF_CALLS):
                         calls.feed(event)
@@ -128,7 +123,7 @@ async def reply(
         _break_off(turn, model, BackendError("premature_stop", words))
         return None
     _tell_of_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
-    _tell_of_dropped(turn, "pictures", pictures, MOST_PICTURES)
+    _tell_of_dropped(turn, "pictures", pictures.came, MOST_PICTURES)
     return answer
 
 

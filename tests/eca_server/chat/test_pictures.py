@@ -15,9 +15,9 @@ import pytest
 from eca_protocol.messages import ChatImageContent, ChatTextContent
 from eca_protocol.testing.provider import Provider, chunk, reply
 from eca_server.chat.gallery import MOST_FILES, Gallery
-from eca_server.chat.pictures import picture_content
-from eca_server.chat.reply import MOST_PICTURES
+from eca_server.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
 from eca_server.clients import DEFAULT_PROFILE
+from eca_server.llm.events import Block, Image, TextDelta
 from eca_server.mcp.messages import ImageContent, ToolResult
 from eca_server.spelling import LARGEST_PICTURE, Spelling
 from tests.eca_server.chat.agent_session import ALLOW, calls
@@ -160,6 +160,14 @@ async def test_an_answer_holds_only_so_many_pictures() -> None:
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
     [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
     assert said.startswith(f"The answer held {MOST_PICTURES + 2} pictures")
+
+
+async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
+    picture, block = Image(media_type="image/png", data=PNG), Block(raw={}, position=0)
+    first = FirstPictures()
+    events = [*[picture, block] * (MOST_PICTURES + 1), block, TextDelta("x"), block]
+    dropped = [place for place, event in enumerate(events) if first.drops(event)]
+    assert dropped == [2 * MOST_PICTURES, 2 * MOST_PICTURES + 1]
 
 
 @pytest.mark.requirement("W-6d")
