@@ -102,6 +102,7 @@ class PlayedServer:
         self.edition = edition
         self.calls = calls
         self.greeted = False
+        self._is_to_be_greeted = False
         self.said: list[Said] = []
         self.answers: dict[str, list[Mapping[str, Any]]] = {}
         self.decided: list[Said] = []
@@ -209,6 +210,7 @@ class PlayedServer:
         """Take what needs no answer."""
         chat = said.params.get("chatId")
         if said.method == "initialized":
+            self._is_to_be_greeted = True
             self.tasks.start_soon(self._greet_and_go_on)
         elif said.method == "chat/promptStop":
             if isinstance(chat, str) and chat in self._turns:
@@ -257,7 +259,8 @@ class PlayedServer:
 
         A prompt to a busy chat is answered at once, and its turn waits for the one before.
         """
-        await self.until(lambda: self.greeted, seconds=_GREETING)
+        if await self.until(lambda: self._is_to_be_greeted):
+            await self.until(lambda: self.greeted, seconds=_GREETING)
         self._chats += 1
         asked = params.get("chatId")
         chat_id = asked if isinstance(asked, str) else f"played-{self._chats}"
