@@ -51,6 +51,7 @@ class Client:
         self.ids = itertools.count(1)
         self.answers: dict[object, object] = {}
         self.asked: set[int] = set()
+        self.running = False
         self.finished = 0
         self.approves = True
 
@@ -181,7 +182,10 @@ class Client:
             save = {"save": "session"} if self.approves else {}
             decided = {"chatId": params["chatId"], "toolCallId": call, **save}
             self.tell(f"chat/toolCall{decision}", decided)
-        if content["type"] == "progress" and content["state"] == "finished":
+        if content["type"] == "progress" and content["state"] == "running":
+            self.running = True
+        elif content["type"] == "progress" and content["state"] == "finished" and self.running:
+            self.running = False
             self.finished += 1
 
     def run(self) -> None:
