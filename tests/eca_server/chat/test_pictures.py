@@ -27,7 +27,7 @@ from tests.eca_server.chat.mcp_session import GIT, Places, status
 from tests.eca_server.llm.openai_responses.scripted import message, other
 from tests.eca_server.llm.openai_responses.scripted import reply as answer
 
-pytestmark = pytest.mark.trio
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PNG = b"\x89PNG\r\n\x1a\nof a model"
 JPEG = b"\xff\xd8\xffof a server"
