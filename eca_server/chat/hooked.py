@@ -59,7 +59,7 @@ class TurnHooks:
         hooks: the configured ones.
         turn: the turn.
         told: what each is told of the chat.
-        greeted: the chats whose `chatStart` has run.
+        greeted: the chats that have what `chatStart` says in their history.
 
     Attributes:
         stopped: one of them has ended the turn.
@@ -80,7 +80,6 @@ class TurnHooks:
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
         if chat not in self._greeted:
-            self._greeted.add(chat)
             heard = await self._hooks.fire(
                 "chatStart", {**self._told, "resumed": bool(chat.history)}, _Stage(self._turn)
             )
@@ -101,6 +100,7 @@ class TurnHooks:
             return None
         if is_plain:
             last = TextPart(heard.told["prompt"])
+        self._greeted.add(chat)
         return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
 
     async def after_request(self, response: str) -> None:

@@ -97,6 +97,7 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: P
 @pytest.mark.requirement("W-20b")
 async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path: Path) -> None:
     config = hooked(
+        begin=hook("chatStart", says(additionalContext="the date"), visible=False),
         a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
         b=hook("preRequest", f"grep -q worse && {says(**{'continue': False, 'stopReason': 'no'})}"),
     )
@@ -108,6 +109,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path:
         received = await ours.turn("say fine", model=SCRIPT)
         assert text(received).endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
+        assert "the date" in told(ours)
 
 
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")
