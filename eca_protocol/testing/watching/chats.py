@@ -60,7 +60,7 @@ class Chats:
         elif chat_id is None:
             return
         elif method in {"chat/open", "chat/fork"}:
-            self._chat(chat_id)
+            self._chat(chat_id).is_forked = method == "chat/fork"
         elif method in _ENDING:
             if chat_id in self._chats:
                 self._chats[chat_id].stop()

@@ -98,6 +98,8 @@ class ChatTurns:
     was_stopped_idle: bool = False
     is_replaying: bool = False
     is_stray: bool = False
+    is_forked: bool = False
+    """The client has forked the chat: the server may say so in it, outside of any turn."""
     is_unsure: bool = False
     """Whether something was said that nobody could understand: it may be what seems missing."""
     stopped: int | None = None
@@ -210,6 +212,9 @@ class ChatTurns:
 
     def _stray(self, what: str) -> None:
         """A content when no turn runs."""
+        if self.is_forked and what == "text":
+            self.is_forked = False
+            return
         if not self.is_stray:
             row = "W-23g" if self.stopped is not None else "CHAT-14"
             if self.stopped is None and what == "usage":

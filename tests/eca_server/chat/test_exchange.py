@@ -37,7 +37,7 @@ UPSTREAM = r"""
    {:role "reason" :content {:id "r" :external-id "sig" :text "hm"}}
    {:role "assistant" :content [{:type :text :text "I look."}] :content-id "c2"}
    {:role "tool_call" :content {:id "t1" :name "read_file" :full-name "eca__read_file"
-     :server "eca" :origin :native :arguments {:path "/tmp/x" "deep" [{:a (1 2)}]}}}
+     :server "eca" :origin :native :arguments {:path "/project/x" "deep" [{:a (1 2)}]}}}
    {:role "tool_call" :content {:id "t2" :name "f" :server "srv" :arguments nil}}
    {:role "tool_call_output" :content {:id "t1" :name "read_file" :error false
      :output {:error false :contents [{:type :text :text "x is 1"}]}}}
@@ -54,6 +54,7 @@ UPSTREAM = r"""
 """
 
 
+@pytest.mark.requirement
 def test_what_upstream_writes_is_read() -> None:
     chat = read_export(UPSTREAM)
     assert (chat.title, chat.model, chat.variant) == ("Fix the Bug!", "anthropic/claude", "high")
@@ -67,8 +68,8 @@ def test_what_upstream_writes_is_read() -> None:
         ReasoningPart(text="hm"),
         TextPart("I look."),
         ToolCallPart(
-            id="t1", name="eca_read_file", raw='{"path":"/tmp/x","deep":[{"a":[1,2]}]}',
-            arguments={"path": "/tmp/x", "deep": [{"a": [1, 2]}]},
+            id="t1", name="eca_read_file", raw='{"path":"/project/x","deep":[{"a":[1,2]}]}',
+            arguments={"path": "/project/x", "deep": [{"a": [1, 2]}]},
             server="eca", tool="eca_read_file",
         ),
         ToolCallPart(id="t2", name="srv_f", raw="{}", arguments={}, server="srv", tool="f"),
@@ -83,6 +84,7 @@ def test_what_upstream_writes_is_read() -> None:
     assert last.content_id is None  # of two messages with one id the first has it
 
 
+@pytest.mark.requirement
 def test_what_is_written_is_read_again() -> None:
     chat = read_export(UPSTREAM)
     for write in (edn.dumps, lambda whole: edn.json.dumps(edn.plain(whole)).decode()):
@@ -103,6 +105,7 @@ def test_what_is_written_is_read_again() -> None:
     assert "**Called `eca/eca_read_file`**" in shown
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -135,12 +138,14 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.requirement
 @settings(max_examples=30)
 @given(JSON)
 def test_every_value_of_json_comes_back_from_edn(value: Any) -> None:
     assert edn.loads(edn.dumps(value)) == value
 
 
+@pytest.mark.requirement
 @settings(max_examples=30)
 @given(st.text('{}[]()#_:"\\ \n;a1,nilu0') | st.text())
 def test_every_text_is_read_or_refused(written: str) -> None:

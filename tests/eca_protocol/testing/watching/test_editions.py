@@ -169,3 +169,13 @@ def test_what_the_client_asks_beyond_its_edition_may_be_told() -> None:
 )  # fmt: skip
 def test_what_a_server_answers_to_an_odd_client_is_no_fault_of_its(change: Change) -> None:
     assert [each for each in watch(change(good_session())) if each.side == "server"] == []
+
+
+def test_that_a_chat_was_forked_may_be_said_in_it_once() -> None:
+    watcher = Watcher(revision=Revision.CURRENT)
+    for entry in without("shutdown", "shut down", "exit")(good_session()).values():
+        watcher.feed(*entry)
+    word = says("chat", "system", "text", text="This chat goes on twice.")
+    assert not watcher.feed(*asks(90, "chat/fork", {"chatId": "chat", "contentId": "1"}))
+    assert not watcher.feed(*word)
+    assert [each.requirement for each in watcher.feed(*word)] == ["CHAT-14"]
