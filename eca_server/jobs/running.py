@@ -68,7 +68,7 @@ class RunningShell:
                 with trio.move_on_at(until):  # all who hold the outputs may still clean up
                     await self._read()
                 patience = max(until - trio.current_time(), 0)
-            await self._child.end(Ladder(after_stdin=0, after_term=patience, after_kill=_GRACE))
+            await self._child.end(Ladder(after_stdin=patience, after_term=0, after_kill=_GRACE))
             await self._errors.aclose()
 
     async def _read(self) -> None:

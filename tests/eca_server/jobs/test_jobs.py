@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,6 +79,27 @@ async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing() -> None:
         await job.ended.wait()
         assert (job.status, job.exit_code, texts(job)[1:]) == ("killed", None, ["bye"])
         assert_gone({int(texts(job)[0])})
+
+
+IS_TOLD_ONCE = """
+from pathlib import Path
+from signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigtimedwait, sigwait
+pthread_sigmask(SIG_BLOCK, [SIGTERM])
+Path("up").touch()
+sigwait([SIGTERM])
+Path("said").write_text("bye" if sigtimedwait([SIGTERM], 0.1) is None else "hurried")
+"""
+
+
+async def test_a_job_whose_outputs_lie_elsewhere_is_not_hurried(tmp_path: Path) -> None:
+    async with rooms() as here:
+        script = shlex.join([sys.executable, "-I", "-S", "-c", IS_TOLD_ONCE])
+        job = here.start(f"cd {tmp_path}; exec {script} >log 2>&1")
+        while not (tmp_path / "up").exists():
+            await trio.sleep(0.001)
+        job.kill()
+        await job.ended.wait()
+        assert (tmp_path / "said").read_text() == "bye"
 
 
 async def test_changes_are_told_at_once_but_not_too_often_and_the_last_is_not_lost() -> None:
