@@ -27,8 +27,8 @@ class Job:
 
     Args:
         child: its shell.
-        turn: lets the jobs' outputs be taken in one piece after the other: those that write at
-            full speed share about 10 MB a second, so that nobody else is held up.
+        turn: in which jobs that write at full speed pause, one after the other: they share about
+            10 MB a second, and nobody else is held up.
 
     Attributes:
         id: `job-1`, `job-2`, and so on.
@@ -101,9 +101,9 @@ class Job:
         return page
 
     async def _take(self, stream: Stream, data: bytes) -> None:
-        async with self._turn:
-            self.output.write(stream, data)
-            if len(data) >= _PIECE:
+        self.output.write(stream, data)
+        if len(data) >= _PIECE:
+            async with self._turn:
                 await trio.sleep(_PAUSE)
 
     def _settle(self, returncode: int | None) -> None:

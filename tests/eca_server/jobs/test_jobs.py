@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_server.jobs import Job, JobRefused, Jobs
+from eca_server.jobs import Job, JobRefused, Jobs, start_shell
 from eca_server.jobs import jobs as room
 from tests.eca_server.processes import assert_gone
 
@@ -100,6 +100,16 @@ async def test_a_job_whose_outputs_lie_elsewhere_is_not_hurried(tmp_path: Path) 
         job.kill()
         await job.ended.wait()
         assert (tmp_path / "said").read_text() == "bye"
+
+
+async def test_what_a_job_says_last_does_not_wait_for_those_that_flood() -> None:
+    with trio.fail_after(20):
+        child = start_shell("/bin/sh", "echo bye", directory=Path("/"), environment=ENVIRONMENT)
+        flood = trio.Lock()
+        job = Job(child, flood, job_id="job-1", command="", name="it", chat_id="c")
+        async with flood:
+            await job.run()
+        assert (job.status, texts(job)) == ("completed", ["bye"])
 
 
 async def test_changes_are_told_at_once_but_not_too_often_and_the_last_is_not_lost() -> None:
