@@ -153,7 +153,7 @@ class Completions:
         if fill_in is not None:
             try:
                 text = await fill_in.text(document.before, document.after, most_tokens=MOST_TOKENS)
-                return gap_filled(text, document)
+                return gap_filled(text[:MOST_CHARACTERS], document)
             except BackendError as error:
                 if not is_unable(error):
                     raise
@@ -183,4 +183,4 @@ async def _prompted(document: Document, model: Model, instruction: str | None) -
                 answer += event.text
             if len(answer) > MOST_CHARACTERS:
                 break
-    return completion_of(answer, document)
+    return completion_of(answer[:MOST_CHARACTERS], document)

@@ -123,6 +123,12 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
         assert "params.position: line: expected a number from 1 to 1" in error["message"]
 
 
+async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are() -> None:
+    async with typing(reply(text("```\n" + "y" * 100_000))) as (_, ours):
+        [offer] = await complete(ours, "x = ")
+        assert 0 < len(offer) <= completing.MOST_CHARACTERS
+
+
 @pytest.mark.parametrize(
     ("name", "model", "api", "path", "body"),
     [
