@@ -9,6 +9,7 @@ lost its indentation gets it back.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final
 
 __all__ = ["Replacement"]
@@ -21,6 +22,7 @@ _BLOCK: Final = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^`\n]*\n(?P<text>.*?)^[ \t]*(?P=fence)[`~]*[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
+_MOST_FENCES: Final = 20
 _OPENERS: Final = (":", "{", "(", "[")
 """How a line ends behind which the next is deeper."""
 _TELLING: Final = 12
@@ -35,7 +37,7 @@ class Replacement:
         selected: the user's text.
 
     Attributes:
-        size: characters that were given out so far.
+        size: characters of the answer so far.
     """
 
     def __init__(self, selected: str) -> None:
@@ -71,6 +73,7 @@ class Replacement:
 
     def feed(self, answer: str) -> str:
         """Take the next piece of the answer; the piece of the text that is certain now."""
+        self.size += len(answer)
         before = len(self._pieces)
         for piece in _LINES.findall(answer.replace("\r", "")):
             if self._is_over:
@@ -108,8 +111,8 @@ class Replacement:
         """
         text = answer = "".join(self._answer)
         if not self._has_fences and self._fence is None:
-            block = _BLOCK.search(text)
-            text = text if block is None else block["text"]
+            block = _block_in(text)
+            text = text if block is None else block
         text = self._without(_plain(before), _plain(after), text)
         return self.text if text == answer else self._instead(text)
 
@@ -180,7 +183,17 @@ class Replacement:
     def _give(self, text: str) -> None:
         if text:
             self._pieces.append(text.replace("\n", self._line_end))
-            self.size += len(self._pieces[-1])
+
+
+def _block_in(text: str) -> str | None:
+    """What stands in the first fenced block; None if there is none.
+
+    A model that goes round in circles opens many and closes none: each is sought to the end.
+    """
+    for line in islice(_ANY_FENCE.finditer(text), _MOST_FENCES):
+        if block := _BLOCK.match(text, line.start()):
+            return block["text"]
+    return None
 
 
 def _repeats(around: str, beside: str) -> bool:

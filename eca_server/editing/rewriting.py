@@ -39,7 +39,7 @@ MOST_AT_ONCE: Final = 16
 """Rewrites of one connection that run together."""
 
 MOST_CHARACTERS: Final = 1_000_000
-"""Of a new text."""
+"""Of an answer."""
 
 CLOSING_SECONDS: Final = 1.5
 
@@ -201,7 +201,7 @@ class Rewrites:
                             refused += text
                         case Finished():
                             finished = event
-                    if replacement.size > MOST_CHARACTERS:
+                    if replacement.size + len(refused) > MOST_CHARACTERS:
                         return f"The new text is longer than {MOST_CHARACTERS:,} characters."
                     await self._session.drained()
                     await trio.lowlevel.checkpoint()

@@ -75,6 +75,13 @@ def test_what_stands_around_the_new_text_is_told_at_the_end(answered: str, expec
     assert replacement.amended(BEFORE, AFTER) == expected
 
 
+def test_a_block_is_not_sought_for_ever() -> None:
+    replacement = Replacement(INNER)
+    replacement.feed("Here:\n" + "```py\n" * 20_000)
+    replacement.close()
+    assert replacement.amended().count("```py") == 20_000
+
+
 def test_what_a_selection_has_in_common_with_its_surroundings_stays() -> None:
     replacement = Replacement("x = compute(1)\ny\n")
     replacement.feed("x = compute(1)\nz")

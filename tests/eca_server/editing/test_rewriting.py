@@ -97,6 +97,18 @@ async def test_what_goes_wrong_is_the_one_end(
         assert "finished" not in [each["type"] for each in told(ours)]
 
 
+async def test_an_answer_without_end_is_ended_though_it_is_blank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewriting, "MOST_CHARACTERS", 20)
+    async with (
+        Provider([reply(text("x" + " " * 20), wait("never"))]) as provider,
+        current(provider_config(provider.url)) as ours,
+    ):
+        await ours.ask("rewrite/prompt", params("a"))
+        assert "longer than 20" in (await until_told(ours, "error"))["message"]
+
+
 async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone() -> None:
     async with (
         Provider([reply(text("one"), wait("never")), reply(text("a"))]) as provider,
