@@ -101,6 +101,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
         connection.chats.delete(params.chat_id)
         if params.chat_id:
+            if connection.has_jobs:
+                connection.jobs.forget_chat(params.chat_id)
             connection.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=params.chat_id))
         return m.ChatDeleteResponse()
 

@@ -41,7 +41,7 @@ class Job:
         output: what it has written.
         ended: set when nothing of it runs any more.
         is_left: whether it could not be ended.
-        is_told: whether the model of its chat knows that it has ended.
+        is_told: whether the model of its chat knows that it has ended, or is not to be told.
     """
 
     def __init__(
@@ -99,6 +99,10 @@ class Job:
         page = self.output.page(self._places.get(reader, 0), lines=lines, size=size)
         self._places[reader] = page.end
         return page
+
+    def forget_reader(self, reader: str) -> None:
+        """Whoever reads under that name from now on has read nothing yet."""
+        self._places.pop(reader, None)
 
     async def _take(self, stream: Stream, data: bytes) -> None:
         self.output.write(stream, data)

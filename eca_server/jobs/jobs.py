@@ -104,6 +104,12 @@ class Jobs:
             job for job in self if job.chat_id == chat_id and job.ended.is_set() and not job.is_told
         ]
 
+    def forget_chat(self, chat_id: str) -> None:
+        """A chat was deleted: its jobs go on, and who takes its id is told nothing of them."""
+        for job in self:
+            job.forget_reader(chat_id)
+            job.is_told = job.is_told or job.chat_id == chat_id
+
     def tell(self) -> None:
         """Tell of the last change now, unless it was told."""
         if self._changed.is_set():

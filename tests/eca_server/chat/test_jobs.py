@@ -122,6 +122,30 @@ async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended
             assert "\n1\n2\n3\n4\n5\nlate\n</eca_job>" in said.replace("\\n", "\n")
 
 
+@pytest.mark.requirement("W-24f")
+async def test_who_takes_the_id_of_a_deleted_chat_is_told_nothing_of_its_jobs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_WORDS", 0.01)
+    os.mkfifo(tmp_path / "gate")
+    script = [
+        calls(in_background("echo up; cat gate")),
+        reply("started"),
+        calls(bg_job("read_output", "job-1")),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url, **ALLOW), folder=tmp_path) as ours,
+    ):
+        await ours.turn("go")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        (tmp_path / "gate").write_text("late")
+        await until_jobs(ours, "completed")
+        await ours.turn("and now?")
+        assert "<eca_job" not in str(provider.requests[-1].body["messages"])
+        assert results(provider)[-1].endswith("\n\nup\nlate")
+
+
 @pytest.mark.requirement
 async def test_who_cannot_show_jobs_has_none(tmp_path: Path) -> None:
     async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
