@@ -6,6 +6,7 @@ list, a tagged value as the value without its tag.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -81,8 +82,8 @@ def loads(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> Any:
         BadEDN: it holds none, more than one, or one that nests too deep.
     """
     reader = _Reader(text, checkpoint)
-    value = reader.value(reader.next(), 0)
-    if reader.next():
+    value = reader.value(reader.next(0), 0)
+    if reader.next(0):
         raise reader.fault("the end")
     return value
 
@@ -107,25 +108,30 @@ class _Reader:
         self._place = 0
         self._values = 0
 
-    def next(self) -> str:
-        """The next token; empty at the end."""
+    def next(self, depth: int) -> str:
+        """The next token that is not left out; empty at the end."""
+        while (token := self._token()) == "#_":
+            self._must_not_be_too_deep(depth)
+            self.value(self.next(depth + 1), depth + 1)
+        return token
+
+    def _token(self) -> str:
         found = _TOKEN.match(self._text, self._place)
         if found is None:
             raise self.fault("a value")
         self._place = found.end()
-        token = found["token"]
-        if token != "#_":  # noqa: S105 - a mark of EDN's, and no password
-            return token
-        self.value(self.next(), 0)
-        return self.next()
+        return found["token"]
+
+    def _must_not_be_too_deep(self, depth: int) -> None:
+        if depth > DEEPEST:
+            raise BadEDN(f"expected at most {DEEPEST} collections in each other, got more")
 
     def value(self, token: str, depth: int) -> Any:
         """The value that begins with a token."""
         self._values += 1
         if not self._values % _PAUSE:
             self._checkpoint()
-        if depth > DEEPEST:
-            raise BadEDN(f"expected at most {DEEPEST} collections in each other, got more")
+        self._must_not_be_too_deep(depth)
         if token in {"(", "[", "#{"}:
             return list(self._until(_CLOSERS[token], depth))
         if token == "{":  # noqa: S105 - as above
@@ -135,7 +141,7 @@ class _Reader:
         if token.startswith(":") and len(token) > 1:
             return Keyword(token[1:])
         if token.startswith("#") and token[1:2].isalpha():
-            return self.value(self.next(), depth + 1)
+            return self.value(self.next(depth + 1), depth + 1)
         return self._atom(token)
 
     def _atom(self, token: str) -> Any:
@@ -143,8 +149,8 @@ class _Reader:
             return _WORDS[token]
         if _INTEGER.fullmatch(token):
             return int(token.removesuffix("N"))
-        if _FLOAT.fullmatch(token):
-            return float(token.removesuffix("M"))
+        if _FLOAT.fullmatch(token) and math.isfinite(number := float(token.removesuffix("M"))):
+            return number
         if len(token) == 2 and token.startswith("\\"):
             return token[1]
         raise self.fault("a value")
@@ -157,7 +163,7 @@ class _Reader:
         return dict(zip(keys, held[1::2], strict=True))
 
     def _until(self, closer: str, depth: int) -> Iterator[Any]:
-        while (token := self.next()) != closer:
+        while (token := self.next(depth)) != closer:
             yield self.value(token, depth + 1)
 
     def _escaped(self, found: re.Match[str]) -> str:

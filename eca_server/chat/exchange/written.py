@@ -37,6 +37,8 @@ Hide: TypeAlias = Callable[[str], str]
 
 Entry: TypeAlias = dict[Keyword, Any]
 
+_PICTURE: Final = Keyword("base64")
+
 
 def envelope(
     messages: Sequence[Message],
@@ -82,7 +84,7 @@ def _hidden(value: Any, hide: Hide) -> Any:
             return hide(value)
         case Mapping():
             return {
-                key: held if key == "base64" else _hidden(held, hide) for key, held in value.items()
+                key: held if key is _PICTURE else _hidden(held, hide) for key, held in value.items()
             }
         case list() | tuple():
             return [_hidden(each, hide) for each in value]
@@ -132,7 +134,8 @@ def _content(part: TextPart | ImagePart | FilePart) -> Entry:
             return _map(type=Keyword("text"), text=text)
         case ImagePart(media_type=media_type, data=data):
             encoded = base64.b64encode(data).decode()
-            return _map(type=Keyword("image"), **{"media-type": media_type}, base64=encoded)
+            entry = _map(type=Keyword("image"), **{"media-type": media_type})
+            return {**entry, _PICTURE: encoded}
         case FilePart(name=name, media_type=media_type):
             return _map(type=Keyword("text"), text=f"[file {name}, {media_type}]")
 

@@ -15,6 +15,7 @@ from eca_server.chat.exchange.written import envelope, markdown
 from eca_server.llm.history import (
     CompactionPart,
     ImagePart,
+    Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
@@ -106,6 +107,21 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.requirement
+def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
+    call = ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
+    message = Message(role="assistant", parts=(call,))
+    whole = envelope(
+        [message],
+        {},
+        version="1",
+        exported_at=1,
+        flags={},
+        hide=lambda told: told.replace("sk", ""),
+    )
+    assert "sk-1" not in edn.dumps(whole)
+
+
+@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -113,6 +129,9 @@ def test_what_is_written_is_read_again() -> None:
         ("{:a", "no EDN and no JSON"),
         ("{:a 1} 2", "expected the end"),
         ("[" * 200, "expected at most 128 collections"),
+        ("#_" * 2000, "expected at most 128 collections"),
+        ("#_[" * 2000, "expected at most 128 collections"),
+        ("{:a 1e999}", "expected a value, got something else"),
         ('{"a": 1', "no EDN and no JSON"),
         ("{:a 1}", "without eca/export-version"),
         ("{:eca/export-version 2 :chat {}}", "expected version 1 of an exported chat, got 2"),
