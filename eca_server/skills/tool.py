@@ -23,7 +23,10 @@ _SHOWN = 64  # characters of a name in the summary
 
 @attrs.frozen(kw_only=True)
 class LoadSkill:
-    """The tool `skill`; it reads the file as it is now."""
+    """The tool `skill`; it reads the file as it is now.
+
+    The name is taken exactly as it is listed: rules that deny a skill by its name know no other.
+    """
 
     files: SkillFiles
 
@@ -51,7 +54,7 @@ class LoadSkill:
 
         async def run() -> ToolOutput:
             found = await self.files.read()
-            skill = found.find(name)
+            skill = next((each for each in found.skills if each.name == name), None)
             if skill is None:
                 known = ", ".join(each.name for each in found.skills[:_MOST_NAMES]) or "none"
                 raise ToolFault(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")

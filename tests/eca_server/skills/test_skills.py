@@ -174,5 +174,6 @@ async def test_the_tool_gives_what_the_skill_teaches_as_it_is_now(places: Places
     places.write(folder, written("fix", text="New."))
     (part,) = (await prepared.run()).parts
     assert part.text == f"Skill: fix\nPaths in it start from: {folder}\n\nNew."
-    with pytest.raises(ToolFault, match=r"There is no skill 'other'\. Skills: fix\."):
-        await (await tool.prepare({"name": "other"})).run()
+    for name in ("other", "FIX"):
+        with pytest.raises(ToolFault, match=rf"There is no skill '{name}'\. Skills: fix\."):
+            await (await tool.prepare({"name": name})).run()
