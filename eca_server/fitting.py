@@ -21,8 +21,18 @@ ENVELOPE = 160
 """Bytes of a frame around its params or its result."""
 
 _LEAST = 32  # bytes that are left of each text and list, however many there are
-_SHOWN = ("arguments", "outputs", "details")
-_LISTED = ("models", "tools", "prompts", "resources", "contexts", "files", "commands", "chats")
+_SHOWN = ("arguments", "outputs", "details", "output", "error")
+_LISTED = (
+    "models",
+    "tools",
+    "prompts",
+    "resources",
+    "contexts",
+    "files",
+    "commands",
+    "chats",
+    "jobs",
+)
 
 
 class FittingCodec:
