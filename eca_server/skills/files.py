@@ -48,8 +48,8 @@ class FoundSkills:
     notes: tuple[str, ...] = ()
 
     def find(self, name: str) -> Skill | None:
-        """The skill of that name; capitals mean nothing."""
-        return next((each for each in self.skills if each.command == name.lower()), None)
+        """The skill of exactly that name."""
+        return next((each for each in self.skills if each.name == name), None)
 
 
 @attrs.frozen(kw_only=True)

@@ -54,7 +54,7 @@ class LoadSkill:
 
         async def run() -> ToolOutput:
             found = await self.files.read()
-            skill = next((each for each in found.skills if each.name == name), None)
+            skill = found.find(name)
             if skill is None:
                 known = ", ".join(each.name for each in found.skills[:_MOST_NAMES]) or "none"
                 raise ToolFault(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")

@@ -132,7 +132,8 @@ async def test_of_two_with_one_name_the_users_own_counts(places: Places) -> None
     found = await places.files("more", "missing").read()
     assert texts(found) == {"a": "configured", "b": "user", "C": "root", "d": "agents"}
     assert found.notes == ("missing: there is no such file.",)
-    assert found.find("c") == found.find("C") is not None
+    assert found.find("C") is not None
+    assert found.find("c") is None
 
 
 @pytest.mark.trio
