@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
+import threading
 from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ import trio
 
 from eca_protocol.messages import ChatImageContent
 from eca_server.config import make_data_folder
+from eca_server.config.private_file import replace_file
 
 __all__ = ["MOST_FILES", "Gallery"]
 
@@ -40,6 +41,7 @@ class Gallery:
     def __init__(self, folder: Path) -> None:
         self._data = folder
         self._folder = folder / "pictures"
+        self._writing = threading.Lock()  # a folder that goes has nothing put in meanwhile
 
     def link(self, chat_id: str, picture: ChatImageContent) -> str | None:
         """The URI of a picture's file, if there is one."""
@@ -61,21 +63,20 @@ class Gallery:
     def _keep(self, chat_id: str, picture: ChatImageContent) -> None:
         path = self._path(chat_id, picture)
         try:
-            make_data_folder(self._data)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if path.exists() or sum(1 for _ in path.parent.iterdir()) >= MOST_FILES:
-                return
-            part = path.with_suffix(".part")
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(b64decode(picture.base64))
-            part.replace(path)
+            with self._writing:
+                make_data_folder(self._data)
+                for folder in (self._folder, path.parent):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                if path.exists() or sum(1 for _ in path.parent.iterdir()) >= MOST_FILES:
+                    return
+                replace_file(path, b64decode(picture.base64))
         except OSError as fault:
             _log.warning("a picture could not be kept as a file: %s", fault)
 
     def _remove(self, chat_id: str) -> None:
         try:
-            shutil.rmtree(self._of(chat_id))
+            with self._writing:
+                shutil.rmtree(self._of(chat_id))
         except FileNotFoundError:
             return
         except OSError as fault:

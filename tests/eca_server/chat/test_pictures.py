@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import re
 import stat
 from pathlib import Path
@@ -127,7 +129,8 @@ async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_
         assert files[1].read_bytes() == PNG
         for each in files:
             assert stat.S_IMODE(each.stat().st_mode) == 0o600
-            assert stat.S_IMODE(each.parent.stat().st_mode) == 0o700
+            for folder in (each.parent, each.parent.parent):
+                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     async with current(**neovim) as ours:
         assert linked(await opened(ours)) == files[:2]
         await ours.ask("chat/delete", {"chatId": "c"})
@@ -140,7 +143,7 @@ async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_
 
 
 async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gallery = Gallery(tmp_path / "data")
     kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
@@ -148,6 +151,15 @@ async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alo
         await gallery.keep("c", each)
     assert [gallery.link("c", each) is None for each in kept] == [False] * MOST_FILES + [True]
     await gallery.remove("never")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    await gallery.keep("d", kept[0])
+    assert gallery.link("d", kept[0]) is None
+    files = [each for each in (tmp_path / "data" / "pictures").rglob("*") if each.is_file()]
+    assert len(files) == MOST_FILES
     (tmp_path / "file").touch()
     broken = Gallery(tmp_path / "file")
     await broken.keep("c", kept[0])
