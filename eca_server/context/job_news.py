@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_server.context.block import Section, render
 from eca_server.jobs import Jobs
 from eca_server.tools.background import standing, text_of
-from eca_server.tools.output import Cap, cut_end
+from eca_server.tools.output import Cap, cut_middle
 
 __all__ = ["news_of"]
 
@@ -21,7 +21,7 @@ def news_of(jobs: Jobs, chat_id: str) -> str:
     news = []
     for job in jobs.untold(chat_id):
         job.is_told = True
-        last = cut_end(text_of(job.output.last(_LAST.lines)), _LAST)
+        last = cut_middle(text_of(job.output.last(_LAST.lines)), _LAST)
         attributes = {"id": job.id, "name": job.name, "status": standing(job)}
         news.append(Section(name="job", attributes=attributes, body=(last,) if last else ()))
     return render([Section(name="ended_jobs", body=(_INTRODUCTION, *news))]) if news else ""
