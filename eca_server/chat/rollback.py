@@ -145,7 +145,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
             chat.go_back(cut)
         return chat.title, chat.settings
 
-    left = await rollbacks.carry_out(rollback, settle)
+    left = await rollbacks.carry_out(rollback, settle, rest=wanted.rest)
     return RolledBack(
         restored=planned.files - len({each.path for each in left}),
         left=planned.left + left,
@@ -185,19 +185,25 @@ class Rollbacks:
         return await trio.to_thread.run_sync(plan, changes, disk)
 
     async def carry_out(
-        self, rollback: Rollback, settle: Callable[[], tuple[str | None, ChatSettings]]
+        self,
+        rollback: Rollback,
+        settle: Callable[[], tuple[str | None, ChatSettings]],
+        *,
+        rest: bool,
     ) -> tuple[LeftAlone, ...]:
         """Put the files back, then let the messages go.
 
         Args:
             rollback: what is undone.
             settle: called once the files are back; the chat's title and settings from now on.
+            rest: the messages go even if a file cannot be put back.
 
         Returns:
             The files that were left alone.
 
         Raises:
-            RollbackRefused: it cannot be noted; nothing was undone.
+            RollbackRefused: it cannot be noted, and nothing was undone; or a file could not be
+                put back, and the messages stay with what the files were.
         """
         if not rollback.steps:
             title, settings = settle()
@@ -205,11 +211,18 @@ class Rollbacks:
             return ()
         try:
             async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
-                if not await self._store.note_rollback(rollback):
+                if not await self._store.note_rollback(rollback):  # or not yet
+                    await self._store.finish_rollback(_without_loss(rollback))
                     raise RollbackRefused("It cannot be noted on disk. Nothing was undone.")
                 left = await self._take(rollback)
-                if any(each.why == _UNREADABLE for each in left):
-                    rollback = attrs.evolve(rollback, undoes=False)
+                if left and not (rest and _is_readable(left)):
+                    await self._store.finish_rollback(_without_loss(rollback))
+                    raise RollbackRefused(
+                        "These files could not be put back, and the messages stay:\n"
+                        f"{named(left)}\n\n"
+                        "Roll back the messages alone, or ask once more to do it without them.",
+                        left,
+                    )
                 title, settings = settle()
                 await self._store.finish_rollback(rollback, title=title, settings=settings)
         except OSError as fault:
@@ -229,13 +242,15 @@ class Rollbacks:
     async def _finish(self, chat_id: str) -> None:
         for rollback in await self._store.unfinished_rollbacks("", chat_id):
             left = await self._take(rollback)
-            if any(each.why == _UNREADABLE for each in left):
+            if not _is_readable(left):
                 return
-            await self._store.finish_rollback(rollback)
-            words = "A rollback that was interrupted is finished now."
-            self._tell(f"{words} Left as they are:\n{named(left)}" if left else words)
+            await self._store.finish_rollback(_without_loss(rollback) if left else rollback)
+            words = "A rollback that was interrupted is finished now"
+            stay = f", but the messages stay, and these files:\n{named(left)}" if left else "."
+            self._tell(words + stay)
 
     async def _take(self, rollback: Rollback) -> tuple[LeftAlone, ...]:
+        """Do what is left to do, up to a content that cannot be read: a step builds on another."""
         left = []
         workspace = self._boundary()
         for step in rollback.steps:
@@ -244,12 +259,21 @@ class Rollbacks:
                 content = await self._store.content(step.change)
                 if content is None:
                     left.append(LeftAlone(step.path, _UNREADABLE))
-                    continue
+                    break
             why = await trio.to_thread.run_sync(take, step, content, workspace, rollback.chat)
             if why:
                 left.append(LeftAlone(step.path, why))
             await self._store.note_step(rollback.chat, step.path)
         return tuple(left)
+
+
+def _is_readable(left: Sequence[LeftAlone]) -> bool:
+    return all(each.why != _UNREADABLE for each in left)
+
+
+def _without_loss(rollback: Rollback) -> Rollback:
+    """One that ends without anything being forgotten."""
+    return attrs.evolve(rollback, cut=None, first_change=None)
 
 
 def place_of(history: Sequence[Message], content_id: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 from eca_server.chat.store import Change, KeptContent, UndoStep
+from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
     FileFault,
@@ -151,8 +152,12 @@ class _Planner:
             return
         file = self._at(path)
         before = (change.before or _NOT_KEPT) if change.existed else None
-        if file.left or (file.state == before and before is not _NOT_KEPT):
-            return  # the change was never made, or is undone already
+        if file.state == before and before is not _NOT_KEPT:  # never made, or undone already
+            if file.left is _CHANGED and not file.steps:
+                file.left = ""  # and so is what came after it
+            return
+        if file.left:
+            return
         if file.state not in (change.after, None, _NOT_KEPT):
             file.left = _CHANGED
             return
@@ -325,4 +330,4 @@ def _told(fault: FileFault | OSError) -> str:
 
 def named(left: Iterable[LeftAlone]) -> str:
     """A line for each file that is left alone."""
-    return "\n".join(f"- {each.path}: {each.why}" for each in left)
+    return "\n".join(f"- {printable(each.path)}: {each.why}" for each in left)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from eca_server.chat.store import Rollback, Store
 from tests.eca_server.chat.agent_session import calls, decide, session
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents
@@ -141,6 +145,73 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+def full_disk(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def nothing(*_: Any) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    ("broken", "by", "why", "meanwhile"),
+    [
+        ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
+        ("store.Store.content", nothing, "what it was cannot be read now", {"a": "1", "b": "4"}),
+    ],
+)
+async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    by: Any,
+    why: str,
+    meanwhile: dict[str, str],
+) -> None:
+    (folder / "b").write_text("old")
+    (folder / "c").write_text("old")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}")
+        (folder / "c").write_text("old")  # by hand
+        with monkeypatch.context() as patched:
+            patched.setattr(f"eca_server.chat.{broken}", by)
+            asked = {"chatId": "c", "contentId": first}
+            error = await refused(ours, "chat/rollback", asked)
+        assert f"- {folder / 'b'}: {why}" in error["message"]
+        assert "the messages stay" in error["message"]
+        assert tree(folder) == {**meanwhile, "c": "old"}
+        await said(ours, "say more")
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [5]
+        [words] = shown(await rolled_back(ours, first))
+        assert words.startswith(f"{len(meanwhile)} file")
+        assert tree(folder) == {"b": "old", "c": "old"}
+
+
+@pytest.mark.requirement
+async def test_what_was_refused_is_not_done_later(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = Store.note_rollback
+
+    async def note_late(store: Store, rollback: Rollback) -> bool:
+        await note(store, rollback)
+        return False
+
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        monkeypatch.setattr(Store, "note_rollback", note_late)
+        asked = {"chatId": "c", "contentId": first}
+        error = await refused(ours, "chat/rollback", asked)
+        assert error["message"] == "It cannot be noted on disk. Nothing was undone."
+        await said(ours, "say more")
+        [chat] = (await ours.ask("chat/list"))["chats"]
+        assert chat["messageCount"] > 2
+        assert tree(folder) == {"a": "1"}
 
 
 @pytest.mark.requirement

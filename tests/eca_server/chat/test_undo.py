@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eca_server.chat import undo
 from eca_server.chat.store import Change, KeptContent
-from eca_server.chat.undo import Plan, plan, take
+from eca_server.chat.undo import LeftAlone, Plan, named, plan, take
 from eca_server.workspace import Fingerprint, Root, Workspace
 
 pytestmark = pytest.mark.requirement
@@ -148,3 +148,7 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
     left = {each.path for each in planned.left}
     for path, text in ours.tree().items():
         assert not text.startswith("model") or left, f"{path} was not undone, and nobody is told"
+
+
+def test_a_file_with_an_odd_name_is_named_in_text_on_one_line() -> None:
+    assert named([LeftAlone("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
