@@ -184,7 +184,9 @@ class Keeper:
         return self._note(lambda database: journal.do_step(database, chat_id, path))
 
     def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
-        """What was noted and not finished."""
+        """What was noted and not finished; nothing while an end of one waits to be written."""
+        if not self._flush():
+            return ()
         return self._read(lambda file: journal.unfinished(file, workspace, chat_id)) or ()
 
     def finish_rollback(

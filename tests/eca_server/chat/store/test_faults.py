@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.chat.store import ChatSettings, StoredMessage, database, store
+from eca_server.chat.store import (
+    ChatSettings,
+    Rollback,
+    StoredMessage,
+    UndoStep,
+    database,
+    journal,
+    store,
+)
 from eca_server.chat.store.rows import ChatRow
 from eca_server.llm.history import BlockPart, Message
 from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of
@@ -269,6 +277,25 @@ async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
         with trio.fail_after(2):
             assert not await late.close()
     assert problems == [f"{path} does not answer: the chats go on in memory."]
+
+
+async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    rollback = Rollback(chat="c", cut="one", undoes=True, steps=(UndoStep(path="/f"),))
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("zero", "one"))
+        assert await ours.store.note_rollback(rollback)
+        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (rollback,)
+        with monkeypatch.context() as patched:
+            patched.setattr(journal, "finish", full)
+            assert not await ours.store.finish_rollback(rollback)
+            assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
+        assert await ours.texts("c") == ["zero"]
+        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
 
 
 async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) -> None:
