@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.llm.history import TextPart, ToolResultPart
+from eca_server.tools import background
+from tests.eca_server.chat.agent_session import ALLOW
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
@@ -20,6 +23,7 @@ from tests.eca_server.chat.editor import (
     Editor,
     editor,
     finishes,
+    provider_config,
     text,
     types,
 )
@@ -110,6 +114,44 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path:
         assert text(received).endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
         assert "the date" in told(ours)
+        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        await ours.turn("say anew", model=SCRIPT)
+        assert "the date" in told(ours)
+
+
+@pytest.mark.requirement("W-25a")
+async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None:
+    commands = tmp_path / ".eca" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "look.md").write_text("Look at $1")
+    config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
+    for asked in ("the planted word", "/look planted"):
+        async with Provider([reply("ok")], title=reply("A title")) as provider:
+            configured = provider_config(provider.url, chat={"title": True}, **config)
+            async with current(configured, folder=tmp_path) as ours:
+                await ours.turn(asked)
+                assert await ours.title() == "A title"
+        requests = [*provider.requests, *provider.title_requests]
+        assert [each.body["messages"][-1]["content"] for each in requests] == ["public"] * 2
+        assert "planted" not in str([each.body for each in requests])
+
+
+@pytest.mark.requirement("W-20b")
+async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_WORDS", 0.05)
+    os.mkfifo(tmp_path / "gate")
+    config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
+    job = json.dumps({"command": "cat gate", "background": "it"})
+    async with current(config, folder=tmp_path) as ours:
+        await ours.turn(f"call eca_shell_command {job}", model=SCRIPT)
+        (tmp_path / "gate").write_text("late")
+        while [each.status for each in ours.shown.jobs] != ["completed"]:
+            await ours.until(lambda message: message.get("method") == "jobs/updated")
+        for prompt in ("say bad", "say fine"):
+            await ours.turn(prompt, model=SCRIPT)
+        assert "\nlate\n</eca_job>" in told(ours)
 
 
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")

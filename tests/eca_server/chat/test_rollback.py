@@ -8,10 +8,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
+import trio.testing
 
-from eca_server.chat.store import Rollback, Store
+from eca_server.chat.store import ChatSettings, Rollback, Store
+from eca_server.llm.history import Message, TextPart
 from tests.eca_server.chat.agent_session import calls, decide, session
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents
@@ -272,6 +275,52 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
         told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
         assert told == ["finished", "running", "hello", "running", "hello", "finished"]
         assert tree(folder) == {}
+
+
+@pytest.mark.requirement("W-22")
+async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        begun, done = len(ours.seen), trio.Event()
+        worked = ours.connection.chats.open("c").between_turns(done.wait)
+        await ours.prompt("hello", model=ECHO)
+        await ours.stop()
+        await ours.finished()
+        done.set()
+        await worked.wait()
+        await ours.turn("bye", model=ECHO)
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["Stopped. Waiting prompts that were dropped:\n\nhello", "bye", "bye"]
+
+
+@pytest.mark.requirement("W-24")
+async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        done = trio.Event()
+        ours.connection.chats.open("c").between_turns(done.wait)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        asked = ours.request("shutdown")
+        await ours.send(asked)
+        await trio.testing.wait_all_tasks_blocked()
+        done.set()
+        await ours.answer(asked)
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+@pytest.mark.requirement
+async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
+    tmp_path: Path,
+) -> None:
+    opening = Message(role="user", parts=(TextPart("of a server"),))
+    async with current(data=tmp_path) as ours:
+        prompt = attrs.evolve(opening, content_id="mine")
+        chats = ours.connection.chats
+        chat = await chats.begin([opening, prompt], title=None, settings=ChatSettings())
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/rollback", {"chatId": chat.id, "contentId": "mine"})
+        assert (await ours.ask("chat/list"))["chats"] == []
 
 
 @pytest.mark.requirement("FIELD:ChatForkParams.chatId", "FIELD:ChatForkParams.contentId")

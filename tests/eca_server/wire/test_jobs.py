@@ -30,7 +30,9 @@ def shutdown_and_exit(server: Stranger) -> None:
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        pytest.param(lambda server: server.process.terminate(), 143, id="sigterm"),
+        pytest.param(
+            lambda server: server.process.terminate(), 143, id="sigterm", marks=pytest.mark.long
+        ),
         pytest.param(Stranger.close_input, 0, id="eof", marks=pytest.mark.long),
         pytest.param(shutdown_and_exit, 0, id="shutdown", marks=pytest.mark.long),
     ],

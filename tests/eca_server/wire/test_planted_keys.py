@@ -87,13 +87,18 @@ def turn(server: Stranger, message: str) -> str:
     "way",
     [
         configured,
-        named_variable,
-        providers_variable,
-        variable_in_text,
-        file_in_text,
-        netrc,
-        header,
         login,
+        *(
+            pytest.param(way, marks=pytest.mark.long)
+            for way in (
+                named_variable,
+                providers_variable,
+                variable_in_text,
+                file_in_text,
+                netrc,
+                header,
+            )
+        ),
     ],
 )
 def test_a_key_goes_to_its_provider_and_shows_nowhere(

@@ -42,7 +42,7 @@ def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
         [*command, "--eca-command", server, *arguments, str(folder)],
         cwd=REPOSITORY,
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "CI"},
             "PYTHONPATH": str(REPOSITORY),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
