@@ -88,10 +88,6 @@ class Agent:
             await self._run(turn)
 
     async def _run(self, turn: Turn) -> None:
-        built = await self.gather()
-        for note in built.notes:
-            turn.say(note, role="system")
-        _tell_of_thoughts(turn, self.model.origin)
         *before, last = self.asked
         added: Sequence[TextPart] = ()
         if self.hooks is not None:
@@ -99,6 +95,10 @@ class Agent:
             if heard is None:
                 return
             added, last = heard
+        built = await self.gather()  # what it tells of once is lost with a prompt that is blocked
+        for note in built.notes:
+            turn.say(note, role="system")
+        _tell_of_thoughts(turn, self.model.origin)
         said = turn.prompt.text
         opening = attrs.evolve(
             last,
@@ -107,6 +107,8 @@ class Agent:
             shown=None if last.parts[-1:] == (TextPart(said),) else said,
         )
         turn.messages += [*before, opening]
+        if self.hooks is not None:
+            self.hooks.was_told()
         room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
         for step in range(MOST_STEPS):

@@ -79,7 +79,7 @@ class TurnHooks:
         """What goes before the user's message, and that message; None: it is not sent."""
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
-        if chat not in self._greeted:
+        if chat not in self._greeted or not chat.history:
             heard = await self._hooks.fire(
                 "chatStart", {**self._told, "resumed": bool(chat.history)}, _Stage(self._turn)
             )
@@ -88,7 +88,6 @@ class TurnHooks:
                 return None
         *others, last = asked.parts
         said = last.text if isinstance(last, TextPart) else self._turn.prompt.text
-        is_plain = last == TextPart(self._turn.prompt.text)
         heard = await self._hooks.fire(
             "preRequest", {**self._told, "prompt": said}, _Stage(self._turn)
         )
@@ -98,10 +97,14 @@ class TurnHooks:
             name, why = heard.blocked_by
             self._turn.fail(f"Request blocked by hook '{name}'{': ' + why if why else '.'}")
             return None
-        if is_plain:
-            last = TextPart(heard.told["prompt"])
-        self._greeted.add(chat)
+        if heard.told["prompt"] != said:
+            self._turn.about = heard.told["prompt"]
+            last = TextPart(self._turn.about) if isinstance(last, TextPart) else last
         return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
+
+    def was_told(self) -> None:
+        """The message with what they add is the chat's from now on."""
+        self._greeted.add(self._turn.chat)
 
     async def after_request(self, response: str) -> None:
         """The model has no more to say; what a hook wants to follow is said to it as a steer."""

@@ -94,9 +94,7 @@ async def reply(
                     shown = True
                     turn.progress("Generating")
                     if wants_title:
-                        turn.chat.name_with(
-                            lambda: make_title(model, turn.prompt.text, title_prompt)
-                        )
+                        turn.chat.name_with(lambda: make_title(model, turn.about, title_prompt))
                 if not (pictures.drops(event) or calls.drops(event)):
                     answer.feed(event)
                     if isinstance(event, _OF_CALLS):

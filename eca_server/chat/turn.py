@@ -77,6 +77,7 @@ class Turn:
     """A prompt that has begun.
 
     Attributes:
+        about: what it is about, for a title: the user's words, or what a hook put in their place.
         scope: cancelled by whatever ends the turn early.
         ended: set when nothing of the body runs any more.
         stopped: the user stopped it.
@@ -94,6 +95,7 @@ class Turn:
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
         self.chat = chat
         self.prompt = prompt
+        self.about = prompt.text
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.stopped = False

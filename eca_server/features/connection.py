@@ -120,7 +120,7 @@ class Connection:
         loaded: what came of it last.
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
-        greeted: the chats whose hooks at the start have run.
+        greeted: the chats that were told what hooks add at their start.
         has_skills: whether there were skills when a chat's instructions were made last.
         memos: the calls the user approved for the session.
         mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
