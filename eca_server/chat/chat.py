@@ -141,10 +141,11 @@ class Chat:
             self._queue.append(prompt)
 
     def stop(self) -> None:
-        """End the running turn and drop the queued prompts; ignored when nothing runs."""
+        """End the running turn and drop the queued prompts; ignored when there are none."""
         self.awaits_key_of = None
         self._cancel_title()
         if self._move(Input.STOP) is not Action.CANCEL:
+            self._drop_waiting()
             return
         assert self._turn is not None
         self._dropped.extend(self._queue)
@@ -443,6 +444,16 @@ class Chat:
     def _tell_status(self) -> None:
         params = ChatStatusChangedParams(chat_id=self.id, status=_STATUSES[self.state])
         self.session.notify("chat/statusChanged", params)
+
+    def _drop_waiting(self) -> None:
+        """Drop the prompts that wait for no turn, but for what is done to the chat's past."""
+        if self._queue:
+            turn = Turn(self, self._queue[0])
+            turn.progress("Stopped")
+            turn.stopped = True
+            self._dropped.extend(self._queue)
+            self._queue.clear()
+            turn.finish(self._told_of_dropped(turn))
 
     def _told_of_dropped(self, turn: Turn) -> str:
         texts = [steer.text for steer in turn.steers] + [each.text for each in self._dropped]

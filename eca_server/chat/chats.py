@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import trio
 
-from eca_server.chat.chat import TOOL_STOP_SECONDS, Chat
+from eca_server.chat.chat import STOP_SECONDS, TOOL_STOP_SECONDS, Chat
 from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.turn import Turn
@@ -132,6 +132,9 @@ class Chats:
                 for turn in tuple(self._bodies):  # those of deleted chats, too
                     if turn.cut_a_call:
                         await turn.ended.wait()
+            with trio.move_on_after(STOP_SECONDS):
+                for gone in tuple(self._going.values()):
+                    await gone.wait()
         left = [
             f"a tool of the chat {turn.chat.id} cannot be ended"
             for turn in self._bodies

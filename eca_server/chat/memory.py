@@ -34,6 +34,9 @@ __all__ = ["Memory", "line_of"]
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of a file that are kept from before a change; of a larger one only that it was there."""
 
+_NOBODYS = "-"
+"""What the id begins with under which a message is stored that has no content id."""
+
 
 class Memory:
     """The stored chats of one workspace.
@@ -151,14 +154,15 @@ class Memory:
 
 def _stored(messages: Sequence[Message]) -> list[StoredMessage]:
     return [
-        StoredMessage(id=each.content_id or str(uuid.uuid4()), message=each) for each in messages
+        StoredMessage(id=each.content_id or f"{_NOBODYS}{uuid.uuid4()}", message=each)
+        for each in messages
     ]
 
 
 def _restored(kept: StoredMessage) -> Message:
     """A stored message; those of an older server have the id of a user's beside them alone."""
     message = kept.message
-    if message.role != "user" or message.content_id is not None:
+    if message.role != "user" or message.content_id or kept.id.startswith(_NOBODYS):
         return message
     return attrs.evolve(message, content_id=kept.id)
 
