@@ -16,6 +16,7 @@ import attrs
 from eca_server.llm.backend import Backend, BackendError
 from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
+from eca_server.llm.ollama import Ollama
 
 __all__ = ["FillIn", "fill_in_of", "is_unable"]
 
@@ -76,6 +77,8 @@ class FillIn:
             BackendError: there is no answer; `is_unable` tells whether there will ever be one.
         """
         asked = self.way.payload(before, after, most_tokens)
+        if isinstance(self.backend, Ollama):
+            asked = {**asked, "options": {**await self.backend.options(), **asked["options"]}}
         answer = await self.backend.post(self.way.path, {"model": self.backend.wire_model, **asked})
         try:
             text = self.way.text(answer)

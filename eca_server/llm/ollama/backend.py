@@ -113,6 +113,13 @@ class Ollama(HTTPBackend):
             return super().leave_out(request, error, payload)
         return True
 
+    async def options(self) -> Mapping[str, Any]:
+        """Those of all requests: with others the model would be loaded anew."""
+        if self._shown is None:
+            await self._look()
+        options = {"num_ctx": self._context.size, **self._options}
+        return {name: value for name, value in options.items() if value is not None}
+
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         in_memory = await self._look()
         tokens, size = tokens_asked(request), self._context.size

@@ -162,6 +162,32 @@ async def test_a_model_that_fills_gaps_is_shown_both_sides(
         assert request.body["model"] == model
 
 
+async def test_a_local_model_that_fills_gaps_stays_loaded_as_it_is() -> None:
+    others = {
+        "/api/show": Reply(
+            body={
+                "capabilities": ["completion", "insert"],
+                "model_info": {"general.architecture": "q", "q.context_length": 65_536},
+            }
+        ),
+        "/api/ps": Reply(body={"models": [{"model": "coder:latest", "context_length": 32_768}]}),
+        "/api/generate": Reply(body={"response": "b"}),
+    }
+    async with Provider(others=others) as provider:
+        known = {"url": provider.url, "fetchModels": False, "models": {"coder": {}}}
+        async with current(
+            {"providers": {"ollama": known}, "completion": {"model": "ollama/coder"}}
+        ) as ours:
+            assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
+        asked = [each for each in provider.other_requests if each.method == "POST"]
+        assert [each.target.split("/")[-1] for each in asked] == ["show", "generate", "generate"]
+        assert asked[-1].body["options"] == {
+            "num_ctx": 32_768,
+            "num_predict": completing.MOST_TOKENS,
+            "temperature": 0,
+        }
+
+
 async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_from_then_on() -> None:
     refusal = Reply(status=400, body={"error": {"message": "suffix is not supported"}})
     async with Provider(
