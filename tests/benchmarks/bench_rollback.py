@@ -20,6 +20,7 @@ from report import Row, machine, print_rows, print_table
 from rig import FINISHED, SCRIPT, SERVER, BareClient, Rig, rig
 
 FILES, TURNS = 200, 2
+LONGEST = 30.0  # seconds
 BEFORE = "x" * 8192
 TODAY = {"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
 CONTENT_ID = re.compile(rb'"contentId":"([^"]+)"')
@@ -96,8 +97,9 @@ def main() -> list[Row]:
         asked["contentId"] = change(client, project)
         order = paths(project)[TURNS - 1 :: TURNS]
         client.notify("chat/rollback", asked)
+        began = time.perf_counter()
         while order[len(order) // 2].read_text() == "new":
-            pass
+            assert time.perf_counter() - began < LONGEST, "the rollback does not come so far"
         os.kill(client.pid, signal.SIGKILL)
         process.wait()
         back = sum(path.read_text() == BEFORE for path in paths(project))
