@@ -100,8 +100,13 @@ def gap_filled(text: str, document: Document) -> str:
     """A text for the cursor's place, without what stands behind the cursor already."""
     text = "".join(text.replace("\r", "").splitlines(keepends=True)[:MOST_LINES]).rstrip()
     behind = document.line_after.strip()
-    if behind and text.endswith(behind):
+    if behind and text.endswith(behind) and not _leaves_open(text[: -len(behind)]):
         text = text[: -len(behind)].rstrip()
     if text and document.after.strip().startswith(text.strip()):
         return ""
     return text
+
+
+def _leaves_open(text: str) -> bool:
+    """Whether brackets are opened that are not closed: what closes them belongs to the text."""
+    return any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "{}"))

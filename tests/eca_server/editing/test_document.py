@@ -72,3 +72,10 @@ def test_what_stands_behind_the_cursor_is_not_said_again() -> None:
     assert gap_filled("2, 1))", IN_CALL) == "2,"
     assert gap_filled("1))", IN_CALL) == ""
     assert gap_filled("3 + ", IN_CALL) == "3 +"
+
+
+def test_a_bracket_that_the_text_opens_is_closed_in_it() -> None:
+    in_pair = split_at("print()\n", line=1, character=7)
+    assert gap_filled("len(x)", in_pair) == "len(x)"
+    assert gap_filled("len(x))", in_pair) == "len(x)"
+    assert gap_filled("x)", in_pair) == "x"
