@@ -87,7 +87,7 @@ from signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigtimedwait, sigwait
 pthread_sigmask(SIG_BLOCK, [SIGTERM])
 Path("up").touch()
 sigwait([SIGTERM])
-Path("said").write_text("bye" if sigtimedwait([SIGTERM], 0.1) is None else "hurried")
+Path("said").write_text("bye" if sigtimedwait([SIGTERM], 0.03) is None else "hurried")
 """
 
 
