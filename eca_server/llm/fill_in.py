@@ -45,7 +45,8 @@ def _completion(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
 
 def _generation(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
     options = {"num_predict": most_tokens, "temperature": 0}
-    return {"prompt": before, "suffix": after, "stream": False, "options": options}
+    suffix = after or "\n"  # without one the text before would be a message to chat about
+    return {"prompt": before, "suffix": suffix, "stream": False, "options": options}
 
 
 _COMPLETIONS: Final = _Way(

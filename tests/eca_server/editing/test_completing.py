@@ -162,7 +162,7 @@ async def test_a_model_that_fills_gaps_is_shown_both_sides(
         assert request.body["model"] == model
 
 
-async def test_a_local_model_that_fills_gaps_stays_loaded_as_it_is() -> None:
+async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -> None:
     others = {
         "/api/show": Reply(
             body={
@@ -186,6 +186,7 @@ async def test_a_local_model_that_fills_gaps_stays_loaded_as_it_is() -> None:
             "num_predict": completing.MOST_TOKENS,
             "temperature": 0,
         }
+        assert asked[-1].body["suffix"] == "\n"
 
 
 async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_from_then_on() -> None:
