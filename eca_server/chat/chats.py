@@ -103,6 +103,8 @@ class Chats:
             chat.delete()
         if self.memory is not None:
             self._deleted.add(chat_id)
+            if chat is None and chat_id in self._going:
+                return
             if chat is None or chat.at_rest.is_set():
                 self._nursery.start_soon(self.memory.delete, chat_id)
             else:
@@ -113,7 +115,8 @@ class Chats:
         """Files that are being put back are put back whole; who takes the id again waits."""
         await chat.at_rest.wait()
         await memory.delete(chat.id)
-        del self._going[chat.id]
+        if self._going.get(chat.id) is gone:  # and the id was not taken and deleted again
+            del self._going[chat.id]
         gone.set()
 
     async def close(self) -> Sequence[str]:

@@ -309,6 +309,28 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
+@pytest.mark.requirement("W-24a")
+@pytest.mark.parametrize("taken_again", [True, False])
+async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
+    tmp_path: Path, *, taken_again: bool
+) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        done, memory = trio.Event(), ours.connection.chats.memory
+        assert memory is not None
+        worked = ours.connection.chats.open("c").between_turns(done.wait)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        if taken_again:
+            await ours.prompt("hello", model=ECHO)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        assert await memory.load("c") is not None
+        done.set()
+        await worked.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        await ours.ask("chat/list")
+        assert await memory.load("c") is None
+
+
 @pytest.mark.requirement
 async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
     tmp_path: Path,
