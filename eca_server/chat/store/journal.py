@@ -22,6 +22,10 @@ _CUT: Final = (
     "DELETE FROM message WHERE chat = ?1 AND sequence >="
     " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
 )
+_FORGET: Final = (
+    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2"
+    " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
+)
 
 
 def changes_since(database: Database, chat: str, content_ids: Sequence[str]) -> tuple[Change, ...]:
@@ -79,11 +83,11 @@ def note(database: Database, rollback: Rollback) -> None:
 
 
 def do_step(database: Database, chat: str, path: str) -> None:
-    """Strike out the first step that is left, which is about that path."""
+    """Strike out the first step that is about that path, and what may be left from before it."""
     with database.writing() as execute:
         execute(
-            "DELETE FROM undo_step WHERE chat = ?1 AND path = ?2 AND position ="
-            " (SELECT min(position) FROM undo_step WHERE chat = ?1)",
+            "DELETE FROM undo_step WHERE chat = ?1 AND position <="
+            " (SELECT min(position) FROM undo_step WHERE chat = ?1 AND path = ?2)",
             (chat, os.fsencode(path)),
         )
 
@@ -148,7 +152,7 @@ def finish(
         erased.append((_CUT, (chat, rollback.cut, rollback.earlier)))
     changed: list[Statement] = []
     if first is not None and (rollback.undoes or rollback.kept is None):
-        erased.append(("DELETE FROM before_image WHERE chat = ? AND number >= ?", (chat, first)))
+        erased.insert(0, (_FORGET, (chat, first, not rollback.steps)))
     elif first is not None:
         changed.append(
             (

@@ -285,8 +285,11 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
     def full(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    rollback = Rollback(chat="c", cut="one", undoes=True, steps=(UndoStep(path="/f"),))
-    async with opened(path) as ours:
+    rollback = Rollback(
+        chat="c", cut="one", first_change=1, undoes=True, steps=(UndoStep(path="/f"),)
+    )
+    later = (image("2", "/f", data=b"before"),)
+    async with opened(path) as ours, opened(path) as another:
         await ours.store.append("c", WORKSPACE, said("zero", "one"))
         assert await ours.store.note_rollback(rollback)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (rollback,)
@@ -294,8 +297,21 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
             patched.setattr(journal, "finish", full)
             assert not await ours.store.finish_rollback(rollback)
             assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
+        await another.store.finish_rollback(rollback)
+        await another.store.add_before_images("c", later)
         assert await ours.texts("c") == ["zero"]
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
+        assert await ours.store.before_images("c") == later
+
+
+async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> None:
+    steps = tuple(UndoStep(path=name) for name in ("/a", "/b", "/c"))
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("zero"))
+        await ours.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
+        await ours.store.note_step("c", "/b")
+        [left] = await ours.store.unfinished_rollbacks(WORKSPACE, "")
+        assert left.steps == steps[2:]
 
 
 async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) -> None:
