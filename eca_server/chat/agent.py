@@ -20,7 +20,7 @@ import trio
 from eca_server.chat.compaction import RoomKeeper
 from eca_server.chat.reply import reply
 from eca_server.chat.steps import Step, ToCome, in_order
-from eca_server.chat.tool_call import Naming, ToolCall
+from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
 from eca_server.context import Built
 from eca_server.llm.answer import Answer
@@ -206,6 +206,7 @@ class Agent:
             await _all_done(earlier)
             await self._look_at(step, ToCome())
             _tell_of_waiting(turn, [step])
+        self._close_if_over(turn)
         if not step.call.decided.is_set():
             with trio.move_on_after(turn.chat.session.profile.approval_seconds):
                 await step.call.decided.wait()
@@ -218,6 +219,7 @@ class Agent:
             if self.hooks is not None:
                 naming, arguments = step.call.naming, step.call.arguments
                 output = await self.hooks.after_call(naming, arguments, output)
+                self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
             if pictures:
                 await turn.chat.keep_pictures(turn, pictures)
@@ -225,6 +227,13 @@ class Agent:
                 step.call.finish(output)
             await turn.drained()
         step.done.set()
+
+    def _close_if_over(self, turn: Turn) -> None:
+        """Close the calls that could still begin, if a hook has ended the turn."""
+        if self.hooks is not None and self.hooks.stopped:
+            for call in turn.calls.values():
+                if call.state in {CallState.RUN, CallState.WAITING}:
+                    call.stop()
 
     async def _look_at(self, step: Step, to_come: ToCome) -> None:
         """Announce a call, with what it would do and whether the user is asked; or postpone it."""

@@ -128,6 +128,8 @@ class TurnHooks:
         self, naming: Naming, arguments: Mapping[str, Any], verdict: Verdict
     ) -> HeardOfCall:
         """What hooks say of a call that was looked at and is not denied."""
+        if self.stopped:
+            return HeardOfCall(arguments=arguments, refusal=_NOT_RUN)
         told = {**self._told_of_call(naming, arguments), "approval": verdict}
         heard = await self._fire_of_call("preToolCall", told, naming, arguments)
         refusal = asks = None

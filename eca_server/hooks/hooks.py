@@ -116,9 +116,18 @@ class Hooks:
         stage: Stage,
         call: ToolCalled | None = None,
     ) -> Heard:
-        """Run those that an event concerns; what they say together."""
+        """Run those that an event concerns; what they say together.
+
+        Args:
+            event: what happens.
+            told: what each is told of it.
+            stage: where it is seen.
+            call: that it is about; its arguments are the `tool_input` told.
+        """
         heard = Heard(told=dict(told))
         for name, hook in sorted(self.hooks.items()):
+            if call is not None:
+                call = attrs.evolve(call, arguments=heard.told["tool_input"])
             if not concerns(hook, event, call):
                 continue
             for number, action in enumerate(hook.actions, start=1):

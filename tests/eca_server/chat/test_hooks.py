@@ -14,7 +14,7 @@ import trio
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.llm.history import TextPart, ToolResultPart
 from eca_server.tools import background
-from tests.eca_server.chat.agent_session import ALLOW
+from tests.eca_server.chat.agent_session import ALLOW, calls
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
@@ -30,6 +30,8 @@ from tests.eca_server.chat.editor import (
 from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio
+
+ENDS = ("toolCalled", "toolCallRejected")
 
 
 def says(**members: Any) -> str:
@@ -152,6 +154,35 @@ async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
         for prompt in ("say bad", "say fine"):
             await ours.turn(prompt, model=SCRIPT)
         assert "\nlate\n</eca_job>" in told(ours)
+
+
+@pytest.mark.requirement("W-30")
+@pytest.mark.parametrize("event", ["preToolCall", "postToolCall"])
+async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
+    tmp_path: Path, event: str
+) -> None:
+    def written(name: str) -> tuple[str, dict[str, str]]:
+        return "eca_write_file", {"path": str(tmp_path / name), "content": name}
+
+    asks = ("eca_shell_command", {"command": f"touch {tmp_path}/asked"})
+    first, second = written("first"), written("second")
+    made = {
+        "preToolCall": calls(asks, first, second, first),
+        "postToolCall": calls(first, asks, second, first),
+    }
+    config = hooked(h=hook(event, says(**{"continue": False}), matcher="eca__write_file"))
+    config["toolCall"] = {"approval": {"ask": {"shell_command": {}}, "byDefault": "allow"}}
+    async with (
+        Provider([made[event]]) as provider,
+        current(provider_config(provider.url, **config), folder=tmp_path) as ours,
+    ):
+        received = await ours.turn("go")
+    ends = [each["type"] for each in received if each["type"] in ENDS]
+    assert len(ends) == 4
+    assert ends.count("toolCalled") == (event == "postToolCall")
+    assert text(received).count("Turn stopped by hook 'h'.") == 1
+    left = ["first"] if event == "postToolCall" else []
+    assert [each.name for each in tmp_path.iterdir()] == left
 
 
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")

@@ -210,6 +210,26 @@ class Stage:
 
 
 @pytest.mark.trio
+async def test_a_hook_for_certain_arguments_runs_for_those_that_another_puts_in() -> None:
+    def hook(shell: str, matcher: Any = None) -> Hook:
+        return Hook(type="preToolCall", actions=(HookAction(shell=shell),), matcher=matcher)
+
+    selectors = {"read_file": rule(path=("secrets/.*",))}
+    moves = """echo '{"updatedInput": {"path": "secrets/a"}}'"""
+    hooks = Hooks(
+        hooks={"moves": hook(moves), "none": hook("exit 2", selectors)},
+        directory=Path("/"),
+        environment=HERE,
+        told={},
+    )
+    given = {"path": "a"}
+    call = ToolCalled(server="eca", tool="read_file", arguments=given)
+    with trio.fail_after(20):
+        heard = await hooks.fire("preToolCall", {"tool_input": given}, Stage(), call)
+    assert heard.approval == ("deny", "none")
+
+
+@pytest.mark.trio
 async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_row() -> None:
     def hook(*shells: str, **more: Any) -> Hook:
         actions = tuple(HookAction(shell=each) for each in shells)
