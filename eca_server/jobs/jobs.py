@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ __all__ = ["JobRefused", "Jobs"]
 
 MOST_RUNNING = 50
 MOST_ENDED = 50
-"""How many that have ended are kept; the oldest are forgotten first."""
+"""How many that have ended are kept; who ended first is forgotten first."""
 
 TELL_SECONDS = 0.25
 """The least time between two words about changes."""
@@ -40,6 +41,7 @@ class Jobs:
         self._changed = trio.Event()
         self._telling: trio.CancelScope | None = None
         self._jobs: dict[str, Job] = {}
+        self._ended: deque[str] = deque()
         self._count = 0
         self._is_closed = False
         self._turn = trio.Lock()
@@ -133,9 +135,9 @@ class Jobs:
             await job.run()
         finally:
             self._changed.set()
-            ended = [each for each in self if each.ended.is_set()]
-            for each in ended[:-MOST_ENDED]:
-                del self._jobs[each.id]
+            self._ended.append(job.id)
+            while len(self._ended) > MOST_ENDED:
+                del self._jobs[self._ended.popleft()]
 
     async def _tell(self, scope: trio.CancelScope) -> None:
         with scope:

@@ -133,10 +133,10 @@ async def test_no_more_run_at_once_than_may_and_those_that_ended_are_forgotten(
         first, second = here.start("sleep 60"), here.start("sleep 60")
         with pytest.raises(JobRefused, match="2 jobs run"):
             here.start("true")
-        for job in (first, second):
+        for job in (second, first):
             job.kill()
             await job.ended.wait()
-        assert [job.id for job in here.jobs] == ["job-2"]
+        assert [job.id for job in here.jobs] == ["job-1"]
         assert here.start("sleep 60").id == "job-3"
         with pytest.raises(StartFailed):
             here.start("true", shell="/nowhere")
