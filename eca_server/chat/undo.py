@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,7 @@ FOLDER: Final = b"folder"
 OTHER: Final = b"other"
 _NOT_KEPT: Final = b"not kept"
 _MOST_BELOW: Final = 10_000
+_MOST_NAMED: Final = 100
 
 _CHANGED = "it was changed since"
 _NO_BYTES = "it was too large to be kept"
@@ -328,6 +329,8 @@ def _told(fault: FileFault | OSError) -> str:
     return (isinstance(fault, OSError) and fault.strerror) or str(fault)
 
 
-def named(left: Iterable[LeftAlone]) -> str:
-    """A line for each file that is left alone."""
-    return "\n".join(f"- {printable(each.path)}: {each.why}" for each in left)
+def named(left: Sequence[LeftAlone]) -> str:
+    """A line for each file that is left alone, and one for those that are too many."""
+    lines = [f"- {printable(each.path)}: {each.why}" for each in left[:_MOST_NAMED]]
+    more = len(left) - len(lines)
+    return "\n".join([*lines, f"- and {more} more"] if more else lines)

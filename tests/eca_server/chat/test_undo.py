@@ -152,3 +152,8 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
 
 def test_a_file_with_an_odd_name_is_named_in_text_on_one_line() -> None:
     assert named([LeftAlone("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
+
+
+def test_of_very_many_files_the_first_are_named() -> None:
+    lines = named([LeftAlone(f"/p/{number}", "why") for number in range(5000)]).splitlines()
+    assert lines[-2:] == ["- /p/99: why", "- and 4900 more"]
