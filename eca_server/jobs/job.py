@@ -68,12 +68,14 @@ class Job:
     async def run(self) -> None:
         """Read it to its end; cancelled, end it, which takes about a second at most."""
         try:
-            with self._scope:
-                await self._shell.to_its_end()
+            try:
+                with self._scope:
+                    await self._shell.to_its_end()
+            finally:
+                await self._shell.end()
         except Exception:  # noqa: BLE001 - what goes wrong with a job is its end, and nobody else's
             _log.exception("the job %s cannot be read", self.id)
         finally:
-            await self._shell.end()
             self._settle(self._shell.returncode)
 
     def kill(self) -> bool:

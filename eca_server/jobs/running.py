@@ -62,14 +62,16 @@ class RunningShell:
         """Leave nothing running: at most about a second, whatever it does, and is not cancelled."""
         with trio.CancelScope(shield=True):
             patience = 0.0
-            if self._child.returncode is None:
-                until = trio.current_time() + _GRACE
-                self._child.signal_group("term")
-                with trio.move_on_at(until):  # all who hold the outputs may still clean up
-                    await self._read()
-                patience = max(until - trio.current_time(), 0)
-            await self._child.end(Ladder(after_stdin=patience, after_term=0, after_kill=_GRACE))
-            await self._errors.aclose()
+            try:
+                if self._child.returncode is None:
+                    until = trio.current_time() + _GRACE
+                    self._child.signal_group("term")
+                    with trio.move_on_at(until):  # all who hold the outputs may still clean up
+                        await self._read()
+                    patience = max(until - trio.current_time(), 0)
+            finally:
+                await self._child.end(Ladder(after_stdin=patience, after_term=0, after_kill=_GRACE))
+                await self._errors.aclose()
 
     async def _read(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -102,6 +102,23 @@ async def test_a_job_whose_outputs_lie_elsewhere_is_not_hurried(tmp_path: Path) 
         assert (tmp_path / "said").read_text() == "bye"
 
 
+async def test_a_job_that_cannot_be_read_is_ended_and_hurts_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rooms() as here:
+        job = here.start("trap 'echo bye; exit' TERM; echo $$; while :; do sleep 0.01; done")
+        read: list[bytes] = []
+
+        def broken(_: object, data: bytes) -> None:
+            read.append(data)
+            raise OSError("broken")
+
+        monkeypatch.setattr(job.output, "write", broken)
+        await job.ended.wait()
+        assert (len(read), job.is_left) == (2, False)
+        assert_gone({int(read[0])})
+
+
 async def test_what_a_job_says_last_does_not_wait_for_those_that_flood() -> None:
     with trio.fail_after(20):
         child = start_shell("/bin/sh", "echo bye", directory=Path("/"), environment=ENVIRONMENT)
