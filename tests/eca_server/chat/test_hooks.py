@@ -156,7 +156,7 @@ async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
         assert "\nlate\n</eca_job>" in told(ours)
 
 
-@pytest.mark.requirement("W-30")
+@pytest.mark.requirement("W-30a")
 @pytest.mark.parametrize("event", ["preToolCall", "postToolCall"])
 async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
     tmp_path: Path, event: str
