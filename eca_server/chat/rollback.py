@@ -174,6 +174,7 @@ class Rollbacks:
         self._workspace = workspace
         self._boundary = boundary
         self._tell = tell
+        self._recovering = trio.Lock()
 
     async def changes(self, chat_id: str, content_ids: Sequence[str]) -> Sequence[Change] | None:
         """What a chat has changed since one of these messages; None: it cannot be read."""
@@ -232,12 +233,13 @@ class Rollbacks:
 
     async def recover(self, chat_id: str = "") -> None:
         """Finish what a server that was killed has left, of this workspace and of that chat."""
-        for found in await self._store.unfinished_rollbacks(self._workspace, chat_id):
-            try:
-                async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
-                    await self._finish(found.chat)
-            except OSError:  # another server is at it
-                return
+        async with self._recovering:
+            for found in await self._store.unfinished_rollbacks(self._workspace, chat_id):
+                try:
+                    async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
+                        await self._finish(found.chat)
+                except OSError:  # another server is at it
+                    return
 
     async def _finish(self, chat_id: str) -> None:
         for rollback in await self._store.unfinished_rollbacks("", chat_id):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.chat.store import ChatSettings, Rollback, Store
+from eca_server.chat.store import ChatSettings, KeptContent, Rollback, Store, UndoStep
+from eca_server.config.lock import Locked
 from eca_server.llm.history import Message, TextPart
 from tests.eca_server.chat.agent_session import calls, decide, session
 from tests.eca_server.chat.current import current, refused, since
@@ -329,6 +332,48 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         await trio.testing.wait_all_tasks_blocked()
         await ours.ask("chat/list")
         assert await memory.load("c") is None
+
+
+@pytest.mark.requirement
+async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_it, goes_on, ended = trio.Event(), trio.Event(), []
+
+    @asynccontextmanager
+    async def impatient_lock(*_: Any, **__: Any) -> AsyncIterator[None]:
+        if at_it.is_set():
+            raise Locked
+        yield
+
+    content = Store.content
+
+    async def late(store: Store, number: int) -> KeptContent | None:
+        at_it.set()
+        await goes_on.wait()
+        ended.append("finished")
+        return await content(store, number)
+
+    monkeypatch.setattr(Store, "content", late)
+    monkeypatch.setattr("eca_server.chat.rollback.lock", impatient_lock)
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        memory = ours.connection.chats.memory
+        assert memory is not None
+        steps = (UndoStep(path=str(tmp_path / "f"), change=1),)
+        await memory._store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(memory.rollbacks.recover)
+            await at_it.wait()
+
+            @nursery.start_soon
+            async def read_back() -> None:
+                await memory.rollbacks.recover("c")
+                ended.append("read back")
+
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            goes_on.set()
+    assert ended[0] == "finished"
 
 
 @pytest.mark.requirement
