@@ -37,9 +37,8 @@ from typing import Literal, get_args
 
 import trio
 
-from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
 from eca_server.llm.backend import BackendError, Capabilities, ErrorKind, ModelInfo, Request
+from eca_server.llm.calls import read_arguments
 from eca_server.llm.events import (
     Citation,
     Event,
@@ -191,17 +190,8 @@ class _Playing:
         yield ToolCallStarted(key=key, name=name)
         if raw:
             yield ToolCallArguments(key, raw)
-        try:
-            arguments = json.loads(raw or "{}")
-        except InvalidJSON as fault:
-            error = f"the arguments are not valid JSON: {fault}"
-            yield ToolCallFinished(key=key, raw=raw, arguments=None, error=error)
-            return
-        if isinstance(arguments, dict):
-            yield ToolCallFinished(key=key, raw=raw or "{}", arguments=arguments)
-        else:
-            error = f"the arguments: expected a JSON object, got {raw[:60]}"
-            yield ToolCallFinished(key=key, raw=raw, arguments=None, error=error)
+        arguments, error = read_arguments(raw, truncated=False)
+        yield ToolCallFinished(key=key, raw=raw or "{}", arguments=arguments, error=error)
 
     def _counted(self, text: str) -> list[str]:
         pieces = _PIECES.findall(_unescaped(text))

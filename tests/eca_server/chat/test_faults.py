@@ -8,6 +8,7 @@ import pytest
 
 from eca_protocol import json
 from eca_server.llm.backend import ErrorKind
+from eca_server.llm.calls import MOST_LEVELS
 from tests.eca_server.chat.editor import (
     ECHO,
     SCRIPT,
@@ -127,3 +128,20 @@ async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_s
         assert "OPENAI_API_KEY" in shown["params"]["message"]
         assert (await ours.prompt("hi"))["model"] == ECHO
         await ours.finished()
+
+
+@pytest.mark.requirement("W-30c", "W-30e")
+async def test_arguments_that_no_message_could_hold_are_unreadable() -> None:
+    def nested(levels: int) -> str:
+        inner = "[" * (levels - 1) + "]" * (levels - 1)
+        return f'call eca_grep {{"pattern": "x", "more": {inner}}}'
+
+    async with editor() as ours:
+        for levels, is_read in ((MOST_LEVELS, True), (MOST_LEVELS + 1, False), (127, False)):
+            received = await ours.turn(nested(levels), model=SCRIPT)
+            [run] = [each for each in received if each["type"] == "toolCallRun"]
+            assert bool(run["arguments"]) is is_read
+            [called] = [each for each in received if each["type"] == "toolCalled"]
+            unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
+            assert unreadable is not is_read
+        await assert_goes_on(ours)

@@ -53,6 +53,11 @@ HERE = {"PATH": os.environ["PATH"]}
         ),
         (
             "preToolCall",
+            Ran(status=0, stdout='{"updatedInput": {"a": %s}}' % ("[" * 100 + "]" * 100)),
+            ["updatedInput: expected at most 100 levels"],
+        ),
+        (
+            "preToolCall",
             Ran(status=0, stdout='{"followUp": "x"}'),
             ["followUp: preToolCall does not know"],
         ),
