@@ -122,6 +122,11 @@ class Session:
         self._write(data[:cut])
         self._write(data[cut:])
 
+    def send_raw(self, data: bytes) -> None:
+        """A step: write bytes that are no frame."""
+        self._note("send_raw", data)
+        self._write(data)
+
     def name(self, name: str) -> str:
         """The chat's id that a name in a step stands for."""
         return _OPENED.sub(lambda found: _at(self.rules.opened, int(found[1])), name)
