@@ -36,6 +36,8 @@ class ClientProfile:
         counts_stopped: whether a stopped turn's usage is told, too.
         prefixes_tools: whether the name of a native tool is told with `eca_` before it (W-33).
         shows_pictures: whether it takes `image` contents; others are told of them in words.
+        shows_subagents: whether it takes contents of a chat it has not opened, by the chat they
+            work for; others see what a subagent asks for, and its result.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -49,6 +51,7 @@ class ClientProfile:
     counts_stopped: bool = False
     prefixes_tools: bool = True
     shows_pictures: bool = False
+    shows_subagents: bool = False
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -89,8 +92,10 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
         return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
     if revision is not Revision.CURRENT:
         return profile
-    shows_pictures = not profile.loses_large_frames
-    return attrs.evolve(profile, prefixes_tools=False, shows_pictures=shows_pictures)
+    shows_all = not profile.loses_large_frames
+    return attrs.evolve(
+        profile, prefixes_tools=False, shows_pictures=shows_all, shows_subagents=shows_all
+    )
 
 
 def _named(params: Mapping[str, Any]) -> ClientProfile:

@@ -69,9 +69,18 @@ class Session:
 
         return Spelling(self._profile, self.link)
 
-    def emit(self, chat_id: str, role: Role, content: ChatContent) -> None:
-        """Append a content of a chat, in pieces if it is long."""
-        for message in self.spelling.messages(chat_id, role, content):
+    def emit(
+        self, chat_id: str, role: Role, content: ChatContent, *, parent_chat_id: str | None = None
+    ) -> None:
+        """Append a content of a chat, in pieces if it is long.
+
+        Args:
+            chat_id: the chat.
+            role: who says it.
+            content: what.
+            parent_chat_id: the chat whose agent has another one work for it in this one.
+        """
+        for message in self.spelling.messages(chat_id, role, content, parent_chat_id):
             self.notify("chat/contentReceived", message)
 
     def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:

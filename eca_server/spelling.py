@@ -68,14 +68,16 @@ class Spelling:
     link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     def messages(
-        self, chat_id: str, role: Role, content: ChatContent
+        self, chat_id: str, role: Role, content: ChatContent, parent_chat_id: str | None = None
     ) -> Iterator[ChatContentReceivedParams]:
         """The messages that tell a content of a chat."""
         if isinstance(content, ChatImageContent) and not self.shows(content):
             words = _in_words(content, self.link(chat_id, content))
             role, content = "system", ChatTextContent(text=words)
         for piece in self._pieces(role, self.named(content)):
-            yield ChatContentReceivedParams(chat_id=chat_id, role=role, content=piece)
+            yield ChatContentReceivedParams(
+                chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
+            )
 
     def shows(self, picture: ChatImageContent) -> bool:
         """Whether the client is sent this picture as it is; else it is told of it in words."""

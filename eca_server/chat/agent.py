@@ -39,7 +39,7 @@ from eca_server.tools.toolbox import ToolBox
 if TYPE_CHECKING:
     from eca_server.chat.hooked import TurnHooks
 
-__all__ = ["Agent"]
+__all__ = ["MOST_STEPS", "Agent"]
 
 _log = logging.getLogger("eca_server.chat")
 
@@ -66,6 +66,8 @@ class Agent:
         title_prompt: how a title is asked for; None: in our words.
         compact_prompt: how a summary is asked for; empty: in our words.
         hooks: the user's hooks; None: there are none.
+        max_steps: requests after which the turn ends.
+        initiator: who has the model asked first; an agent, where this one works for it.
     """
 
     model: Model
@@ -79,6 +81,8 @@ class Agent:
     title_prompt: str | None = None
     compact_prompt: str = ""
     hooks: TurnHooks | None = None
+    max_steps: int = MOST_STEPS
+    initiator: Literal["user", "agent"] = "user"
 
     async def run(self, turn: Turn) -> None:
         """The turn's body."""
@@ -111,7 +115,7 @@ class Agent:
             self.hooks.was_told()
         room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
-        for step in range(MOST_STEPS):
+        for step in range(self.max_steps):
             turn.take_steers()
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
@@ -132,7 +136,7 @@ class Agent:
                     "Say how to go on."
                 )
                 return
-        turn.fail(f"This turn took {MOST_STEPS} steps without an end. Say `go on` to continue.")
+        turn.fail(f"This turn took {self.max_steps} steps without an end. Say `go on` to continue.")
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""
@@ -172,7 +176,7 @@ class Agent:
             tools=self.toolbox.offered,
             reasoning_effort=self.model.effort,
             cache_key=turn.chat.id,
-            initiator="agent" if turn.calls else "user",
+            initiator="agent" if turn.calls else self.initiator,
         )
 
     def _naming(self, key: str, name: str) -> Naming:
@@ -300,6 +304,7 @@ class Agent:
         self, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]
     ) -> tuple[PreparedCall, Decision]:
         """A call that was looked at, and whether it may run."""
+        running_call.set(call.naming.id)
         prepared = await tool.prepare(fitting(arguments, tool.parameters))
         return prepared, await self.permissions.decide(
             tool, prepared, arguments, server=call.naming.server

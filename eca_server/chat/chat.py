@@ -18,6 +18,7 @@ import trio
 
 from eca_protocol.messages import (
     ChatClearedParams,
+    ChatContent,
     ChatMetadataContent,
     ChatStatus,
     ChatStatusChangedParams,
@@ -33,6 +34,7 @@ from eca_server.chat.usage import SessionUsage
 from eca_server.chat.window import Window
 from eca_server.llm.history import Message, in_force
 from eca_server.session import Session
+from eca_server.spelling import Role
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
 
@@ -184,8 +186,19 @@ class Chat:
             self._turn.steers.clear()
 
     def call(self, call_id: str) -> ToolCall | None:
-        """The tool call of that id, if it is one of the turn that runs."""
-        return None if self._turn is None else self._turn.calls.get(call_id)
+        """The tool call of that id, if it is one of the turn that runs, or of its subagents."""
+        if self._turn is not None and call_id in self._turn.calls:
+            return self._turn.calls[call_id]
+        return next(filter(None, (each.call(call_id) for each in self.subagents)), None)
+
+    def emit(self, role: Role, content: ChatContent) -> None:
+        """Append a content of this chat."""
+        self.session.emit(self.id, role, content)
+
+    @property
+    def subagents(self) -> Sequence[Chat]:
+        """The chats of the agents that work for the turn that runs."""
+        return () if self._turn is None else self._turn.subagents
 
     def name_with(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
         """Ask for a title beside the turn, if the chat has none (W-25)."""
@@ -464,7 +477,7 @@ class Chat:
     def tell_title(self) -> None:
         """Tell the client what the chat is called, if it has a name."""
         if self.title:
-            self.session.emit(self.id, "system", ChatMetadataContent(title=self.title))
+            self.emit("system", ChatMetadataContent(title=self.title))
 
     def _cancel_title(self) -> None:
         if self._title_scope is not None:

@@ -53,8 +53,11 @@ class Chats:
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
-        """The chat of that id, if it exists."""
-        return self._chats.get(chat_id) if chat_id else None
+        """The chat of that id, if it exists, or the subagent's that works in it now."""
+        if not chat_id or chat_id in self._chats:
+            return self._chats.get(chat_id or "")
+        subagents = (each for chat in self for each in chat.subagents)
+        return next((each for each in subagents if each.id == chat_id), None)
 
     def __iter__(self) -> Iterator[Chat]:
         """Those that exist."""

@@ -60,23 +60,33 @@ class TurnHooks:
         turn: the turn.
         told: what each is told of the chat.
         greeted: the chats that have what `chatStart` says in their history.
+        is_subagents: it is no user's turn: only what is about calls is fired.
 
     Attributes:
         stopped: one of them has ended the turn.
     """
 
     def __init__(
-        self, hooks: Hooks, turn: Turn, told: Mapping[str, Any], greeted: MutableSet[Chat]
+        self,
+        hooks: Hooks,
+        turn: Turn,
+        told: Mapping[str, Any],
+        greeted: MutableSet[Chat],
+        *,
+        is_subagents: bool = False,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
         self._turn = turn
         self._told = told
         self._greeted = greeted
+        self._is_subagents = is_subagents
         self._follow_ups = 0
 
     async def before_request(self, asked: Message) -> tuple[Sequence[TextPart], Message] | None:
         """What goes before the user's message, and that message; None: it is not sent."""
+        if self._is_subagents:
+            return (), asked
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
         if chat not in self._greeted or not chat.history:
@@ -108,6 +118,8 @@ class TurnHooks:
 
     async def after_request(self, response: str) -> None:
         """The model has no more to say; what a hook wants to follow is said to it as a steer."""
+        if self._is_subagents:
+            return
         told = {
             **self._told,
             "response": response,

@@ -38,6 +38,7 @@ from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
+    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Body", "Prompt", "Steer", "Turn"]
 
@@ -90,6 +91,7 @@ class Turn:
         cut_a_call: a tool ran when the turn was stopped.
         kept: what it brought is stored, or on its way there.
         steers: what the user said meanwhile, and no request has taken in yet.
+        subagents: the chats of the agents that work for it now; they end with it.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -108,6 +110,7 @@ class Turn:
         self.cut_a_call = False
         self.kept = False
         self.steers: list[Steer] = []
+        self.subagents: list[SubagentChat] = []
         self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._mute = False
@@ -238,6 +241,8 @@ class Turn:
     def stop(self) -> None:
         """End the body early: what is open is finished now, what it still says is dropped."""
         self.cut_a_call = any(call.state is CallState.RUNNING for call in self.calls.values())
+        for subagent in self.subagents:
+            subagent.end()
         self.close_contents()
         self.stopped = True
         self.scope.cancel()
@@ -257,6 +262,15 @@ class Turn:
         """Write nothing more."""
         self._mute = True
 
+    def relay(self, subagent_id: str, role: Role, content: ChatContent) -> None:
+        """What is said in the chat of an agent that works for this turn; nothing after its end."""
+        if not self._mute:
+            self.chat.session.emit(subagent_id, role, content, parent_chat_id=self.chat.id)
+
+    def show(self, content: ChatContent) -> None:
+        """A content of such an agent for a client that shows no chats of theirs."""
+        self._write("assistant", content)
+
     def _write(self, role: Role, content: ChatContent) -> None:
         if not self._mute:
-            self.chat.session.emit(self.chat.id, role, content)
+            self.chat.emit(role, content)

@@ -246,12 +246,12 @@ class CustomTool:
     parameters: Mapping[str, Any] = attrs.field(factory=dict, metadata=setting(OBJECT, "schema"))
 
 
-def _read_modes(value: object, place: Place) -> object:
+def _read_one_or_more(value: object, place: Place) -> object:
     return NAMES.read([value] if isinstance(value, str) else value, place)
 
 
-_MODES = Reader(
-    read=_read_modes,
+_ONE_OR_MORE = Reader(
+    read=_read_one_or_more,
     build=tuple,
     schema={"type": ["string", "array"], "items": {"type": "string"}},
 )
@@ -262,7 +262,11 @@ class Behavior:
     """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
 
     Attributes:
-        mode: `subagent` alone: it is for other agents, and not offered to the user.
+        mode: `subagent`: other agents may have it work for them; that alone: it is not offered to
+            the user.
+        description: what other agents are told of it.
+        spawnable_by: the behaviours that may have it work for them; empty: all.
+        max_steps: requests of one turn; None: as many as there may be.
         default_model: `provider/model`; None: as everywhere.
         variant: of whichever model answers, if it has one of that name and none was selected.
         system_prompt: stands in place of our instructions.
@@ -274,7 +278,12 @@ class Behavior:
         rewrite_prompt: how a rewrite is asked for; None: as everywhere.
     """
 
-    mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_MODES, "mode"))
+    mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_ONE_OR_MORE, "mode"))
+    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
+    spawnable_by: tuple[str, ...] = attrs.field(
+        default=(), metadata=setting(_ONE_OR_MORE, "spawnableBy")
+    )
+    max_steps: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxSteps"))
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
     variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
     system_prompt: str | None = attrs.field(

@@ -17,15 +17,12 @@ from eca_server.config.problems import Problem, dotted
 __all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
 
 _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
-    "description": None,
     "inherit": "each behaviour stands for itself",
-    "maxSteps": "a turn has no limit of steps",
     "prompts.chatTitle": "the common prompt for titles counts",
     "prompts.compact": "the common prompt for summaries counts",
     "prompts.init": "the common prompt of /init counts",
     "prompts.skillCreate": "the common prompt of /skill-create counts",
     "prompts.tools": "the common descriptions of tools count",
-    "spawnableBy": "there are no subagents yet",
     "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
     "toolCall.outputTruncation": "the common limits of outputs count",
     "toolCall.readFile": "the common limits of files count",

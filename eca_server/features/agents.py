@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from eca_protocol.messages import ChatContext
 from eca_server.chat import Turn
-from eca_server.chat.agent import Agent
+from eca_server.chat.agent import MOST_STEPS, Agent
 from eca_server.chat.instructions import (
     System,
     UnreadablePrompt,
@@ -17,18 +17,19 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.config import Config
+from eca_server.config import Behavior, Config
 from eca_server.config.folders import home_folder
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
 from eca_server.features import tools
 from eca_server.features.connection import Connection
 from eca_server.features.selection import Chosen
+from eca_server.features.subagents import WORKS_FOR_ANOTHER, Superior, spawning
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.models import Model
 from eca_server.skills import SKILL_TOOL, Skill, list_skills
 from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
+from eca_server.tools.ask_user import AskUser
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.toolbox import ServedTool
@@ -47,10 +48,19 @@ async def make_agent(
     *,
     contexts: Sequence[ChatContext],
     chosen: Chosen,
+    superior: Superior | None = None,
 ) -> Agent | None:
     """Who answers a text in a turn; None if the model cannot be asked, which was told.
 
     The configuration is looked at before the first wait: the turn keeps what it began with.
+
+    Args:
+        connection: the client's.
+        turn: the turn.
+        text: what the model is told.
+        contexts: what goes before it.
+        chosen: model and behaviour.
+        superior: whom it works for; None: the user.
     """
     behavior = chosen.behavior
     try:
@@ -72,38 +82,64 @@ async def make_agent(
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     config, gitignore = connection.config, connection.follows_gitignore
-    policy = policy_of(config, behavior)
-    native = connection.tools(turn.chat.ledger, turn.chat.id)
+    policy = policy_of(config, behavior, within=None if superior is None else superior.policy)
+    owner = turn.chat if superior is None else superior.turn.chat
+    if superior is None:
+        spawn = spawning(connection, Superior(turn=turn, policy=policy), chosen, make_agent)
+        native = connection.tools(turn.chat.ledger, owner.id, spawn)
+    else:
+        native = connection.tools(turn.chat.ledger, owner.id).without(AskUser.name)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,
         memos=connection.memos,
         variables=connection.child_variables,
-        trusts=lambda: turn.chat.settings.trust,
+        trusts=lambda: owner.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)
     if not system.lists_skills and _offers_skills(policy):
         native = native.without(SKILL_TOOL)
-    if connection.is_introduced:
+    if connection.is_introduced and superior is None:
         tools.announce_tools(connection, behavior)
+    told = {
+        "chat_id": turn.chat.id,
+        "agent": behavior,
+        "behavior": behavior,
+        "full_model": f"{asked.origin.provider}/{asked.origin.model}",
+    }
+    if superior is not None:
+        told["parent_chat_id"] = superior.turn.chat.id
     served, more = await _of_servers(connection, turn, policy, native)
     return Agent(
         model=asked,
         asked=(Message(role="user", parts=(TextPart(text),)),),
-        system=f"{system.text}\n\n{more}" if more else system.text,
+        system="\n\n".join(
+            filter(None, [system.text, more, WORKS_FOR_ANOTHER if superior else ""])
+        ),
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
-        wants_title=config.chat_title,
+        wants_title=config.chat_title and superior is None,
         compact_at=_compact_at(config, behavior),
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),
-        hooks=_hooks(connection, turn, config, behavior, asked) if config.hooks else None,
+        hooks=_hooks(connection, turn, config, told, is_subagents=superior is not None)
+        if config.hooks
+        else None,
+        max_steps=min(
+            config.behaviors.get(behavior, Behavior()).max_steps or MOST_STEPS, MOST_STEPS
+        ),
+        initiator="user" if superior is None else "agent",
     )
 
 
 def _hooks(
-    connection: Connection, turn: Turn, config: Config, behavior: str, model: Model
+    connection: Connection,
+    turn: Turn,
+    config: Config,
+    told: Mapping[str, str],
+    *,
+    is_subagents: bool,
 ) -> TurnHooks:
     """The user's hooks, and what they are told of the turn."""
     from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are any
@@ -117,13 +153,7 @@ def _hooks(
         environment=connection.child_variables,
         told={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
     )
-    told = {
-        "chat_id": turn.chat.id,
-        "agent": behavior,
-        "behavior": behavior,
-        "full_model": f"{model.origin.provider}/{model.origin.model}",
-    }
-    return TurnHooks(hooks, turn, told, connection.greeted)
+    return TurnHooks(hooks, turn, told, connection.greeted, is_subagents=is_subagents)
 
 
 async def _of_servers(

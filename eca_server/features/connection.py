@@ -24,6 +24,9 @@ from eca_server.features.turnstile import Turnstile
 from eca_server.secret import Secret
 from eca_server.session import Session
 
+MOST_SUBAGENTS = 8
+"""Agents that work for others at once, in all chats; one more waits until another has ended."""
+
 if TYPE_CHECKING:
     from eca_protocol.messages import (
         EcaServerUpdatedParams,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
+    from eca_server.tools.tool import Tool
     from eca_server.workspace import FileIndex, Root, Workspace
 
 __all__ = ["Connection", "Options", "Told"]
@@ -121,6 +125,7 @@ class Connection:
         told: what the client was told last.
         notices: what the user is to be told once the client listens.
         greeted: the chats that were told what hooks add at their start.
+        subagents: lets so many agents work for others at once.
         has_skills: whether there were skills when a chat's instructions were made last.
         memos: the calls the user approved for the session.
         mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
@@ -155,6 +160,7 @@ class Connection:
         self.behavior: str | None = None
         self.model: str | None = None
         self.variant: str | None = None
+        self.subagents = trio.Semaphore(MOST_SUBAGENTS)
         self.initial_behavior: str | None = None
         self.client_model: str | None = None
         self.accesses: dict[object, Access] = {}
@@ -290,8 +296,16 @@ class Connection:
         credentials = [each for each in known if each is not None]
         return child_environment(self.options.environ, credentials, self.models.secrets)
 
-    def tools(self, ledger: Ledger | None = None, chat_id: str = "") -> NativeTools:
-        """The native tools of a chat; `ledger` tells which files its model has seen."""
+    def tools(
+        self, ledger: Ledger | None = None, chat_id: str = "", more: Iterable[Tool] = ()
+    ) -> NativeTools:
+        """The native tools of a chat.
+
+        Args:
+            ledger: which files its model has seen.
+            chat_id: the chat.
+            more: further tools of this chat alone.
+        """
         from eca_server.skills import LoadSkill  # noqa: PLC0415 - as above
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
@@ -304,7 +318,7 @@ class Connection:
             ledger=ledger or Ledger(),
             chat_id=chat_id,
             jobs=self.jobs if self.session.revision is Revision.CURRENT else None,
-            more=[LoadSkill(files=self.skill_files)],
+            more=[LoadSkill(files=self.skill_files), *more],
         )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eca_protocol import messages as m
+from eca_server.features.subagents import told_of
 from eca_server.skills import SKILL_TOOL
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.toolbox import PREFIX
@@ -38,7 +39,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def announce_tools(connection: Connection, behavior: str) -> None:
     """Tell the client of the native tools, and which the behaviour disables, if it is news."""
-    native = connection.tools()
+    native = connection.tools(more=told_of(connection, behavior))
     if not connection.has_skills:
         native = native.without(SKILL_TOOL)
     toolbox = native.toolbox(policy_of(connection.config, behavior))

@@ -38,6 +38,7 @@ __all__ = [
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
+_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
 _ELSE_ASKS = "everything but reading in the workspace asks"
 BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
@@ -111,8 +112,8 @@ class Decision:
     memo: Memo | None = None
 
 
-def policy_of(config: Config, behavior: str) -> Policy:
-    """The policy of a behaviour: its own rules beside the global ones."""
+def policy_of(config: Config, behavior: str, *, within: Policy | None = None) -> Policy:
+    """The policy of a behaviour: its own rules beside the global ones, nothing beyond `within`."""
     own = config.behaviors.get(behavior, Behavior())
     disabled = own.disabled_tools
     if disabled is None:
@@ -126,6 +127,7 @@ def policy_of(config: Config, behavior: str) -> Policy:
             f"behavior.{behavior}.disabledTools": disabled,
             "disabledTools": config.disabled_tools,
         },
+        within=within,
     )
 
 
@@ -145,6 +147,7 @@ class Policy:
         behavior: its name; `plan` may only read.
         manual: `toolCall.manualApproval`.
         disabled: selectors of tools that are not offered, by the key they stand under.
+        within: another policy; what it refuses or asks for, this one does too.
     """
 
     def __init__(
@@ -155,6 +158,7 @@ class Policy:
         behavior: str = "agent",
         manual: bool | Collection[str] = False,
         disabled: Mapping[str, Collection[str]] | None = None,
+        within: Policy | None = None,
     ) -> None:
         prefix = f"behavior.{behavior}.toolCall.approval"
         self._rules = [*_rules(own, prefix), *_rules(common, "toolCall.approval")]
@@ -167,6 +171,7 @@ class Policy:
         )
         self._reads_only = behavior == _PLAN
         self._disabled = disabled or {}
+        self._within = within
 
     def told(self) -> Iterator[str]:
         """What decides, in words: what is withheld, the rules, and what counts without one."""
@@ -192,6 +197,10 @@ class Policy:
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
+        if self._within is not None:
+            why = self._within.withheld(server=server, tool=tool, effect=effect)
+            if why is not None:
+                return why
         selectors = spellings(server, tool) | _server_names(server)
         for key, names in self._disabled.items():
             if any(matches_name(selector, selectors) for selector in names):
@@ -212,6 +221,14 @@ class Policy:
         The patterns of `argsMatchers` get a quarter of a second together; one that needs longer
         counts as a match for `ask` and `deny`, and as none for `allow`.
         """
+        decision = self._decide(call, remembered, is_trusted=is_trusted)
+        if self._within is None:
+            return decision
+        wider = self._within.decide(call, remembered, is_trusted=is_trusted)
+        return max(wider, decision, key=lambda each: _STRICTNESS[each.verdict])
+
+    def _decide(self, call: Call, remembered: Collection[Memo], *, is_trusted: bool) -> Decision:
+        """What this policy makes of a call by itself."""
         rule = self._rule_for(call)
         refused = self._refusal(call, rule)
         if refused is not None:

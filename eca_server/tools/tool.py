@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 running_call: ContextVar[str] = ContextVar("running_call")
-"""The id of the call that runs, for a tool that tells the client of it."""
+"""The id of the call that is looked at, or runs, for a tool that tells the client of it."""
 
 Effect: TypeAlias = Literal["read", "write", "run"]
 """What a tool may do: look, change files, or anything (a command)."""

@@ -1,0 +1,268 @@
+"""An agent that works for another one: a tool whose call is a turn in a chat of its own.
+
+The rules it keeps: that turn lives inside the call and ends with it, so whatever ends the parent's
+turn ends it at once; what it says goes only to clients that know whose chat it is; of the others
+only the calls that ask are told, as calls of the parent. Nothing of the chat is kept but what the
+parent is told, what it took, and what the files it changed were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+import trio
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatTextContent,
+    ChatToolCalledContent,
+    ChatToolCallPrepareContent,
+    ChatToolCallRejectedContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    SubagentDetails,
+)
+from eca_server.chat.chat import Chat
+from eca_server.chat.turn import Body, Prompt, Turn
+from eca_server.config import Behavior
+from eca_server.llm.history import TextPart
+from eca_server.spelling import Role
+from eca_server.tools.files import printable
+from eca_server.tools.output import Cap, cut_middle
+from eca_server.tools.tool import (
+    Effect,
+    FileChange,
+    PreparedCall,
+    ToolFault,
+    ToolOutput,
+    running_call,
+)
+
+__all__ = ["SPAWN_TOOL", "SpawnAgent", "SubagentChat", "Task", "run_task"]
+
+SPAWN_TOOL: Final = "spawn_agent"
+"""The tool's name."""
+
+_SHOWN = 64  # characters of a name or an activity in the summary
+_LISTED = 200  # characters of a description, and agents of the list
+
+
+@attrs.frozen(kw_only=True)
+class Task:
+    """What a call asks for.
+
+    Attributes:
+        agent: the name of who does it.
+        text: what is to be done.
+        model: as `provider/model`.
+        variant: of that model.
+    """
+
+    agent: str
+    text: str
+    model: str
+    variant: str | None
+
+
+@attrs.frozen(kw_only=True)
+class SpawnAgent:
+    """The tool `spawn_agent`.
+
+    Attributes:
+        agents: who can be called, by name.
+        model: `provider/model`, who answers for an agent without one of its own.
+        variant: of that model.
+        cap: of what an agent's answer may be.
+        work: has a task done, in a chat whose one turn has ended then; None: the tool is only
+            told of.
+    """
+
+    agents: Mapping[str, Behavior]
+    model: str = ""
+    variant: str | None = None
+    cap: Cap = attrs.field(factory=Cap)
+    work: Callable[[Task], Awaitable[SubagentChat]] | None = None
+
+    name: ClassVar = SPAWN_TOOL
+    effect: ClassVar[Effect] = "read"  # what the agent does is judged call by call
+
+    @property
+    def description(self) -> str:
+        """For the model: what it does, and who there is."""
+        listed = "\n".join(
+            f"- {name}: {each.description[:_LISTED] or 'no description'}"
+            for name, each in [*self.agents.items()][:_LISTED]
+        )
+        return (
+            "Have another agent do a task. It begins with nothing but your words, works with tools "
+            "of its own, cannot ask back, and its last message is the result. Several calls in one "
+            f"answer work at the same time.\n\nAgents:\n{listed}"
+        )
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The arguments."""
+        text = {"type": "string"}
+        return {
+            "type": "object",
+            "properties": {
+                "agent": {**text, "description": "Who does it, as listed."},
+                "task": {**text, "description": "What to do and to report, with all it must know."},
+                "activity": {**text, "description": "The task in three to five words, for a user."},
+                "model": {**text, "description": "provider/model, if the user asks for one."},
+                "variant": {**text, "description": "Of the model, if the user asks for one."},
+            },
+            "required": ["agent", "task"],
+        }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """`explorer: reads the tests`."""
+        words = (arguments.get(key) for key in ("agent", "activity"))
+        return ": ".join(printable(word[:_SHOWN]) for word in words if isinstance(word, str))
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Nothing begins before it may."""
+        wanted = arguments["agent"].strip()
+        name = next((each for each in self.agents if each.lower() == wanted.lower()), None)
+        if name is None:
+            known = ", ".join([*self.agents][:_LISTED])
+            raise ToolFault(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
+        agent = self.agents[name]
+        model = arguments.get("model") or agent.default_model or self.model
+        inherited = self.variant if model == self.model else None
+        task = Task(
+            agent=name,
+            text=arguments["task"],
+            model=model,
+            variant=arguments.get("variant") or agent.variant or inherited,
+        )
+        details = SubagentDetails(
+            subagent_chat_id=_id_of_chat(running_call.get()),
+            agent_name=name,
+            model=task.model,
+            variant=task.variant,
+            max_steps=agent.max_steps,
+        )
+
+        async def run() -> ToolOutput:
+            assert self.work is not None
+            chat = await self.work(task)
+            return ToolOutput(
+                parts=(TextPart(cut_middle(chat.result, self.cap)),),
+                is_error=chat.has_failed,
+                details=attrs.evolve(details, step=chat.steps),
+            )
+
+        return PreparedCall(run=run, summary=self.summary(arguments), details=details)
+
+
+async def run_task(parent: Turn, text: str, body: Body) -> SubagentChat:
+    """Have a text answered inside the call that runs; cancelled, nothing of it is left."""
+    async with trio.open_nursery() as nursery:
+        chat = SubagentChat(running_call.get(), parent, nursery)
+        parent.subagents.append(chat)
+        parent.progress("Waiting subagent")
+        try:
+            await chat.answer(text, body)
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await chat.turn.ended.wait()
+            parent.subagents.remove(chat)
+            parent.usages += chat.turn.usages
+    return chat
+
+
+class SubagentChat(Chat):
+    """The chat in which an agent works for another one, as long as that waits."""
+
+    turn: Turn
+
+    def __init__(self, call_id: str, parent: Turn, nursery: trio.Nursery) -> None:
+        super().__init__(_id_of_chat(call_id), parent.chat.session, nursery)
+        self._parent = parent
+        self._asked: set[str] = set()
+        self._last_words = ""
+
+    async def answer(self, text: str, body: Body) -> None:
+        """Let its one turn begin and end."""
+        self.prompt(Prompt(text=text, body=body))
+        assert self._turn is not None
+        self.turn = self._turn
+        await self.turn.ended.wait()
+
+    def end(self) -> None:
+        """The parent's turn ends, and with it this one: what it still says is dropped."""
+        self.turn.stop()
+        self.turn.finish()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no whole answer."""
+        return self.turn.failed or self.turn.stopped
+
+    @property
+    def steps(self) -> int:
+        """The answers of the model."""
+        return sum(message.role == "assistant" for message in self.turn.messages)
+
+    @property
+    def result(self) -> str:
+        """What the parent is told: the last words of the model, and why it ended if it failed."""
+        texts = (
+            "".join(part.text for part in message.parts if isinstance(part, TextPart))
+            for message in reversed(self.turn.messages)
+            if message.role == "assistant"
+        )
+        said = next((text for text in texts if text.strip()), "")
+        if self.turn.stopped:
+            return "\n\n".join([*filter(None, [said]), "The user stopped this agent."])
+        if self.turn.failed:
+            return "\n\n".join(filter(None, [said, f"This agent failed: {self._last_words}"]))
+        return said or "The agent has ended and said nothing."
+
+    def emit(self, role: Role, content: ChatContent) -> None:
+        """Say it by the parent, so that nothing is said after the parent's end."""
+        if role == "system" and isinstance(content, ChatTextContent):
+            self._last_words = content.text
+        if self.session.profile.shows_subagents:
+            self._parent.relay(self.id, role, content)
+        else:
+            for each in self._of_calls_that_ask(content):
+                self._parent.show(each)
+
+    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+        """What the files were is kept as if the parent changed them: its rollback restores them."""
+        await self._parent.will_change(changes)
+
+    def _of_calls_that_ask(self, content: ChatContent) -> Iterator[ChatContent]:
+        if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
+            self._asked.add(content.id)
+            yield ChatToolCallPrepareContent(
+                id=content.id,
+                name=content.name,
+                server=content.server,
+                origin=content.origin,
+                arguments_text="",
+                summary=content.summary,
+            )
+        if isinstance(content, _OF_CALLS) and content.id in self._asked:
+            yield content
+
+    def _tell_status(self) -> None:
+        """No client has opened this chat."""
+
+
+_OF_CALLS = (
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    ChatToolCalledContent,
+    ChatToolCallRejectedContent,
+)
+
+
+def _id_of_chat(call_id: str) -> str:
+    """As clients and the upstream server derive it."""
+    return f"subagent-{call_id}"

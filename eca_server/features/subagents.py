@@ -1,0 +1,122 @@
+"""The agents that may work for a chat's agent (`agent` in the configuration, mode `subagent`).
+
+The rules it keeps: whom an agent may call is decided when its turn begins; an agent that works for
+another one calls none itself, and may do nothing that the other may not; only clients of today
+can show one, so others are offered none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from eca_protocol.messages import ChatContentReceivedParams, ChatContext
+from eca_server.config import OTHER_NAMES, Behavior
+
+if TYPE_CHECKING:
+    from eca_server.chat.agent import Agent
+    from eca_server.chat.subagents import SubagentChat, Task
+    from eca_server.chat.turn import Turn
+    from eca_server.features.connection import Connection
+    from eca_server.features.selection import Chosen
+    from eca_server.tools.approval import Policy
+    from eca_server.tools.tool import Tool
+
+__all__ = ["WORKS_FOR_ANOTHER", "Superior", "spawning", "told_of"]
+
+_SUBAGENT = "subagent"
+
+WORKS_FOR_ANOTHER: Final = (
+    "You work for another agent, which is told nothing but your last message: let that be the "
+    "whole result. Nobody answers questions."
+)
+
+
+@attrs.frozen(kw_only=True)
+class Superior:
+    """Whom an agent works for: the turn that waits for it, and what that may do."""
+
+    turn: Turn
+    policy: Policy
+
+
+class MakeAgent(Protocol):
+    """What makes the agent of a turn (`features.agents`)."""
+
+    async def __call__(
+        self,
+        connection: Connection,
+        turn: Turn,
+        text: str,
+        *,
+        contexts: Sequence[ChatContext],
+        chosen: Chosen,
+        superior: Superior | None = None,
+    ) -> Agent | None: ...
+
+
+def spawning(
+    connection: Connection, superior: Superior, chosen: Chosen, make_agent: MakeAgent
+) -> Iterator[Tool]:
+    """The tool by which a turn's agent has others work for it, if there are any.
+
+    Args:
+        connection: the client's.
+        superior: the turn.
+        chosen: its model and behaviour.
+        make_agent: makes the agent of a task's turn.
+    """
+    agents = _subagents_of(connection, chosen.behavior)
+    if not agents:
+        return
+    from eca_server.chat.subagents import SpawnAgent, run_task  # noqa: PLC0415 - only where needed
+    from eca_server.tools.output import Cap  # noqa: PLC0415 - as above
+
+    async def work(task: Task) -> SubagentChat:
+        its = attrs.evolve(chosen, model=task.model, variant=task.variant, behavior=task.agent)
+
+        async def body(turn: Turn) -> None:
+            agent = await make_agent(
+                connection, turn, task.text, contexts=(), chosen=its, superior=superior
+            )
+            if agent is not None:
+                await agent.run(turn)
+
+        async with connection.subagents:
+            return await run_task(superior.turn, task.text, body)
+
+    limits = connection.config.tool_call.output_truncation
+    yield SpawnAgent(
+        agents=agents,
+        model=chosen.model,
+        variant=chosen.variant,
+        cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+        work=work,
+    )
+
+
+def told_of(connection: Connection, behavior: str) -> Iterator[Tool]:
+    """The same tool as a client is told of it."""
+    agents = _subagents_of(connection, behavior)
+    if agents:
+        from eca_server.chat.subagents import SpawnAgent  # noqa: PLC0415 - only where needed
+
+        yield SpawnAgent(agents=agents)
+
+
+def _subagents_of(connection: Connection, behavior: str) -> Mapping[str, Behavior]:
+    """Whom an agent of that behaviour may call, by name."""
+    if not connection.session.writes(ChatContentReceivedParams, "parent_chat_id"):
+        return {}
+    return {
+        name: each
+        for name, each in connection.config.behaviors.items()
+        if name and _SUBAGENT in each.mode and _may_spawn(behavior, each)
+    }
+
+
+def _may_spawn(behavior: str, subagent: Behavior) -> bool:
+    names = {OTHER_NAMES.get(name, name) for name in subagent.spawnable_by}
+    return not names or behavior in names

@@ -1,0 +1,223 @@
+"""Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from eca_server.features.connection import MOST_SUBAGENTS
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import SCRIPT, Content, Editor, text
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks around."}}
+
+
+def spawn(task: str, **more: str) -> str:
+    """A line of a script: the call that has a scout play another one."""
+    return f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': task, **more})}"
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"call eca_{name} {json.dumps(arguments)}"
+
+
+def of_children(ours: Editor) -> list[Mapping[str, Any]]:
+    """What came for chats of subagents: the params."""
+    return [
+        each["params"]
+        for each in ours.seen
+        if each.get("method") == "chat/contentReceived" and "parentChatId" in each["params"]
+    ]
+
+
+def spawned(received: list[Content]) -> list[Content]:
+    return [
+        each for each in received if each["type"] == "toolCalled" and each["name"] == "spawn_agent"
+    ]
+
+
+@pytest.mark.requirement("VALUE:ToolCallDetails.type=subagent")
+async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_result() -> None:
+    task = "say first\ncall eca_directory_tree {}\nsay found it\nusage 5 7"
+    async with current({"agent": SCOUT}) as ours:
+        received = await ours.turn(
+            f"{spawn(task, activity='looks')}\nsay done\nusage 1 2", model=SCRIPT
+        )
+        (called,) = spawned(received)
+        assert (called["error"], called["outputs"][0]["text"]) == (False, "found it")
+        assert called["summary"] == "scout: looks"
+        chat_id = f"subagent-{called['id']}"
+        assert called["details"] == {
+            "type": "subagent",
+            "subagentChatId": chat_id,
+            "agentName": "scout",
+            "model": SCRIPT,
+            "step": 2,
+        }
+        told = of_children(ours)
+        assert {(each["chatId"], each["parentChatId"]) for each in told} == {(chat_id, "c")}
+        contents = [each["content"] for each in told]
+        assert [each["type"] for each in contents].count("toolCalled") == 1
+        assert contents[-1]["state"] == "finished"
+        (usage,) = (each for each in received if each["type"] == "usage")
+        assert usage["sessionTokens"] > 5 + 7 + 1 + 2
+        others = [each for each in ours.seen if each.get("method") != "chat/contentReceived"]
+        assert chat_id not in str(others)
+
+
+@pytest.mark.requirement("W-31", "W-34")
+@pytest.mark.parametrize(
+    ("client", "shown_in", "answered_in"),
+    [
+        ("VsCode", "subagent-", "subagent-"),
+        ("VsCode", "subagent-", "c"),
+        ("Neovim", "c", "c"),
+    ],
+)
+async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
+    client: str, shown_in: str, answered_in: str, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
+    async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
+        await ours.prompt(spawn(task), model=SCRIPT)
+        asking = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        asked = asking["params"]
+        assert asked["chatId"].startswith(shown_in)
+        assert not (tmp_path / "new").exists()
+        await ours.tell(
+            "chat/toolCallApprove",
+            {
+                "chatId": asked["chatId"] if answered_in != "c" else "c",
+                "toolCallId": asked["content"]["id"],
+            },
+        )
+        await ours.finished()
+        assert (tmp_path / "new").read_text() == "x"
+        (called,) = spawned(ours.contents())
+        assert called["outputs"][0]["text"] == "written"
+        assert bool(of_children(ours)) == (client == "VsCode")
+
+
+WRITES = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
+DENIES = {"disabledTools": ["eca_write_file"]}
+HOOK = {
+    "h": {
+        "type": "preToolCall",
+        "matcher": "eca__write_file",
+        "actions": [{"type": "shell", "shell": "exit 2"}],
+    }
+}
+
+
+@pytest.mark.requirement("W-31")
+@pytest.mark.parametrize(
+    ("config", "behavior"),
+    [
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}}}, "plan"),
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}, "agent": DENIES}}, "agent"),
+        ({"agent": {"scout": {**SCOUT["scout"], **DENIES}}, **WRITES}, "agent"),
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}}, "hooks": HOOK}, "agent"),
+    ],
+    ids=["the plan only reads", "its agent may not", "it may not itself", "a hook is against it"],
+)
+async def test_a_subagent_does_nothing_that_its_agent_may_not(
+    config: dict[str, Any], behavior: str, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay I go on"
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT, agent=behavior)
+        (called,) = spawned(received)
+        assert called["outputs"][0]["text"] == "I go on"
+        ends = [each["content"]["type"] for each in of_children(ours)]
+        assert "toolCallRejected" in ends
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.parametrize("ends", ["chat/promptStop", "chat/delete", "shutdown"])
+async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_once(
+    ends: str, tmp_path: Path
+) -> None:
+    many = MOST_SUBAGENTS + 1
+    task = call("shell_command", command=f"echo $$ >> {tmp_path}/pids; sleep 600")
+    config = {"agent": SCOUT, "toolCall": {"approval": {"byDefault": "allow"}}}
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt("\n".join([spawn(task)] * many), model=SCRIPT)
+        for _ in range(MOST_SUBAGENTS):
+            await ours.until(
+                lambda each: (
+                    each.get("params", {}).get("content", {}).get("type") == "toolCallRunning"
+                    and "parentChatId" in each["params"]
+                )
+            )
+        (chat,) = ours.connection.chats
+        children = tuple(chat.subagents)
+        assert len(children) == MOST_SUBAGENTS
+        if ends == "chat/promptStop":
+            await ours.stop()
+            await ours.finished()
+        else:
+            await ours.ask(ends, {"chatId": "c"} if ends == "chat/delete" else None)
+        begun = len(ours.seen)
+        await chat.close()
+        for child in children:
+            await child.turn.ended.wait()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not [each for each in ours.seen[begun:] if "params" in each]
+        assert ours.connection.subagents.value == MOST_SUBAGENTS
+
+
+async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
+        shown = await ours.until(
+            lambda each: (
+                each.get("params", {}).get("content", {}).get("text") == "half"
+                and "parentChatId" in each["params"]
+            )
+        )
+        await ours.stop(shown["params"]["chatId"])
+        await ours.finished()
+        (called,) = spawned(ours.contents())
+        assert called["error"] is True
+        assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
+        assert text(ours.contents()).endswith("on")
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "told"),
+    [
+        ({"maxSteps": 1}, {}, "took 1 steps"),
+        ({}, {"model": "p/none"}, "p/none cannot be asked"),
+        ({}, {"agent": "Nobody"}, "There is no agent 'Nobody'. Agents: scout."),
+        ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
+        ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),
+        ({"mode": "primary"}, {}, "There is no tool"),
+    ],
+)
+async def test_what_the_agent_is_told_of_a_task(
+    settings: dict[str, Any], arguments: dict[str, str], told: str
+) -> None:
+    config = {"agent": {"scout": {**SCOUT["scout"], **settings}}}
+    line = spawn("call eca_directory_tree {}\nsay seen", **arguments)
+    async with current(config) as ours:
+        received = await ours.turn(line, model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert told in called["outputs"][0]["text"]
+        assert called["error"] is (told != "seen")
+
+
+async def test_clients_of_older_editions_are_offered_no_subagents() -> None:
+    async with current({"agent": SCOUT}, capabilities={}) as ours:
+        received = await ours.turn(spawn("say hi"), model=SCRIPT)
+        assert "There is no tool" in str(received)
+        assert not of_children(ours)
