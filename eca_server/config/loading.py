@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.config.agent_files import FOLDER, LARGEST, MOST, BadAgent, agent_of
 from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.folders import home_folder, user_folder
 from eca_server.config.interpolation import Surroundings
@@ -26,7 +27,7 @@ from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
 from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
-from eca_server.config.upstream import unread_folders, without_effect
+from eca_server.config.upstream import without_effect
 
 __all__ = ["Loaded", "load"]
 
@@ -93,8 +94,8 @@ def load(
         else:
             folders = [user_folder(environ, home), *(root / ".eca" for root in roots)]
             for folder in folders:
+                loading.add_agents(folder / FOLDER)
                 loading.add_file(folder / "config.json")
-            loading.problems += unread_folders(folders)
         for path in loading.config().extra_configs:
             loading.add_file(Path(path), required=True)
         loading.add_own_layer(roots, kept)
@@ -156,6 +157,23 @@ class _Loading:
                 self._broken(str(path), fault.message, spot, self._place(folder))
             return
         self.add_text(str(path), text, folder=folder)
+
+    def add_agents(self, folder: Path) -> None:
+        """Add the agents in a folder's Markdown files; one that is none costs itself alone."""
+        self._note_file(folder)
+        if self.files[folder] is None:
+            return
+        for path in sorted(folder.glob("*.md"))[:MOST]:
+            self._note_file(path)
+            place = self._place(folder)
+            try:
+                value = agent_of(path, read_text(path, most=LARGEST))
+            except (Unreadable, BadAgent) as fault:
+                self._broken(str(path), str(fault), None, place)
+                continue
+            self._add(str(path), value, place)
+            self._report(str(path), place.faults)
+            self._tell_what_has_no_effect(str(path), value)
 
     def add_text(self, name: str, text: str, *, folder: Path | None) -> None:
         """Add a source by its text; a blank variable is as good as none."""

@@ -1,4 +1,4 @@
-"""Keys and folders the upstream server reads and this one does not: no slips of the pen.
+"""Keys the upstream server reads and this one does not: no slips of the pen.
 
 Whoever moves over is told once what of his file has no effect here, and what follows from it. Where
 nothing follows (the thing is done anyway, or there is nothing to be done), he is told nothing.
@@ -6,15 +6,13 @@ nothing follows (the thing is done anyway, or there is nothing to be done), he i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from eca_server.config.files import stamp_of
 from eca_server.config.hook_settings import UNSERVED_EVENTS
-from eca_server.config.problems import Problem, dotted
+from eca_server.config.problems import dotted
 
-__all__ = ["UPSTREAM_KEYS", "unread_folders", "without_effect"]
+__all__ = ["UPSTREAM_KEYS", "without_effect"]
 
 _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
     "inherit": "each behaviour stands for itself",
@@ -62,25 +60,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     },
 }
 """By the dotted key, what follows; None: nothing. A `*` stands for a name of the user's own."""
-
-
-_FOLDERS: Final[Mapping[str, str]] = {
-    "agents": "behaviours are configured under `agent`",
-}
-"""By its name beside a `config.json`, why nothing in it counts."""
-
-
-def unread_folders(beside: Iterable[Path]) -> Iterator[Problem]:
-    """What to say of folders that only the upstream server looks into; asks the disk.
-
-    Args:
-        beside: folders in which a `config.json` may lie.
-    """
-    for folder in beside:
-        for name, why in _FOLDERS.items():
-            if stamp_of(folder / name) is not None:
-                message = f"nothing in this folder counts here: {why}"
-                yield Problem(source=str(folder / name), message=message, level="warning")
 
 
 def without_effect(value: object) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""Agents in Markdown files, as users of the upstream server write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from eca_server.config import Approval, ApprovalRule, Behavior
+from eca_server.tools.approval import Call, policy_of
+
+if TYPE_CHECKING:
+    from conftest import House
+
+SLEEPER = """---
+mode: subagent
+description: Sleeps.
+model: p/m
+steps: 5
+spawnableBy: [plan, code]
+color: red
+tools:
+  byDefault: ask
+  deny:
+    - mine__tool
+  allow:
+    - eca__shell_command(sleep .*)
+    - eca__shell_command(true)
+    - eca_grep
+---
+
+Sleep, and say so.
+"""
+
+
+def in_root(house: House, name: str, text: str) -> Path:
+    return house.write(house.roots[0] / ".eca" / "agents" / name, text)
+
+
+def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house: House) -> None:
+    house.write(house.user.parent / "agents" / "Sleeper.agent.md", "---\nvariant: high\n---\nMine")
+    in_root(house, "sleeper.md", SLEEPER.replace("\n", "\r\n"))
+    loaded = house.load()
+    assert loaded.problems == ()
+    sleeper = loaded.config.behaviors["sleeper"]
+    assert sleeper == Behavior(
+        mode=("subagent",),
+        description="Sleeps.",
+        default_model="p/m",
+        variant="high",
+        max_steps=5,
+        spawnable_by=("plan", "code"),
+        system_prompt="Sleep, and say so.",
+        approval=Approval(
+            by_default="ask",
+            deny={"mine__tool": ApprovalRule()},
+            allow={
+                "eca__shell_command": ApprovalRule(args_matchers={"command": ("sleep .*", "true")}),
+                "eca_grep": ApprovalRule(),
+            },
+        ),
+    )
+    assert loaded.is_current()
+    in_root(house, "new.md", "---\nname: Other\ntools: [eca_grep]\n---\n")
+    assert not loaded.is_current()
+    other = house.config().behaviors["other"].approval
+    assert (other.by_default, dict(other.allow)) == ("ask", {"eca_grep": ApprovalRule()})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\na: [\n---\nx", "expected YAML above the text, got something else at line 3"),
+        ("---\n- a\n---\nx", "expected `key: value` lines above the text"),
+        ("---\ntools: all\n---\nx", "tools: expected a list, or rules under"),
+        ("---\ntools: {deny: eca}\n---\nx", "tools.deny: expected a list of names"),
+        ("---\ntools: ['eca_grep(x)']\n---\nx", "expected a pattern for shell_command alone"),
+        ("---\nmode: subagent\nsteps: many\n---\nx", "maxSteps"),
+        ("x" * 70_000, "expected at most 65536 bytes"),
+    ],
+)
+def test_what_is_wrong_with_one_is_told_and_loosens_nothing(
+    house: House, text: str, expected: str
+) -> None:
+    path = in_root(house, "a.md", text)
+    (problem,) = house.load().problems
+    assert problem.source == str(path)
+    assert expected in f"{problem.key}: {problem.message}"
+    call = Call(tool="write_file", effect="write")
+    assert policy_of(house.load().config, "a").decide(call).verdict == "ask"
