@@ -28,6 +28,7 @@ import bench_sessions
 import bench_start
 import bench_stop
 import bench_stream
+import bench_subagents
 import bench_tap
 import bench_tools
 from report import Row, print_rows
@@ -41,6 +42,7 @@ BENCHMARKS = (
     bench_stop,
     bench_completion,
     bench_jobs,
+    bench_subagents,
     bench_stream,
     bench_decoders,
     bench_many_chats,
