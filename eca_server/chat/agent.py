@@ -39,7 +39,7 @@ from eca_server.tools.toolbox import ToolBox
 if TYPE_CHECKING:
     from eca_server.chat.hooked import TurnHooks
 
-__all__ = ["MOST_STEPS", "Agent"]
+__all__ = ["Agent"]
 
 _log = logging.getLogger("eca_server.chat")
 
@@ -66,7 +66,7 @@ class Agent:
         title_prompt: how a title is asked for; None: in our words.
         compact_prompt: how a summary is asked for; empty: in our words.
         hooks: the user's hooks; None: there are none.
-        max_steps: requests after which the turn ends.
+        max_steps: requests after which the turn ends; None: as many as there may be.
         initiator: who has the model asked first; an agent, where this one works for it.
     """
 
@@ -81,7 +81,7 @@ class Agent:
     title_prompt: str | None = None
     compact_prompt: str = ""
     hooks: TurnHooks | None = None
-    max_steps: int = MOST_STEPS
+    max_steps: int | None = None
     initiator: Literal["user", "agent"] = "user"
 
     async def run(self, turn: Turn) -> None:
@@ -115,7 +115,8 @@ class Agent:
             self.hooks.was_told()
         room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
         failures: Counter[tuple[str, str, str]] = Counter()
-        for step in range(self.max_steps):
+        most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
+        for step in range(most):
             turn.take_steers()
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
@@ -136,7 +137,7 @@ class Agent:
                     "Say how to go on."
                 )
                 return
-        turn.fail(f"This turn took {self.max_steps} steps without an end. Say `go on` to continue.")
+        turn.fail(f"This turn took {most} steps without an end. Say `go on` to continue.")
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""

@@ -9,7 +9,7 @@ import attrs
 
 from eca_protocol.messages import ChatContext
 from eca_server.chat import Turn
-from eca_server.chat.agent import MOST_STEPS, Agent
+from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import (
     System,
     UnreadablePrompt,
@@ -126,9 +126,7 @@ async def make_agent(
         hooks=_hooks(connection, turn, config, told, is_subagents=superior is not None)
         if config.hooks
         else None,
-        max_steps=min(
-            config.behaviors.get(behavior, Behavior()).max_steps or MOST_STEPS, MOST_STEPS
-        ),
+        max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
         initiator="user" if superior is None else "agent",
     )
 
