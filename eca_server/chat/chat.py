@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -26,7 +25,7 @@ from eca_protocol.messages import (
 from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Showing
-from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.chat.states import STATUSES, TRANSITIONS, Action, ChatState, Input
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
@@ -187,9 +186,7 @@ class Chat:
 
     def call(self, call_id: str) -> ToolCall | None:
         """The tool call of that id, if it is one of the turn that runs, or of its subagents."""
-        if self._turn is not None and call_id in self._turn.calls:
-            return self._turn.calls[call_id]
-        return next(filter(None, (each.call(call_id) for each in self.subagents)), None)
+        return None if self._turn is None else self._turn.call(call_id)
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Append a content of this chat."""
@@ -211,7 +208,7 @@ class Chat:
         """Where it stands, in the protocol's words."""
         if self.awaits_key_of is not None and self.state is ChatState.IDLE:
             return "login"
-        return _STATUSES[self.state]
+        return STATUSES[self.state]
 
     @property
     def is_blank(self) -> bool:
@@ -455,7 +452,7 @@ class Chat:
         self.systems.clear()
 
     def _tell_status(self) -> None:
-        params = ChatStatusChangedParams(chat_id=self.id, status=_STATUSES[self.state])
+        params = ChatStatusChangedParams(chat_id=self.id, status=STATUSES[self.state])
         self.session.notify("chat/statusChanged", params)
 
     def _drop_waiting(self) -> None:
@@ -499,13 +496,3 @@ class Chat:
                 self.title = title
                 self.tell_title()
                 await self.keep_settings()
-
-
-_STATUSES: Mapping[ChatState, ChatStatus] = MappingProxyType(
-    {
-        ChatState.IDLE: "idle",
-        ChatState.RUNNING: "running",
-        ChatState.STOPPING: "stopping",
-        ChatState.DELETED: "idle",
-    }
-)

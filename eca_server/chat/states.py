@@ -10,7 +10,9 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["TRANSITIONS", "Action", "ChatState", "Input"]
+from eca_protocol.messages import ChatStatus
+
+__all__ = ["STATUSES", "TRANSITIONS", "Action", "ChatState", "Input"]
 
 
 class ChatState(enum.Enum):
@@ -70,3 +72,13 @@ TRANSITIONS: Mapping[ChatState, Mapping[Input, tuple[Action, ChatState]]] = Mapp
         },
     }
 )
+
+STATUSES: Mapping[ChatState, ChatStatus] = MappingProxyType(
+    {
+        ChatState.IDLE: "idle",
+        ChatState.RUNNING: "running",
+        ChatState.STOPPING: "stopping",
+        ChatState.DELETED: "idle",
+    }
+)
+"""Where a chat stands, in the protocol's words."""

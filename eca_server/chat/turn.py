@@ -203,6 +203,11 @@ class Turn:
         call = self.calls[key] = ToolCall(emit, naming)
         return call
 
+    def call(self, call_id: str) -> ToolCall | None:
+        """The call of that id, of this turn or of an agent that works for it."""
+        of_subagents = (each.call(call_id) for each in self.subagents)
+        return self.calls.get(call_id) or next(filter(None, of_subagents), None)
+
     async def will_change(self, changes: Sequence[FileChange]) -> None:
         """Keep what files are before a call of this turn changes them."""
         await self.chat.keep_before_images(self, changes)

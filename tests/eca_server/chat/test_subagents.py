@@ -221,3 +221,17 @@ async def test_clients_of_older_editions_are_offered_no_subagents() -> None:
         received = await ours.turn(spawn("say hi"), model=SCRIPT)
         assert "There is no tool" in str(received)
         assert not of_children(ours)
+
+
+async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path: Path) -> None:
+    folder, file = tmp_path / "project", tmp_path / "project" / "new"
+    folder.mkdir()
+    task = call("write_file", path=str(file), content="x")
+    async with current({"agent": SCOUT}, data=tmp_path, folder=folder) as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT, trust=True)
+        assert file.read_text() == "x"
+        said = next(each["contentId"] for each in received if "contentId" in each)
+        await ours.ask("chat/rollback", {"chatId": "c", "contentId": said, "include": []})
+        assert not file.exists()
+        listed = await ours.ask("chat/list", {})
+        assert not [each for each in listed["chats"] if each["id"] != "c"]

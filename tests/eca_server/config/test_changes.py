@@ -36,6 +36,9 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
     }
     assert {path for path, stamp in files.items() if stamp is None} == {
         house.user,
+        house.user.parent / "agents",
+        house.roots[0] / ".eca" / "agents",
+        house.roots[1] / ".eca" / "agents",
         house.roots[1] / ".eca" / "config.json",
         layer_path({}, house.home),
     }
