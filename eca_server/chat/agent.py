@@ -33,6 +33,7 @@ from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.schema_check import fitting
+from eca_server.tools.tasks import TaskTool, reserved_for
 from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput, running_call
 from eca_server.tools.toolbox import ToolBox
 
@@ -183,7 +184,9 @@ class Agent:
     def _naming(self, key: str, name: str) -> Naming:
         server, own = self.toolbox.named(name)
         origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
-        return Naming(id=key, name=own, server=server, origin=origin)
+        tool = self.toolbox.find(server, own)
+        shows = tool.tasks.details if isinstance(tool, TaskTool) else reserved_for(server, own)
+        return Naming(id=key, name=own, server=server, origin=origin, shows=shows)
 
     async def _run_calls(
         self, turn: Turn, finished: Sequence[ToolCallFinished]
@@ -282,6 +285,7 @@ class Agent:
             return
         await _still_running()
         step.prepared = prepared
+        step.changes_something |= prepared.is_ordered
         step.postponed = to_come.meets(prepared.changes)
         if step.postponed:
             return

@@ -81,12 +81,21 @@ does not wait: that is the client's, and ignored (W-34)."""
 
 @attrs.frozen(kw_only=True)
 class Naming:
-    """How a call is named on the wire: the same on all of its contents."""
+    """How a call is named on the wire: the same on all of its contents.
+
+    Attributes:
+        id: of the call.
+        name: of the tool, as the client is told.
+        server: of the tool.
+        origin: what kind of server that is.
+        shows: what it shows until it has something of its own to show.
+    """
 
     id: str
     name: str
     server: str
     origin: Literal["native", "mcp"]
+    shows: ToolCallDetails | None = None
 
 
 class ToolCall:
@@ -112,9 +121,9 @@ class ToolCall:
         self.memo: Memo | None = None
         self._emit = emit
         self._is_told = False
-        self._names = attrs.asdict(naming)
+        self._names = attrs.asdict(naming, filter=lambda field, _: field.name != "shows")
         self._summary: str | None = None
-        self._details: ToolCallDetails | None = None
+        self._details = naming.shows
         self._started: float | None = None
 
     @property
@@ -128,7 +137,10 @@ class ToolCall:
         self._is_told = True
         self._emit(
             ChatToolCallPrepareContent(
-                **self._names, arguments_text=arguments_text, summary=self._summary
+                **self._names,
+                arguments_text=arguments_text,
+                summary=self._summary,
+                details=self._details,
             )
         )
 
@@ -145,7 +157,7 @@ class ToolCall:
         self._is_told = True
         self.arguments = arguments
         self._summary = summary or self._summary
-        self._details = details
+        self._details = details or self._details
         self._emit(
             ChatToolCallRunContent(**self._names, **self._shown(), manual_approval=manual_approval)
         )

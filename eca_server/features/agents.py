@@ -32,6 +32,7 @@ from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
 from eca_server.tools.ask_user import AskUser
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
+from eca_server.tools.tasks import TASK_TOOL, lists_in
 from eca_server.tools.toolbox import ServedTool
 
 if TYPE_CHECKING:
@@ -86,9 +87,13 @@ async def make_agent(
     owner = turn.chat if superior is None else superior.turn.chat
     if superior is None:
         spawn = spawning(connection, Superior(turn=turn, policy=policy), chosen, make_agent)
-        native = connection.tools(turn.chat.ledger, owner.id, spawn)
+        lists = [tasks for _, tasks in lists_in(turn.chat.history)]
+        native = connection.tools(
+            turn.chat.ledger, owner.id, tasks=lists[-1] if lists else None, more=spawn
+        )
     else:
-        native = connection.tools(turn.chat.ledger, owner.id).without(AskUser.name)
+        native = connection.tools(turn.chat.ledger, owner.id)
+        native = native.without(AskUser.name).without(TASK_TOOL)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,

@@ -24,6 +24,7 @@ from eca_server.features.selection import choose
 from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.schema_check import fitting
+from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.toolbox import ToolBox
 
@@ -247,11 +248,15 @@ def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Tol
     """What was said in a page of a chat, for a client that shows it again."""
     policy = policy_of(connection.config, choose(connection, chat).behavior)
     toolbox = connection.tools().toolbox(policy)
-    return replayed(page.messages, flags=chat.settings.flags, describe=partial(_described, toolbox))
+    lists = dict(lists_in(chat.history))
+    described = partial(_described, toolbox, lists)
+    return replayed(page.messages, flags=chat.settings.flags, describe=described)
 
 
-def _described(toolbox: ToolBox, part: ToolCallPart) -> tuple[Naming, str | None]:
-    """How a call of the past is named and summed up now."""
+def _described(
+    toolbox: ToolBox, lists: Mapping[str, Tasks], part: ToolCallPart
+) -> tuple[Naming, str | None]:
+    """How a call of the past is named and summed up now, and the list it left."""
     server, name = (part.server, part.tool) if part.server else toolbox.named(part.name)
     tool = toolbox.find(server, name)
     summary = None
@@ -261,4 +266,5 @@ def _described(toolbox: ToolBox, part: ToolCallPart) -> tuple[Naming, str | None
         except ToolFault:
             summary = None
     origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
-    return Naming(id=part.id, name=name, server=server, origin=origin), summary
+    shows = lists[part.id].details if part.id in lists else reserved_for(server, name)
+    return Naming(id=part.id, name=name, server=server, origin=origin, shows=shows), summary

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from eca_server.tools.approval import Memo
     from eca_server.tools.ledger import Ledger
     from eca_server.tools.native import NativeTools
+    from eca_server.tools.tasks import Tasks
     from eca_server.tools.tool import Tool
     from eca_server.workspace import FileIndex, Root, Workspace
 
@@ -297,19 +298,27 @@ class Connection:
         return child_environment(self.options.environ, credentials, self.models.secrets)
 
     def tools(
-        self, ledger: Ledger | None = None, chat_id: str = "", more: Iterable[Tool] = ()
+        self,
+        ledger: Ledger | None = None,
+        chat_id: str = "",
+        *,
+        tasks: Tasks | None = None,
+        more: Iterable[Tool] = (),
     ) -> NativeTools:
         """The native tools of a chat.
 
         Args:
             ledger: which files its model has seen.
             chat_id: the chat.
+            tasks: the list of tasks as it is now; None: an empty one.
             more: further tools of this chat alone.
         """
         from eca_server.skills import LoadSkill  # noqa: PLC0415 - as above
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
+        from eca_server.tools.tasks import Tasks, TaskTool  # noqa: PLC0415 - as above
 
+        is_current = self.session.revision is Revision.CURRENT
         return native_tools(
             self.config,
             session=self.session,
@@ -317,8 +326,12 @@ class Connection:
             environment=self.child_variables,
             ledger=ledger or Ledger(),
             chat_id=chat_id,
-            jobs=self.jobs if self.session.revision is Revision.CURRENT else None,
-            more=[LoadSkill(files=self.skill_files), *more],
+            jobs=self.jobs if is_current else None,
+            more=[
+                LoadSkill(files=self.skill_files),
+                *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
+                *more,
+            ],
         )
 
     @property

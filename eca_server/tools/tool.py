@@ -84,6 +84,7 @@ class PreparedCall:
         changes: the same for whoever undoes it; what a command changes nobody knows.
         command: the text of a command, if it runs one.
         folder: where the command runs.
+        is_ordered: later calls of the same answer find what it has done to the chat.
         warning: what the tool's own server warns of, in words; then it asks unless a rule is
             about it.
     """
@@ -95,6 +96,7 @@ class PreparedCall:
     changes: tuple[FileChange, ...] = ()
     command: str | None = None
     folder: str = ""
+    is_ordered: bool = False
     warning: str | None = None
 
 
