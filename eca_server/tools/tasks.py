@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from eca_protocol.messages import TaskDetails, TaskItem, TaskSummary
+from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
 from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.files import printable
@@ -138,7 +138,7 @@ class Tasks:
         started = self._moved(chosen, "in-progress")
         return attrs.evolve(started, active_summary=(summary or "")[:LONGEST] or None)
 
-    def _moved(self, chosen: frozenset[int], status: str) -> Tasks:
+    def _moved(self, chosen: frozenset[int], status: TaskStatus) -> Tasks:
         return self._checked(
             items=tuple(
                 attrs.evolve(each, status=status) if each.id in chosen else each
