@@ -152,9 +152,10 @@ def test_an_interrupt_ends_what_was_started():
 
 
 def _servers_of(pid: int) -> list[int]:
-    """The children that run the reference server."""
+    """The children that run the reference server; a fork has its parent's command at first."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if b"reference" in _command_of(child)]
+    end = "\0".join(REFERENCE).encode() + b"\0"
+    return [int(child) for child in children if _command_of(child) == end]
 
 
 def _command_of(pid: str) -> bytes:
