@@ -132,8 +132,9 @@ class Offers:
             if isinstance(tool, Mapping) and isinstance(tool.get("name"), str)
         }
         self.native_tools |= names
-        if reserved := names & {"task", "eca_task"}:
-            self._tell("W-35b", "no tool called task", repr(reserved.pop()))
+        reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
+        if taken := names & reserved:
+            self._tell("W-35b", "no tool called task but CURRENT's list of them", taken.pop())
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):
                 self._tell("W-33c", "native tools with the prefix eca_", plain[0])

@@ -296,7 +296,9 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
     """One prompt; the tools as they are listed, and as they are offered to the model."""
     async with bench.seat() as seat:
         listed = listed_tools(seat)
-        bench.check("W-35b", "task" not in map(bare_name, listed), expected="no task", got=listed)
+        reserved = set() if bench.edition is Revision.CURRENT else {"task"}  # its calls are watched
+        taken = reserved & set(map(bare_name, listed))
+        bench.check("W-35b", not taken, expected="no tool called task", got=taken or "none")
         may_be_brief = bench.target.personality.loses_large_frames
         wrong = {
             name: given
