@@ -15,6 +15,7 @@ from eca_server.tools import background
 from tests.eca_server.chat.agent_session import ALLOW, calls, decide, results, session
 from tests.eca_server.chat.current import current, refused
 from tests.eca_server.chat.editor import SCRIPT, Editor, provider_config
+from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio
 
@@ -74,8 +75,7 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
         assert "'none'" in error["message"]
         assert await ours.ask("shutdown") is None
         assert [job.status for job in ours.shown.jobs] == ["killed", "killed"]
-        state = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
-        assert not state.exists() or " Z " in state.read_text()
+        assert_gone({int((tmp_path / "pid").read_text())})
 
 
 @pytest.mark.requirement
