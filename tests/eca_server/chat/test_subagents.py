@@ -43,7 +43,7 @@ def spawned(received: list[Content]) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("VALUE:ToolCallDetails.type=subagent")
+@pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
 async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_result() -> None:
     task = "say first\ncall eca_directory_tree {}\nsay found it\nusage 5 7"
     async with current({"agent": SCOUT}) as ours:

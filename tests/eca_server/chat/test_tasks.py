@@ -39,7 +39,7 @@ def of_tasks(received: list[Content]) -> list[Content]:
 
 
 @pytest.mark.trio
-@pytest.mark.requirement("W-35", "VALUE:ToolCallDetails.type=task")
+@pytest.mark.requirement("W-35", "VALUE:TaskDetails.type=task")
 async def test_a_list_is_told_with_each_call_and_is_there_when_the_chat_is_opened(
     tmp_path: Path,
 ) -> None:
