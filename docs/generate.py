@@ -80,13 +80,14 @@ is the last thing written.
 """
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _methods() -> str:
-    return _table(
+    return table(
         ["method", "kind", "direction", "params", "result", "editions"],
         [
             [
@@ -124,7 +125,7 @@ def _draft() -> str:
         "contents": counterparts.CONTENTS,
         "contexts": counterparts.CONTEXTS,
     }
-    return _table(
+    return table(
         ["", "in the other editions", "in the draft", "what becomes of it"],
         [
             [
@@ -140,9 +141,7 @@ def _draft() -> str:
 
 
 def _draft_only() -> str:
-    return _table(
-        ["in the draft", "what becomes of it"], map(list, counterparts.DRAFT_ONLY.items())
-    )
+    return table(["in the draft", "what becomes of it"], map(list, counterparts.DRAFT_ONLY.items()))
 
 
 def _lifecycle() -> str:
@@ -173,7 +172,7 @@ def _mcp_server() -> str:
         for state, steps in MCP_SERVER.items()
     }
     inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
-    return _table(
+    return table(
         ["", *(state.value for state in rows)],
         [[given, *(rows[state].get(given, "") for state in rows)] for given in inputs],
     )
@@ -189,14 +188,14 @@ def _by_state(rows: Mapping[Any, Mapping[str, tuple[str, Any]]]) -> str:
         return done if next_ is state else f"{done} → {next_.value}"
 
     inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
-    return _table(
+    return table(
         ["", *(state.value for state in rows)],
         [[given, *(cell(state, given) for state in rows)] for given in inputs],
     )
 
 
 def _faults() -> str:
-    return _table(
+    return table(
         ["fault", "the stream", "answered with", "expected"],
         [
             [

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from generate import table
 
 import eca_protocol
 from eca_protocol.endpoint import Method
@@ -73,7 +75,7 @@ def _protocol() -> tuple[str, str]:
     ]
     for chapter, methods in groupby(ECA, key=_chapter):
         head = ["method", "kind", "to", "params", "result", "editions"]
-        parts += [f"### {chapter}", _table(head, map(_method, methods))]
+        parts += [f"### {chapter}", table(head, map(_method, methods))]
     parts.append("## Types")
     parts += [
         _type(name, definition)
@@ -118,7 +120,7 @@ def _type(name: str, definition: Mapping[str, Any]) -> str:
         for field, shape in definition.get("properties", {}).items()
     ]
     if rows:
-        parts.append(_table(["member", "type", "", ""], rows))
+        parts.append(table(["member", "type", "", ""], rows))
     else:
         parts.append(f"Is {_shape(definition)}.")
     return "\n\n".join(part for part in parts if part)
@@ -155,12 +157,12 @@ def _requirements() -> tuple[str, str]:
         _ABOUT_DUTIES,
     ]
     for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):
-        table = [
+        rows_told = [
             [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.duty)]
             for row in rows
         ]
         parts.append(f"## {section}")
-        parts.append(_table(["id", "binds", "level", "editions", "duty"], table))
+        parts.append(table(["id", "binds", "level", "editions", "duty"], rows_told))
     return "requirements.md", "\n\n".join(parts) + "\n"
 
 
@@ -179,7 +181,7 @@ def _api() -> Iterator[tuple[str, str]]:
         slug = name.replace(".", "-")
         yield f"api-{slug}.rst", f"{name}\n{'=' * len(name)}\n\n.. automodule:: {name}\n"
     rooms = "\n".join(f"api-{name.replace('.', '-')}" for name in names)
-    top = _table(["name", "what it is"], map(_at_home, sorted(eca_protocol.__all__)))
+    top = table(["name", "what it is"], map(_at_home, sorted(eca_protocol.__all__)))
     yield "api.md", _API.format(top=top, rooms=rooms)
 
 
@@ -205,11 +207,6 @@ def _public(package: ModuleType) -> Iterator[ModuleType]:
             yield module
         elif found.ispkg:
             yield from _public(module)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _escaped(text: str) -> str:

@@ -16,13 +16,12 @@ from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, failing
+from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, judgement
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["Bench", "ChatSeat", "NotApplicable", "Seat", "Stuck"]
 
 _SHOWN: Final = 30  # messages of an exchange
-_LONGEST: Final = 600  # characters of what was got
 
 
 class Bench:
@@ -125,14 +124,8 @@ class Bench:
             expected: what the row wants.
             got: what came.
         """
-        text = got if isinstance(got, str) else repr(got)
-        finding = Finding(
-            id=id,
-            verdict="pass" if ok else failing(id),
-            case=self.case,
-            expected=expected,
-            got=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...",
-            exchange=() if ok else self._exchange(),
+        finding = judgement(
+            id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
         )
         self.findings.append(finding)
         return bool(ok)

@@ -66,7 +66,7 @@ _ASKS: Final = {"askQuestion": True}
 _EDITOR: Final = {"diagnostics": True, "definition": True, "references": True}
 
 _EMACS: Final = {"name": "emacs", "version": "GNU Emacs 30.1 (build 1, x86_64)\n of 2025-02-24"}
-_VSCODE: Final = {"name": "VsCode", "version": "XXX"}
+_VSCODE: Final = {"name": "VsCode", "version": "XXX"}  # the plugin sends just that
 
 COUNTS_FROM_ZERO: Final[Mapping[str, Any]] = _VSCODE
 """The `clientInfo` of one whose lines in a diagnostic count from 0."""

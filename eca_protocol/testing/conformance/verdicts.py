@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 import attrs
 
 from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
 
-__all__ = ["VERDICTS", "Exchanged", "Finding", "Party", "Verdict", "failing", "worst"]
+__all__ = ["VERDICTS", "Exchanged", "Finding", "Party", "Verdict", "failing", "judgement", "worst"]
 
 Verdict = Literal["pass", "fail", "warn", "not-applicable", "untestable"]
 Party = Literal["client", "server", "model"]
@@ -19,6 +19,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "n
 """From what counts most: of several verdicts on one row the first of these stays."""
 
 _SHOWN: Final = 4096  # bytes of one message that a finding keeps
+_LONGEST: Final = 600  # characters of what was got
 
 
 @attrs.frozen(kw_only=True)
@@ -117,3 +118,24 @@ def failing(id_: str) -> Verdict:
 def worst(findings: Iterable[Finding]) -> Finding:
     """Of several findings on one row the one that counts most; of equals the first."""
     return min(findings, key=lambda finding: VERDICTS.index(finding.verdict))
+
+
+def judgement(
+    id_: str,
+    ok: object,
+    *,
+    case: str,
+    expected: str,
+    got: object,
+    exchange: Callable[[], Iterable[Exchanged]],
+) -> Finding:
+    """The finding of a case on one row: kept or not; `exchange` is asked for if it is not."""
+    text = got if isinstance(got, str) else repr(got)
+    return Finding(
+        id=id_,
+        verdict="pass" if ok else failing(id_),
+        case=case,
+        expected=expected,
+        got=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...",
+        exchange=() if ok else tuple(exchange()),
+    )

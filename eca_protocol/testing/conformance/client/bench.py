@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from eca_protocol.testing.conformance.client.played import PlayedServer, Said
+from eca_protocol.testing.conformance.client.played import PlayedServer
 from eca_protocol.testing.conformance.client.stage import Played
-from eca_protocol.testing.conformance.verdicts import Finding, failing
+from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, judgement
 
 __all__ = ["ClientBench", "Play"]
 
 _SHOWN: Final = 30  # messages of an exchange
-_LONGEST: Final = 600  # characters of what was got
 
 
 class Play(PlayedServer):
@@ -50,14 +49,8 @@ class ClientBench:
 
     def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
         """Judge a row: whether that is so; whether it was."""
-        text = got if isinstance(got, str) else repr(got)
-        finding = Finding(
-            id=id,
-            verdict="pass" if ok else failing(id),
-            case=self.case,
-            expected=expected,
-            got=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...",
-            exchange=() if ok else [said.exchanged for said in self._last()],
+        finding = judgement(
+            id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
         )
         self.findings.append(finding)
         return bool(ok)
@@ -86,8 +79,9 @@ class ClientBench:
             got=f"{got}{self.played.obituary}" if missing or not ended else "the same",
         )
 
-    def _last(self) -> Iterable[Said]:
-        return self.played.server.said[-_SHOWN:] if self.played.server is not None else ()
+    def _exchange(self) -> list[Exchanged]:
+        said = self.played.server.said if self.played.server is not None else []
+        return [each.exchanged for each in said[-_SHOWN:]]
 
 
 def _list(methods: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import attrs
 
+from tests.eca_protocol.testing.conformance.mutants.otherwise import SaysOtherwise
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
 from tests.eca_protocol.testing.conformance.reference.model import Model
@@ -164,18 +165,8 @@ class WholeTexts(Turn):
         self.chat.say("assistant", {"type": "text", "text": text})
 
 
-class _Says(Chat):
-    """Says something else."""
-
-    def say(self, role: str, content: Content) -> None:
-        super().say(*self.changed(role, content))
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        raise NotImplementedError
-
-
 @breaks("FIELD:ChatProgressContent.state")
-class OddStates(_Says):
+class OddStates(SaysOtherwise):
     """Calls the state of a running progress otherwise, once a turn runs."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:

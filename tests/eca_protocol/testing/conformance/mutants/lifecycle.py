@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,9 @@ class _OtherCode(Server):
     def end(self, code: int) -> None:
         super().end(self.wrong if self.is_it(code) else code)
 
+    @abstractmethod
     def is_it(self, code: int) -> bool:
-        raise NotImplementedError
+        """Whether that end is the one that goes wrong."""
 
 
 @breaks("W-13d")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import anyio
@@ -20,8 +21,9 @@ class _Says(ToolCall):
         fields = self.changed(kind, fields)
         super().say(kind, **fields)
 
+    @abstractmethod
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+        """What is said in their place."""
 
 
 @breaks("W-30a")

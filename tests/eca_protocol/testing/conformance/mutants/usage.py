@@ -6,22 +6,13 @@ from typing import Any
 
 import anyio
 
+from tests.eca_protocol.testing.conformance.mutants.otherwise import SaysOtherwise
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Turn
 from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.server import Server
 
 Content = dict[str, Any]
-
-
-class _Says(Chat):
-    """Says something else."""
-
-    def say(self, role: str, content: Content) -> None:
-        super().say(*self.changed(role, content))
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        raise NotImplementedError
 
 
 @breaks("W-20d")
@@ -46,7 +37,7 @@ class UsageAfterTheEnd(Turn):
 
 
 @breaks("W-26a")
-class UsageOfTheAssistant(_Says):
+class UsageOfTheAssistant(SaysOtherwise):
     """Says usage in the assistant's name."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
@@ -62,7 +53,7 @@ class ThoughtsStayOpen(Turn):
 
 
 @breaks("CHAT-15")
-class ThoughtsChangeTheirId(_Says):
+class ThoughtsChangeTheirId(SaysOtherwise):
     """Gives the texts of a reasoning another id."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
@@ -72,7 +63,7 @@ class ThoughtsChangeTheirId(_Says):
 
 
 @breaks("FIELD:ChatReasonFinishedContent.totalTimeMs")
-class ThoughtsWithoutTime(_Says):
+class ThoughtsWithoutTime(SaysOtherwise):
     """Does not tell how long a reasoning took."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
@@ -82,7 +73,7 @@ class ThoughtsWithoutTime(_Says):
 
 
 @breaks("FIELD:ChatUsageContent.sessionTokens")
-class TokensAsText(_Says):
+class TokensAsText(SaysOtherwise):
     """Writes a count as a text."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
@@ -92,7 +83,7 @@ class TokensAsText(_Says):
 
 
 @breaks("FIELD:ChatUsageContent.lastMessageCost")
-class CostsAsNumbers(_Says):
+class CostsAsNumbers(SaysOtherwise):
     """Writes the cost of a message as a number."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
@@ -200,7 +191,7 @@ class SessionsCostOneTurn(Turn):
 
 
 @breaks("CHAT-16")
-class ThoughtsBackInTime(_Says):
+class ThoughtsBackInTime(SaysOtherwise):
     """Tells a reasoning's time with the wrong sign."""
 
     def changed(self, role: str, content: Content) -> tuple[str, Content]:

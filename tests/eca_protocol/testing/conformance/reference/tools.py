@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +91,9 @@ class Tool:
     def change(self, arguments: dict[str, Any]) -> FileChange | None:
         return None
 
+    @abstractmethod
     async def run(self, arguments: dict[str, Any]) -> str:
-        raise NotImplementedError
+        """Do it; what the model is told."""
 
 
 class ReadFile(Tool):
