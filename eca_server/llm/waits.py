@@ -71,7 +71,7 @@ def _number(text: str | None, *, scale: float = 1.0) -> float | None:
 def _date(text: str | None, now: datetime) -> float | None:
     try:
         when = email.utils.parsedate_to_datetime(text) if text else None
-    except (ValueError, TypeError):
+    except (OverflowError, TypeError, ValueError):
         return None
     if when is None:
         return None
@@ -87,7 +87,8 @@ def _in_payload(payload: Any, now: datetime) -> float | None:
         return None
     resets_at = error.get("resets_at")
     if isinstance(resets_at, int | float) and not isinstance(resets_at, bool):
-        return max(0.0, resets_at - now.timestamp())
+        epoch = _number(str(resets_at))
+        return None if epoch is None else max(0.0, epoch - now.timestamp())
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None

@@ -261,5 +261,5 @@ def _seconds(retry_after: str) -> float | None:
         return float(retry_after[:9])
     try:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
+    except (OverflowError, ValueError):
         return None

@@ -19,6 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ({"retry-after": format_datetime(NOW - timedelta(seconds=30))}, 0),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": f"Wed, 21 Oct {'2' * 20} 07:28:00 GMT"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after-ms": "300", "retry-after": "9"}, 0.3),
@@ -58,6 +59,7 @@ def test_the_wait_that_headers_demand(headers, seconds):
     ("payload", "message", "seconds"),
     [
         ({"error": {"resets_at": NOW.timestamp() + 7}}, "", 7),
+        ({"error": {"resets_at": 10**400}}, "", None),
         ([{"error": {"details": [{}, {"retryDelay": "17s"}]}}], "", 17),
         ({"error": {"details": [{"retryDelay": "soon"}]}}, "", None),
         (None, "Rate limit reached. Please try again in 1m1.5s.", 61.5),
