@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import trio
 
+from eca_server.chat.breakdown import Asked
 from eca_server.chat.compaction import RoomKeeper
 from eca_server.chat.reply import reply
 from eca_server.chat.steps import Step, ToCome, in_order
@@ -166,6 +167,8 @@ class Agent:
             wants_title=wants_title,
             title_prompt=self.title_prompt,
         )
+        context = self.model.capabilities.context
+        turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
         if answer is not None and answer.usage is not None:
             turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))
         return answer

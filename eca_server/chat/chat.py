@@ -394,7 +394,7 @@ class Chat:
         turn.close_messages()
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
-            turn.tell_usage(self.usage.content(turn.limit))
+            turn.tell_usage()
         self.history.extend(turn.messages)
         self.told = in_force(turn.messages, self.told)
         self.last_turn_failed = turn.failed

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from eca_server.llm.backend import Request
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Model
 
-__all__ = ["make_title"]
+__all__ = ["make_title", "title_of_fork"]
 
 LONGEST = 60
 _READ = 2000
+_NUMBERED = re.compile(r"(.*?) \((\d{1,4})\)", re.DOTALL)
 _INSTRUCTION = (
     "Write a title for a chat that begins with the user's message: at most six words, in the "
     "user's language, plain text without quotes or a full stop. Answer with the title alone."
@@ -41,3 +44,10 @@ def _system(instruction: str | None) -> str:
     if not instruction or "title" in instruction.lower():
         return instruction or _INSTRUCTION
     return f"{instruction}\n\nAnswer with the title alone."
+
+
+def title_of_fork(title: str | None) -> str:
+    """`Title` becomes `Title (2)`, that one `Title (3)`."""
+    title = title or "Untitled"
+    numbered = _NUMBERED.fullmatch(title)
+    return f"{numbered[1]} ({int(numbered[2]) + 1})" if numbered else f"{title} (2)"

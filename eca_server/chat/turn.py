@@ -30,9 +30,10 @@ from eca_protocol.messages import (
     ChatUsageContent,
     UsageLimit,
 )
+from eca_server.chat.breakdown import Asked, breakdown
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.llm.events import Usage
-from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
+from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart, in_force
 from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
@@ -86,6 +87,7 @@ class Turn:
         messages: what the turn adds to the chat's history when it is closed.
         usages: what each request to the model took.
         limit: the model's limits, if both are known.
+        asked: the last request to the model.
         calls: the tool calls of the turn, by id.
         cited: the URLs of the sources shown.
         cut_a_call: a tool ran when the turn was stopped.
@@ -105,6 +107,7 @@ class Turn:
         self.messages: list[Message] = []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
+        self.asked: Asked | None = None
         self.calls: dict[str, ToolCall] = {}
         self.cited: set[str] = set()
         self.cut_a_call = False
@@ -259,8 +262,19 @@ class Turn:
         self._write("system", ChatProgressContent(state="finished", text=""))
         self.silence()
 
-    def tell_usage(self, usage: ChatUsageContent) -> None:
+    def tell_usage(self) -> None:
         """What the chat has taken; even of a turn that was stopped (W-23, W-50)."""
+        usage = self.chat.usage.content(self.limit)
+        asked = self.asked
+        if asked is not None and self.chat.session.writes(ChatUsageContent, "context_breakdown"):
+            told = in_force(self.messages, self.chat.told)
+            request = attrs.evolve(asked.request, messages=told)
+            used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
+            usage = attrs.evolve(
+                usage,
+                auto_compact_percentage=asked.compact_at,
+                context_breakdown=breakdown(request, used, asked.context),
+            )
         self._write("system", usage)
 
     def silence(self) -> None:

@@ -18,6 +18,7 @@ from eca_server.commands.command import (
 )
 from eca_server.commands.compact import COMPACT
 from eca_server.commands.config import CONFIG
+from eca_server.commands.context import CONTEXT
 from eca_server.commands.costs import COSTS
 from eca_server.commands.custom import (
     CommandFiles,
@@ -26,14 +27,18 @@ from eca_server.commands.custom import (
 )
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.export import EXPORT
+from eca_server.commands.fork import FORK
 from eca_server.commands.hooks import HOOKS
 from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
+from eca_server.commands.model import MODEL
 from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
 from eca_server.commands.resume import RESUME
+from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
 from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
+from eca_server.commands.subagents import SUBAGENTS
 from eca_server.context.limits import readable
 from eca_server.skills import SkillFiles
 
@@ -61,9 +66,12 @@ COMMANDS: tuple[Command, ...] = (
     INIT,
     LOGIN,
     LOGOUT,
+    MODEL,
     COSTS,
+    CONTEXT,
     COMPACT,
     RESUME,
+    FORK,
     EXPORT,
     IMPORT,
     CONFIG,
@@ -72,6 +80,9 @@ COMMANDS: tuple[Command, ...] = (
     REPO_MAP_SHOW,
     SKILLS,
     SKILL_CREATE,
+    RULES,
+    SYNC_SYSTEM_PROMPT,
+    SUBAGENTS,
     HOOKS,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)

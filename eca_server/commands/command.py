@@ -10,7 +10,7 @@ import attrs
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.messages import CommandArgument
-from eca_server.chat import Turn
+from eca_server.chat import Chat, Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings
@@ -68,6 +68,7 @@ class Situation:
         skill_files: where skills lie.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
+        select_model: selects a model, by its name, for a chat, and tells the client.
         begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
             knows no chats but those it opens.
     """
@@ -83,6 +84,7 @@ class Situation:
     gitignore: bool
     command_files: CommandFiles
     skill_files: SkillFiles
+    select_model: Callable[[Chat, str], None]
     memory: Memory | None = None
     mcp: Manager | None = None
     begin_chat: BeginChat | None = None

@@ -50,10 +50,12 @@ class InstructionFiles:
 
     Attributes:
         text: a part of the system prompt; empty if there is nothing.
+        sections: what it is made of, each with its path and for what it is.
         notes: sentences for the user about what was left out or cut.
     """
 
     text: str = ""
+    sections: tuple[Section, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -127,7 +129,11 @@ class _Reading:
 
     def found(self) -> InstructionFiles:
         """All of it, in its frame."""
-        return InstructionFiles(text=render(self.sections), notes=readable(self.notes))
+        return InstructionFiles(
+            text=render(self.sections),
+            sections=tuple(self.sections),
+            notes=readable(self.notes),
+        )
 
     def _add_folder(self, folder: Path, *, is_the_projects: bool = False) -> None:
         with self._saying(str(folder)):

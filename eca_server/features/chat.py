@@ -143,6 +143,7 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         gitignore=connection.follows_gitignore,
         command_files=command_files(connection),
         skill_files=connection.skill_files,
+        select_model=partial(selection.select_model, connection),
         memory=connection.chats.memory,
         mcp=mcp_of(connection),
         begin_chat=partial(fork.begin_chat, connection) if knows_more_chats else None,

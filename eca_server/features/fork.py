@@ -7,7 +7,6 @@ changed them stays that one's: a rollback of the new chat undoes what the new ch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -18,13 +17,12 @@ from eca_protocol.peer import Handler
 from eca_server.chat.pages import page_of
 from eca_server.chat.rollback import UnknownMessage, place_of
 from eca_server.chat.store import ChatSettings
+from eca_server.chat.title import title_of_fork
 from eca_server.features.chats import contents_of, found
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
-__all__ = ["begin_chat", "handlers_of", "title_of_fork"]
-
-_NUMBERED = re.compile(r"(.*?) \((\d{1,4})\)", re.DOTALL)
+__all__ = ["begin_chat", "handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -65,10 +63,3 @@ async def begin_chat(
     connection.session.notify("chat/opened", opened, asked=True)
     await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
     chat.tell_title()
-
-
-def title_of_fork(title: str | None) -> str:
-    """`Title` becomes `Title (2)`, that one `Title (3)`."""
-    title = title or "Untitled"
-    numbered = _NUMBERED.fullmatch(title)
-    return f"{numbered[1]} ({int(numbered[2]) + 1})" if numbered else f"{title} (2)"

@@ -21,7 +21,7 @@ from eca_server.features.connection import Connection
 if TYPE_CHECKING:
     from eca_server.chat import Chat
 
-__all__ = ["Chosen", "choose", "handlers_of"]
+__all__ = ["Chosen", "choose", "handlers_of", "select_model"]
 
 
 @attrs.frozen(kw_only=True)
@@ -88,3 +88,21 @@ def choose(
     variants = (variant for name, variant in selected if name == model)
     variant = prompt.variant or next(variants, configured)
     return Chosen(model=model, variant=variant, behavior=behavior)
+
+
+def select_model(connection: Connection, chat: Chat, model: str) -> None:
+    """Select a model in the client's place, and tell it, for it names one with each prompt.
+
+    A client that has one selection for all of its chats gets it for all of them.
+    """
+    chat.set(model=model, variant=None)
+    variants = connection.models.variants(model)
+    if connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
+        chat.selection.model, chat.selection.variant = model, None
+        scope, selected = chat.id, m.ChatConfig(select_model=model, variants=variants)
+    else:
+        connection.model, connection.variant = model, None
+        connection.client_model = model
+        scope, selected = None, m.ChatConfig(select_model=model)
+    params = m.ConfigUpdatedParams(chat_id=scope, chat=selected)
+    connection.session.notify("config/updated", params)

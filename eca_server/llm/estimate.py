@@ -7,6 +7,7 @@ little for Chinese or for long numbers: those who act on it leave room.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from eca_protocol import json
 from eca_server.llm.backend import Request
@@ -23,7 +24,10 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 
-__all__ = ["tokens_asked", "tokens_in"]
+__all__ = ["Kind", "tokens_asked", "tokens_by_kind", "tokens_in"]
+
+Kind: TypeAlias = Literal["instructions", "tools", "messages", "calls", "files"]
+"""What a request is made of."""
 
 BYTES_OF_A_TOKEN = 4
 BYTES_OF_A_TOKEN_IN_A_DOCUMENT = 32
@@ -32,16 +36,36 @@ TOKENS_OF_A_MESSAGE = 10
 
 
 def tokens_asked(request: Request) -> int:
-    """About how many tokens a whole request is: instructions, tools, messages."""
+    """About how many tokens a whole request is."""
+    return sum(tokens_by_kind(request).values())
+
+
+def tokens_by_kind(request: Request) -> dict[Kind, int]:
+    """About how many tokens each kind of content in a request is."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-    fixed = _size(request.system) + len(json.dumps(tools))
-    return fixed // BYTES_OF_A_TOKEN + tokens_in(request.messages)
+    found: dict[Kind, int] = {
+        "instructions": _size(request.system) // BYTES_OF_A_TOKEN,
+        "tools": len(json.dumps(tools)) // BYTES_OF_A_TOKEN if tools else 0,
+        "messages": TOKENS_OF_A_MESSAGE * len(request.messages),
+        "calls": 0,
+        "files": 0,
+    }
+    for message in request.messages:
+        for part in message.parts:
+            found[_kind(part)] += _tokens(part)
+    return found
 
 
 def tokens_in(messages: Sequence[Message]) -> int:
     """About how many tokens these messages are."""
     parts = sum(_tokens(part) for message in messages for part in message.parts)
     return parts + TOKENS_OF_A_MESSAGE * len(messages)
+
+
+def _kind(part: Part) -> Kind:
+    if isinstance(part, ToolCallPart | ToolResultPart):
+        return "calls"
+    return "files" if isinstance(part, FilePart | ImagePart) else "messages"
 
 
 def _tokens(part: Part) -> int:

@@ -1,0 +1,49 @@
+"""`/rules`, and `/sync-system-prompt`, which lets those that changed count in this chat."""
+
+from __future__ import annotations
+
+from eca_server.chat import Turn
+from eca_server.commands.command import Command, Situation, fenced
+from eca_server.context import read_instruction_files
+from eca_server.context.block import Section
+
+__all__ = ["RULES", "SYNC_SYSTEM_PROMPT"]
+
+
+async def _list(turn: Turn, situation: Situation) -> None:
+    config = situation.loaded.config
+    found = await read_instruction_files(
+        situation.workspace,
+        user_folder=situation.skill_files.user_folder,
+        rules=[rule.path for rule in config.rules if rule.path is not None],
+        parents=config.include_parent_agents_files,
+        behavior=situation.behavior,
+    )
+    text = "\n".join(map(_told, found.sections))
+    of = f"Rules and instructions for `{situation.behavior}`"
+    listed = f"{of}:\n\n{fenced(text)}" if text else "There are no rules."
+    turn.say("\n\n".join([listed, *found.notes]), role="system")
+
+
+def _told(section: Section) -> str:
+    path, *conditions = section.attributes.items()
+    limits = "; ".join(f"{name}: {value}" for name, value in conditions)
+    return f"{path[1]} ({limits})" if limits else path[1]
+
+
+async def _sync(turn: Turn, _: Situation) -> None:
+    turn.chat.systems.clear()
+    words = "Instructions, rules and skills are read anew for the next prompt of this chat."
+    turn.say(words, role="system")
+
+
+RULES = Command(
+    name="rules",
+    description="List the rules and AGENTS.md files that hold here.",
+    run=_list,
+)
+SYNC_SYSTEM_PROMPT = Command(
+    name="sync-system-prompt",
+    description="Let instructions, rules and skills that changed since count in this chat.",
+    run=_sync,
+)

@@ -1,0 +1,36 @@
+"""`/subagents`: the agents that others may have work for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eca_server.chat import Turn
+from eca_server.commands.command import Command, Situation, fenced
+from eca_server.config import Behavior
+
+__all__ = ["SUBAGENTS"]
+
+
+async def _run(turn: Turn, situation: Situation) -> None:
+    behaviors = situation.loaded.config.behaviors
+    lines = [
+        " - ".join([name, *_told(each)])
+        for name, each in sorted(behaviors.items())
+        if name and "subagent" in each.mode
+    ]
+    listed = "Subagents:\n\n" + fenced("\n".join(lines)) if lines else "There are no subagents."
+    turn.say(listed, role="system")
+
+
+def _told(behavior: Behavior) -> Iterator[str]:
+    if behavior.description:
+        yield behavior.description
+    if behavior.default_model:
+        yield f"model: {behavior.default_model}"
+    if behavior.max_steps is not None:
+        yield f"steps: {behavior.max_steps}"
+    if behavior.spawnable_by:
+        yield f"called by: {', '.join(behavior.spawnable_by)}"
+
+
+SUBAGENTS = Command(name="subagents", description="List the agents that others may call.", run=_run)
