@@ -48,7 +48,7 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
     """The system prompt of a chat with that behaviour in that workspace.
 
     Args:
-        behavior: its name; one of the user's own is told what an agent is told.
+        behavior: one of ours, which the user's own may be made of (`Config.built_in`).
         roots: the workspace.
         own: the user's text, which stands in place of ours.
     """

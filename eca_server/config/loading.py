@@ -19,6 +19,7 @@ import attrs
 from eca_server.config.agent_files import FOLDER, LARGEST, MOST, BadAgent, agent_of
 from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.folders import home_folder, user_folder
+from eca_server.config.inheritance import inherited, where_it_inherits
 from eca_server.config.interpolation import Surroundings
 from eca_server.config.jsonc import BadText, Places, Spot, parse
 from eca_server.config.own_layer import LayerFault, layer_path, parse_layer
@@ -99,9 +100,9 @@ def load(
         for path in loading.config().extra_configs:
             loading.add_file(Path(path), required=True)
         loading.add_own_layer(roots, kept)
-    config = loading.config()
+    loading.tell_of_bases()
     return Loaded(
-        config=config,
+        config=loading.config(),
         problems=tuple(loading.problems),
         sources=tuple(loading.sources),
         files=loading.files,
@@ -122,12 +123,25 @@ class _Loading:
     sources: list[Source] = attrs.field(factory=list)
     files: dict[Path, Stamp] = attrs.field(factory=dict)
     values: dict[str, object] = attrs.field(factory=dict)
+    places: dict[str, Places] = attrs.field(factory=dict)
 
     def config(self) -> Config:
         """What the sources so far make together."""
-        config = _CONFIG.build(self.merged)
+        behaviors, _ = inherited(self.merged.get("behaviors") or {})
+        config = _CONFIG.build({**self.merged, "behaviors": behaviors})
         assert isinstance(config, Config)
         return config
+
+    def tell_of_bases(self) -> None:
+        """Report the agents that cannot begin with another one, each where that is asked for."""
+        _, faults = inherited(self.merged.get("behaviors") or {})
+        for agent, message in [*faults.items()][:_MOST_PROBLEMS]:
+            for name, value in reversed(self.values.items()):
+                path = where_it_inherits(value, agent)
+                if path is not None:
+                    spot = self.places[name].spot(path) if name in self.places else None
+                    self.problems.append(_problem(name, message, spot, key=dotted(path)))
+                    break
 
     def add_options(self, options: object) -> bool:
         """Add the client's options; tell whether they ask for no other source."""
@@ -187,7 +201,7 @@ class _Loading:
             self._broken(name, fault.message, fault.spot, place)
             return
         self._add(name, value, place)
-        places = Places(text)
+        self.places[name] = places = Places(text)
         self._report(name, place.faults, places)
         self._warn(name, [*unknown_keys(value, config_schema())], places)
         self._tell_what_has_no_effect(name, value)

@@ -34,6 +34,7 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import (
     BEHAVIORS,
+    BUILT_IN,
     NAMES,
     Behavior,
     CustomTool,
@@ -53,8 +54,6 @@ __all__ = [
     "Provider",
     "Retry",
 ]
-
-_BEHAVIORS = ("agent", "plan")
 
 
 def _masked(url: str | None) -> str:
@@ -361,4 +360,11 @@ class Config:
     def selectable_behaviors(self) -> tuple[str, ...]:
         """The behaviours a user can select: ours, then the configured ones but for subagents."""
         own = (name for name, each in self.behaviors.items() if name and each.mode != ("subagent",))
-        return tuple(dict.fromkeys((*_BEHAVIORS, *own)))
+        return tuple(dict.fromkeys((*BUILT_IN, *own)))
+
+    def built_in(self, behavior: str) -> str:
+        """Which of ours a behaviour is, or begins with: `plan`, of which it is, or `agent`."""
+        name: str | None = behavior
+        while name is not None and name != "plan":
+            name = self.behaviors[name].inherit if name in self.behaviors else None
+        return name or "agent"

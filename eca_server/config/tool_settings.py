@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -30,6 +30,7 @@ from eca_server.config.reading import (
 
 __all__ = [
     "BEHAVIORS",
+    "BUILT_IN",
     "OTHER_NAMES",
     "RULE",
     "Approval",
@@ -262,6 +263,7 @@ class Behavior:
     """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
 
     Attributes:
+        inherit: the behaviour whose settings count where this one has none of its own.
         mode: `subagent`: other agents may have it work for them; that alone: it is not offered to
             the user.
         description: what other agents are told of it.
@@ -278,6 +280,7 @@ class Behavior:
         rewrite_prompt: how a rewrite is asked for; None: as everywhere.
     """
 
+    inherit: str | None = attrs.field(default=None, metadata=setting(NAME, "inherit"))
     mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_ONE_OR_MORE, "mode"))
     description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
     spawnable_by: tuple[str, ...] = attrs.field(
@@ -319,6 +322,9 @@ def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
         behaviors = deep_merge(behaviors, layer)
     return behaviors
 
+
+BUILT_IN: Final = ("agent", "plan")
+"""The behaviours that are there without a word in the configuration."""
 
 OTHER_NAMES: Mapping[str, str] = {"code": "agent", "build": "agent"}
 """What the upstream server calls our behaviours, or has called them."""

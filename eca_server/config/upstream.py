@@ -15,7 +15,6 @@ from eca_server.config.problems import dotted
 __all__ = ["UPSTREAM_KEYS", "without_effect"]
 
 _OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
-    "inherit": "each behaviour stands for itself",
     "prompts.chatTitle": "the common prompt for titles counts",
     "prompts.compact": "the common prompt for summaries counts",
     "prompts.init": "the common prompt of /init counts",

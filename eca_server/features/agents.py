@@ -217,8 +217,8 @@ async def _system(
             own = ""
             turn.say(str(fault), role="system")
         skills = await _listed_skills(connection, turn, policy)
-        parts = (instructions(behavior, connection.session.roots, own), found.text, skills)
-        text = "\n\n".join(part for part in parts if part)
+        part = instructions(config.built_in(behavior), connection.session.roots, own)
+        text = "\n\n".join(filter(None, [part, found.text, skills]))
         systems[behavior] = System(text=text, lists_skills=bool(skills))
     return systems[behavior]
 

@@ -117,11 +117,12 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
     own = config.behaviors.get(behavior, Behavior())
     disabled = own.disabled_tools
     if disabled is None:
-        disabled = () if behavior == _PLAN else _PREVIEW
+        disabled = () if config.built_in(behavior) == _PLAN else _PREVIEW
     return Policy(
         own=own.approval,
         common=config.tool_call.approval,
         behavior=behavior,
+        reads_only=config.built_in(behavior) == _PLAN,
         manual=config.tool_call.manual_approval,
         disabled={
             f"behavior.{behavior}.disabledTools": disabled,
@@ -144,7 +145,8 @@ class Policy:
     Args:
         own: the behaviour's rules; of the same rank, they count before the common ones.
         common: the global rules.
-        behavior: its name; `plan` may only read.
+        behavior: its name; `plan` may only read,
+        reads_only: and so may this one.
         manual: `toolCall.manualApproval`.
         disabled: selectors of tools that are not offered, by the key they stand under.
         within: another policy; what it refuses or asks for, this one does too.
@@ -156,6 +158,7 @@ class Policy:
         own: Approval = _NO_RULES,
         common: Approval = _NO_RULES,
         behavior: str = "agent",
+        reads_only: bool = False,
         manual: bool | Collection[str] = False,
         disabled: Mapping[str, Collection[str]] | None = None,
         within: Policy | None = None,
@@ -169,7 +172,7 @@ class Policy:
         self._default = next(
             ((verdict, f"{key}.byDefault") for verdict, key in defaults if verdict), None
         )
-        self._reads_only = behavior == _PLAN
+        self._reads_only = reads_only or behavior == _PLAN
         self._disabled = disabled or {}
         self._within = within
 
