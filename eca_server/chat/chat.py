@@ -16,12 +16,12 @@ import attrs
 import trio
 
 from eca_protocol.messages import (
-    ChatClearedParams,
     ChatContent,
     ChatMetadataContent,
     ChatStatus,
     ChatStatusChangedParams,
 )
+from eca_server.chat.between_turns import BetweenTurns
 from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Showing
@@ -77,6 +77,7 @@ class Chat:
         ledger: which files the chat's model has seen.
         systems: the instructions by behaviour, written once (design decision 20).
         showing: what of its past the client is being told again.
+        between_turns: what is done to its past.
         title: what the chat is called, once the model or the user has found a name.
         settings: what is kept of it beside its history; changed by `set`.
         selection: what the client selected for this chat alone.
@@ -111,20 +112,13 @@ class Chat:
         self.ledger = Ledger()
         self.systems: dict[str, System] = {}
         self.showing = Showing(chat_id, session)
+        self.between_turns = BetweenTurns(self, nursery, memory)
         self._nursery = nursery
         self._memory = memory
         self._bodies = set() if bodies is None else bodies
         self._may_be_stored = may_be_stored
         self._restoring = trio.Lock()
         self._set: dict[str, Any] = {}
-        self._was_cleared = False
-        self._at_work = 0
-        self._working = trio.Lock()
-        self._rest = trio.Event()
-        self._rest.set()
-        self._to_be_cleared: trio.Event | None = None
-        self._cleared = trio.Event()
-        self._cleared.set()
         self._turn: Turn | None = None
         self._queue: deque[Prompt] = deque()
         self._dropped: list[Prompt] = []
@@ -132,7 +126,7 @@ class Chat:
 
     def prompt(self, prompt: Prompt) -> None:
         """Begin a turn, or queue it behind what runs (W-22)."""
-        if self._at_work and self.state is ChatState.IDLE:
+        if self.between_turns.is_at_work and self.state is ChatState.IDLE:
             self._queue.append(prompt)
             return
         action = self._move(Input.PROMPT)
@@ -162,8 +156,7 @@ class Chat:
         self.showing.end()
         if self._move(Input.DELETE) is not Action.SILENCE:
             return
-        if self._to_be_cleared is not None:
-            self._to_be_cleared.set()
+        self.between_turns.delete()
         self._queue.clear()
         if self._turn is not None:
             if self.session.profile.finishes_deleted:
@@ -247,47 +240,6 @@ class Chat:
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.keep_settings(self)
 
-    def clear(self) -> trio.Event:
-        """Forget what was said; a turn that runs is stopped, prompts that come now wait for it.
-
-        It is done whether or not anybody waits for it.
-
-        Returns:
-            Set when the client was told and nothing is stored any more; bounded in time.
-        """
-        if self._to_be_cleared is not None:
-            return self._to_be_cleared
-        self._to_be_cleared = cleared = trio.Event()
-        if self.state is ChatState.DELETED:
-            cleared.set()
-        elif self._turn is not None:
-            self.stop()
-        elif not self._at_work:
-            self._clear(cleared)
-        return cleared
-
-    def between_turns(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
-        """Do something to the chat's past while no turn runs.
-
-        A turn that runs is stopped, prompts that come now wait. It is done whether or not anybody
-        waits for it.
-
-        Returns:
-            Set when it is done.
-        """
-        self.stop()
-        self._at_work += 1
-        if self._rest.is_set():
-            self._rest = trio.Event()
-        done = trio.Event()
-        self._nursery.start_soon(self._work_between_turns, work, done)
-        return done
-
-    @property
-    def at_rest(self) -> trio.Event:
-        """Set while nobody works on the chat's past."""
-        return self._rest
-
     def go_back(self, messages: int) -> None:
         """Forget all but so many of the first messages; what the others took stays."""
         del self.history[messages:]
@@ -300,17 +252,25 @@ class Chat:
             self._cancel_title()
             self.title = None
 
+    def forget(self) -> None:
+        """Forget all that was said."""
+        self.go_back(0)
+        self.systems.clear()
+
     async def close(self) -> None:
         """Stop, and wait until the running turn is closed (bounded by `TOOL_STOP_SECONDS`).
 
         What is to be forgotten is so then, too, unless the disk is late.
         """
         self.stop()
+        await self.turn_closed()
+        with trio.move_on_after(STOP_SECONDS):
+            await self.between_turns.finish()
+
+    async def turn_closed(self) -> None:
+        """Wait until the turn that was stopped, if one was, is closed; bounded likewise."""
         if self._turn is not None:
             await self._close_late(self._turn)
-        with trio.move_on_after(STOP_SECONDS):
-            await self._rest.wait()
-            await self._cleared.wait()
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
         """Store what files are before a call changes them.
@@ -364,8 +324,8 @@ class Chat:
             if self._may_be_stored and self._memory is not None:
                 await self._memory.restore(self)
                 self.settings = attrs.evolve(self.settings, **self._set)
-                if self._was_cleared:
-                    self._forget()
+                if self.between_turns.was_cleared:
+                    self.forget()
                 self._may_be_stored = False  # not before: a stop may have cut it short
 
     async def _keep(self, turn: Turn) -> None:
@@ -373,7 +333,10 @@ class Chat:
         if self._memory is None or turn.kept or not turn.messages or not self._is_of_ours(turn):
             return
         turn.kept = True
-        await self._memory.keep(turn)
+        try:
+            await self._memory.keep(turn)
+        except Exception:  # noqa: BLE001 - what cannot be stored must not keep the turn from ending
+            _log.exception("a turn of chat %s cannot be stored", self.id)
 
     async def _close_late(self, turn: Turn) -> None:
         with trio.move_on_after(TOOL_STOP_SECONDS if turn.cut_a_call else STOP_SECONDS):
@@ -400,56 +363,15 @@ class Chat:
         self.last_turn_failed = turn.failed
         self._tell_status()
         turn.finish(self._told_of_dropped(turn))
-        self._go_on()
+        self.go_on()
 
-    async def _work_between_turns(
-        self, work: Callable[[], Awaitable[None]], done: trio.Event
-    ) -> None:
-        try:
-            if self._turn is not None:
-                await self._close_late(self._turn)
-            async with self._working:
-                await self.restore()
-                await work()
-        except Exception:  # noqa: BLE001 - a fault of it must not end the server
-            _log.exception("what was to be done to chat %s failed", self.id)
-        finally:
-            self._at_work -= 1
-            if not self._at_work:
-                self._rest.set()
-            done.set()
-            self._go_on()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Do what waited until nothing runs."""
-        if self._at_work or self.state is not ChatState.IDLE:
+        if self.between_turns.is_at_work or self.state is not ChatState.IDLE:
             return
-        if self._to_be_cleared is not None:
-            self._clear(self._to_be_cleared)
+        self.between_turns.clear_if_asked()
         if self._queue:
             self.prompt(self._queue.popleft())
-
-    def _clear(self, cleared: trio.Event) -> None:
-        """Forget now; what may be stored is no part of this chat any more, and goes in a moment."""
-        self._was_cleared = True
-        self.showing.end()
-        self._forget()
-        told = ChatClearedParams(chat_id=self.id, messages=True)
-        self.session.notify("chat/cleared", told, asked=True)
-        before, self._cleared = self._cleared, cleared
-        self._to_be_cleared = None
-        self._nursery.start_soon(self._keep_cleared, before, cleared)
-
-    async def _keep_cleared(self, before: trio.Event, cleared: trio.Event) -> None:
-        await before.wait()
-        await self.restore()  # what stays: the user's name for it, its settings, its costs
-        if self._memory is not None and self.state is not ChatState.DELETED:
-            await self._memory.clear(self)
-        cleared.set()
-
-    def _forget(self) -> None:
-        self.go_back(0)
-        self.systems.clear()
 
     def _tell_status(self) -> None:
         params = ChatStatusChangedParams(chat_id=self.id, status=STATUSES[self.state])

@@ -49,7 +49,7 @@ class Chats:
                 may_be_stored=may_be_stored,
             )
             if known in self._going:
-                chat.between_turns(self._going[known].wait)
+                chat.between_turns.do(self._going[known].wait)
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
@@ -94,8 +94,8 @@ class Chats:
         return is_blank
 
     def clear(self, chat_id: str) -> trio.Event:
-        """Let a chat forget what was said in it; see `Chat.clear`."""
-        return self.open(chat_id).clear()
+        """Let a chat forget what was said in it; see `BetweenTurns.clear`."""
+        return self.open(chat_id).between_turns.clear()
 
     def delete(self, chat_id: str | None) -> None:
         """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
@@ -108,7 +108,7 @@ class Chats:
             self._deleted.add(chat_id)
             if chat is None and chat_id in self._going:
                 return
-            if chat is None or chat.at_rest.is_set():
+            if chat is None or chat.between_turns.at_rest.is_set():
                 self._nursery.start_soon(self.memory.delete, chat_id)
             else:
                 gone = self._going[chat_id] = trio.Event()
@@ -116,7 +116,7 @@ class Chats:
 
     async def _delete_later(self, memory: Memory, chat: Chat, gone: trio.Event) -> None:
         """Files that are being put back are put back whole; who takes the id again waits."""
-        await chat.at_rest.wait()
+        await chat.between_turns.at_rest.wait()
         await memory.delete(chat.id)
         if self._going.get(chat.id) is gone:  # and the id was not taken and deleted again
             del self._going[chat.id]

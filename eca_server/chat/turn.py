@@ -3,11 +3,13 @@
 A body (a model's answer, a slash command) runs inside the turn's scope and speaks through the
 turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, the
 usage is told unless it was stopped, then comes the one `finished`, and after it the turn is mute
-(design decision 10; rulings W-20, W-23, W-26, W-27).
+(design decision 10; rulings W-20, W-23, W-26, W-27). A content that cannot be written is the
+body's fault while that runs; once the turn is being closed it is only logged.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import urllib.parse
 import uuid
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Body", "Prompt", "Steer", "Turn"]
+
+_log = logging.getLogger("eca_server.chat")
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
 
@@ -116,6 +120,7 @@ class Turn:
         self.subagents: list[SubagentChat] = []
         self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
+        self._is_closing = False
         self._mute = False
 
     def emit(self, role: Role, content: ChatContent) -> None:
@@ -238,6 +243,7 @@ class Turn:
 
         A call that was not written to its end is in no message.
         """
+        self._is_closing = True
         self.close_contents()
         parts = [part for message in self.messages for part in message.parts]
         made = {part.id for part in parts if isinstance(part, ToolCallPart)}
@@ -248,6 +254,7 @@ class Turn:
 
     def stop(self) -> None:
         """End the body early: what is open is finished now, what it still says is dropped."""
+        self._is_closing = True
         self.cut_a_call = any(call.state is CallState.RUNNING for call in self.calls.values())
         for subagent in self.subagents:
             subagent.end()
@@ -257,6 +264,7 @@ class Turn:
 
     def finish(self, last_words: str = "") -> None:
         """Write the one `finished`, after `last_words` if there are any; then nothing more."""
+        self._is_closing = True
         if last_words:
             self._write("system", ChatTextContent(text=last_words))
         self._write("system", ChatProgressContent(state="finished", text=""))
@@ -291,5 +299,11 @@ class Turn:
         self._write("assistant", content)
 
     def _write(self, role: Role, content: ChatContent) -> None:
-        if not self._mute:
+        if self._mute:
+            return
+        try:
             self.chat.emit(role, content)
+        except Exception:
+            if not self._is_closing:
+                raise
+            _log.exception("a content of chat %s cannot be written", self.chat.id)

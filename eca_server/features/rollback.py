@@ -42,7 +42,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if chat.is_busy and not chat.has_message(params.content_id):
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
-        done = chat.between_turns(task.run)
+        done = chat.between_turns.do(task.run)
 
         async def answer() -> m.ChatRollbackResponse:
             await done.wait()

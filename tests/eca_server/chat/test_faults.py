@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from eca_protocol import json
+from eca_server.chat.memory import Memory
 from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MOST_LEVELS
+from eca_server.session import Session
+from eca_server.spelling import Role
 from tests.eca_server.chat.editor import (
     ECHO,
     SCRIPT,
@@ -106,6 +110,39 @@ async def test_a_turn_that_breaks_off_keeps_what_came_and_tells_why(
         if "say some" in script:
             assert received[3]["text"] == "some"
         assert words in told(received)
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-22e")
+@pytest.mark.parametrize("lost", ["usage", "last words", "history"])
+async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
+    lost: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def emit(session: Session, chat_id: str, role: Role, content: Any) -> None:
+        if content.type == lost or "were dropped" in getattr(content, "text", ""):
+            raise ValueError("there is no JSON for it")
+        written(session, chat_id, role, content)
+
+    async def keep(*_: object) -> None:
+        raise ValueError("there is no row for it")
+
+    written = Session.emit
+    async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "emit", emit)
+            patched.setattr(Memory, "keep", keep)
+            if lost == "last words":
+                await ours.prompt("wait forever", model=SCRIPT)
+                await ours.prompt("then this", model=SCRIPT)
+                await ours.stop()
+            else:
+                await ours.prompt("say a", model=SCRIPT)
+            await ours.finished()
+        assert finishes(ours.contents()) == 1
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
 
 

@@ -285,7 +285,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         begun, done = len(ours.seen), trio.Event()
-        worked = ours.connection.chats.open("c").between_turns(done.wait)
+        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
         await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
@@ -301,7 +301,7 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done = trio.Event()
-        ours.connection.chats.open("c").between_turns(done.wait)
+        ours.connection.chats.open("c").between_turns.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         asked = ours.request("shutdown")
         await ours.send(asked)
@@ -321,7 +321,7 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         await said(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
         assert memory is not None
-        worked = ours.connection.chats.open("c").between_turns(done.wait)
+        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         if taken_again:
             await ours.prompt("hello", model=ECHO)

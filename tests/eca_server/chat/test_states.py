@@ -187,7 +187,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                     case ("steer",):
                         chat.steer("steered")
                     case ("clear",):
-                        cleared.append(chat.clear())
+                        cleared.append(chat.between_turns.clear())
                         is_named = False
                     case ("name",):
                         is_named = is_named or chat.state is ChatState.RUNNING
