@@ -59,6 +59,7 @@ _EDITOR: Final = {
 
 _CHAT: Final = {
     "CHAT-5": "W-28a",
+    "CHAT-13": "W-20a",
     "CHAT-32": "W-23f",
     "CHAT-35": "W-24f",
     "CLIENT-11": "W-21c",

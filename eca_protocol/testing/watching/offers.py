@@ -1,4 +1,4 @@
-"""What the server tells beside the chats: settings to choose from, tool servers, tasks."""
+"""What the server tells beside the chats: settings, tool servers, tasks, messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NULLABLE: Final = {"selectVariant"}
 
 
 class Offers:
-    """Judges `config/updated`, `tool/serverUpdated` and `$/progress`."""
+    """Judges `config/updated`, `tool/serverUpdated`, `$/progress` and `$/showMessage`."""
 
     def __init__(self, notes: Notes) -> None:
         self.revision = Revision.R2025_10
@@ -152,6 +152,12 @@ class Offers:
             self._tasks[task] = self._notes.index
         elif kind == "finish" and self._tasks.pop(task, None) is None and not self.is_unsure:
             self._tell("W-11e", "the finish of a task that runs", f"that of {task!r}")
+
+    def message(self, params: Mapping[str, Any]) -> None:
+        """A `$/showMessage`."""
+        text = params.get("message")
+        if isinstance(text, str) and not text.strip():
+            self._tell("GEN-1", "a message that tells the user something", repr(text))
 
     def finish(self) -> None:
         """Nothing comes any more, and the server had the time to tell all."""

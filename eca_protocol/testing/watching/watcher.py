@@ -192,6 +192,8 @@ class Watcher:
             self._offers.server(params)
         elif row.name == "$/progress":
             self._offers.task(params)
+        elif row.name == "$/showMessage":
+            self._offers.message(params)
         elif row.name.startswith("chat/"):
             self._chats.told(row.name, params)
 

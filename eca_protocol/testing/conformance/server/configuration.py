@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+
+import anyio
 
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
@@ -24,15 +28,16 @@ MEMBERS: Final = (
 )
 SELECTED: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
 GREETING: Final = "Welcome to the conformance suite"
-MUTE: Final = {"command": sys.executable, "args": ["-Ic", "import sys; sys.stdin.read()"]}
-"""An MCP server that never answers."""
+_MUTE: Final = "import sys; open(sys.argv[1], 'w').close(); sys.stdin.read()"
+_EARLY_SECONDS: Final = 0.5
 
 
 @case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11")
 async def it_introduces_itself(bench: Bench) -> None:
     """`initialize` and `initialized`, then all that comes unasked."""
     async with bench.seat(hello=False) as seat:
-        news = await _introduced(bench, seat)
+        await _initialize(bench, seat)
+        news = await _introduced(seat)
         bench.saw("LIFE-14")
         _settings_are_whole(bench, news.params.get("chat", {}))
         try:
@@ -58,13 +63,16 @@ async def it_introduces_itself(bench: Bench) -> None:
     _tools_are_shown(bench, native.params.get("tools"))
 
 
-async def _introduced(bench: Bench, seat: Seat) -> Heard:
-    """The handshake; the first `config/updated` behind it.
+async def _initialize(bench: Bench, seat: Seat) -> None:
+    await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+
+
+async def _introduced(seat: Seat) -> Heard:
+    """`initialized`; the first `config/updated` behind it.
 
     Raises:
         Stuck: there is none.
     """
-    await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
     await seat.tell("initialized", {})
     return await seat.until(
         lambda message: message.get("method") == "config/updated",
@@ -129,10 +137,39 @@ def _tools_are_shown(bench: Bench, tools: Any) -> None:
 
 @case("LIFE-17", "W-11d", "W-11f", needs="config")
 async def an_mcp_server_holds_nothing_up(bench: Bench) -> None:
-    """An MCP server is configured that never answers; the introduction, and what is told of it."""
-    config = {"mcpServers": {"mute": MUTE}}
+    """An MCP server is configured that never answers; the introduction, and what is told of it.
+
+    `initialized` comes a moment late: the MCP server's process does not start before it.
+    """
+    with tempfile.TemporaryDirectory(prefix="eca-conformance-") as folder:
+        await _with_a_mute_server(bench, Path(folder) / "started")
+
+
+def _mute(started: Path) -> dict[str, Any]:
+    """An MCP server that never answers; when it starts there is a file."""
+    return {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
+
+
+async def _comes_to_be(path: Path) -> bool:
+    """Whether there is such a file within a moment."""
+    file = anyio.Path(path)
+    with anyio.move_on_after(_EARLY_SECONDS):
+        while not await file.exists():  # noqa: ASYNC110 - nobody tells us of another's file
+            await anyio.sleep(0.02)
+    return await file.exists()
+
+
+async def _with_a_mute_server(bench: Bench, started: Path) -> None:
+    config = {"mcpServers": {"mute": _mute(started)}}
     async with bench.seat(config=config, hello=False) as seat:
-        news = await _introduced(bench, seat)
+        await _initialize(bench, seat)
+        bench.check(
+            "LIFE-17",
+            not await _comes_to_be(started),
+            expected="no process of an MCP server before `initialized`",
+            got="one",
+        )
+        news = await _introduced(seat)
         mute = await seat.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
         bench.check(
             "LIFE-17",
@@ -185,7 +222,7 @@ async def a_provider_holds_nothing_up(bench: Bench) -> None:
         }
         config = {"providers": {"silent": provider}}
         async with bench.seat(config=config, hello=False) as seat:
-            await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+            await _initialize(bench, seat)
             await seat.tell("initialized", {})
             await seat.until(
                 lambda message: message.get("method") == "config/updated",

@@ -62,7 +62,7 @@ SPELLINGS: Final = (
 
 @case("BASE-5", "BASE-10", "BASE-11", "BASE-14", "W-1", since=Revision.DRAFT)
 async def headers_come_in_every_spelling(bench: Bench) -> None:
-    """A query behind each of ten header blocks that all mean the same."""
+    """Queries behind ten header blocks that all mean the same, each with a plain one behind it."""
 
     async def attempt(seat: Seat, header: Header) -> bool:
         outcome = await tried(seat, header.before(bytes_of(query(header.words))))
@@ -70,6 +70,13 @@ async def headers_come_in_every_spelling(bench: Bench) -> None:
         bench.check(
             header.row, served, expected=f"a query is served behind {header.words}", got=outcome
         )
+        if served:
+            bench.check(
+                "BASE-10",
+                outcome.goes_on,
+                expected=f"no Content-Type is needed by a query that follows {header.words}",
+                got=outcome,
+            )
         return served and outcome.goes_on
 
     await in_turn(bench, SPELLINGS, attempt)

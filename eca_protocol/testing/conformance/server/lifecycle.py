@@ -72,7 +72,7 @@ async def _is_welcomed(bench: Bench, seat: Seat) -> None:
         )
 
 
-@case("W-10b", "W-10c", "W-10e", since=Revision.DRAFT)
+@case("LIFE-14", "W-10b", "W-10c", "W-10e", since=Revision.DRAFT)
 async def nothing_overtakes_the_handshake(bench: Bench) -> None:
     """`initialize` and two queries in one write; `initialized` only after all are answered.
 
@@ -105,3 +105,13 @@ async def nothing_overtakes_the_handshake(bench: Bench) -> None:
             expected="no notification before `initialized`",
             got=unasked,
         )
+        if bench.edition is Revision.DRAFT:
+            bench.not_applicable("LIFE-14", "The draft has no `config/updated`.")
+            return
+        await seat.tell("initialized", {})
+        await seat.until(
+            lambda told: told.get("method") == "config/updated",
+            shows="LIFE-14",
+            expected="`config/updated`, though `initialized` came late",
+        )
+        bench.saw("LIFE-14")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from eca_protocol.revisions import Revision
@@ -46,27 +47,38 @@ def _paths(contexts: list[Mapping[str, Any]]) -> list[str]:
     return [str(each["path"]) for each in contexts if "path" in each]
 
 
+def _is_there(root: Path, context: Mapping[str, Any]) -> bool:
+    """Whether a file is one, and a folder; of other contexts nobody can tell."""
+    place = root / str(context.get("path", ""))
+    if context.get("type") == "directory":
+        return place.is_dir()
+    return context.get("type") != "file" or place.is_file()
+
+
 @case("CHAT-24", "CHAT-25", "CHAT-26", "W-40a", seconds=30)
 async def contexts_are_found(bench: Bench) -> None:
-    """A workspace of 250 files, asked about blankly, by a name, and by what the client has."""
+    """A workspace of a folder and 251 files, asked about blankly, by a name, and without these."""
     async with bench.seat(hello=False) as seat:
         for number in range(250):
             (seat.root / f"file-{number}.txt").touch()
         needle = seat.root / "some-needle.md"
         needle.touch()
+        (seat.root / "a-folder").mkdir()
         await seat.hello()
         answer = result_of(await seat.ask(CONTEXTS, {"query": "", "contexts": []}))
         blank = answer.get("contexts")
         is_list = isinstance(blank, list) and all(isinstance(each, Mapping) for each in blank)
         bench.check("CHAT-24", is_list, expected="a list of contexts", got=answer)
-        if not isinstance(blank, list) or not blank:
+        if not isinstance(blank, list) or not is_list or not blank:
             raise Stuck("contexts of a workspace with files", blank)
+        odd = [each for each in blank if not _is_there(seat.root, each)]
+        bench.check("CHAT-24", not odd, expected="files and folders that there are", got=odd)
         first = _paths(blank)[:1]
         may_be_fewer = bench.target.personality.loses_large_frames
         bench.check(
             "W-40a",
             (len(blank) == MOST or may_be_fewer) and first == [str(seat.root)],
-            expected=f"{MOST} of 252, the root first",
+            expected=f"{MOST} of 253, the root first",
             got=f"{len(blank)}, first {first}",
         )
         narrow = _paths(await found(seat, "needle"))

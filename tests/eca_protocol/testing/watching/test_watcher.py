@@ -75,6 +75,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("BASE-16", edited("text", jsonrpc="1.0")),
     ("BASE-16", edited("prompted", jsonrpc=...)),
     ("BASE-13", edited("warning", method=7)),
+    ("GEN-1", params("warning", message=" ")),
     ("W-2a", edited("contexts", error={"code": 1, "message": "m"})),
     ("W-2a", edited("shut down", result=...)),
     ("W-2b", edited("diagnostics", id=1.5)),

@@ -52,6 +52,17 @@ class CountsCharacters(Wire):
         return body[: len(body.decode())]
 
 
+@breaks("BASE-1")
+class BusyChatsAreNotAskedAbout(Server):
+    """Refuses a query for a chat whose turn runs."""
+
+    def query_context(self, params: Params) -> Any:
+        chat = self.chats.get(params.text("chatId"))
+        if chat is not None and chat.turn is not None:
+            raise Fault(-32603, "the chat is busy")
+        return super().query_context(params)
+
+
 @breaks("BASE-5")
 class CaseOfHeadersMatters(Wire):
     """Knows `Content-Length` in this one spelling."""
@@ -90,6 +101,21 @@ class LastLengthCounts(Wire):
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         lengths = [line for line in lines if line.lower().startswith(b"content-length")]
         return super().read_header([line for line in lines if line not in lengths[:-1]])
+
+
+@breaks("BASE-10")
+class OnceTypedAlwaysTyped(Wire):
+    """Wants a Content-Type in every header once one had it."""
+
+    is_typed = False
+
+    def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
+        length, complaint = super().read_header(lines)
+        has_type = any(line.lower().startswith(b"content-type") for line in lines)
+        if self.is_typed and not has_type:
+            complaint = Fault(INVALID_JSON, "expected Content-Type")
+        self.is_typed = self.is_typed or (has_type and complaint is None)
+        return length, complaint
 
 
 @breaks("BASE-11")

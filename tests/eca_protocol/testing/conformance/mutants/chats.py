@@ -185,6 +185,15 @@ class AnswersWithoutModel(Chat):
         return answer
 
 
+@breaks("CHAT-7")
+class NamesNoModelOfItsOwn(Server):
+    """Answers a prompt without a model with the name of one that it does not list."""
+
+    def prompt(self, params: Params) -> Any:
+        answer = super().prompt(params)
+        return answer if params.text("model") else {**answer, "model": "default/model"}
+
+
 @breaks("W-21c")
 class OddChatsAreRenamed(Server):
     """Gives a chat an id of its own where the client's is not ASCII."""

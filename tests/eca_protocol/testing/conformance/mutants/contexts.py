@@ -17,6 +17,19 @@ from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 Context = dict[str, Any]
 
 
+@breaks("CHAT-24")
+class FoldersAreFiles(Workspace):
+    """Calls the folders in a root files."""
+
+    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
+        found = super().query(text, known, more)
+        roots = [str(root) for root in self.roots]
+        return [
+            each if each.get("path") in roots or "path" not in each else {**each, "type": "file"}
+            for each in found
+        ]
+
+
 @breaks("CHAT-25")
 class QueriesFindEverything(Workspace):
     """Gives all contexts, whatever is asked for."""

@@ -92,6 +92,21 @@ class _Config(Server):
         return config
 
 
+@breaks("LIFE-14")
+class TellsNothingTheEarly(Server):
+    """Tells nothing of itself to a client that asked something before `initialized`."""
+
+    was_asked = False
+
+    def pass_gate(self, method: str) -> None:
+        super().pass_gate(method)
+        self.was_asked = self.was_asked or method != "initialize"
+
+    def introduce(self) -> None:
+        if not self.was_asked:
+            super().introduce()
+
+
 @breaks("W-11a")
 class NoAgents(_Config):
     """Leaves a member of the first update away."""

@@ -41,6 +41,15 @@ class UnknownServersAreSilent(Server):
             super().show(kind, text)
 
 
+@breaks("GEN-1")
+class EmptyMessages(Server):
+    """Shows a message without a word when it has introduced itself."""
+
+    def introduce(self) -> None:
+        super().introduce()
+        self.show("info", " ")
+
+
 @breaks("FIELD:ShowMessageParams.message")
 class MessagesAreCalledText(Server):
     """Spells a field of `$/showMessage` otherwise."""
@@ -212,6 +221,22 @@ class ServersComeFirst(Server):
         super().introduce()
         self.tell_native_tools = native  # type: ignore[method-assign] - as it was
         native()
+
+
+@breaks("LIFE-17")
+class ServersStartAtOnce(MCPServer):
+    """Starts with `initialize`, and is told of when the client is ready for that."""
+
+    def __init__(self, owner: Server, name: str, settings: dict[str, Any]) -> None:
+        super().__init__(owner, name, settings)
+        self.has_begun = self.status == "disabled"
+        if not self.has_begun:
+            super().start()
+
+    def start(self) -> None:
+        if self.has_begun:
+            super().start()
+        self.has_begun = True
 
 
 @breaks("LIFE-20")
