@@ -15,12 +15,13 @@ _BORDER: Final = 10
 
 
 def badge(run: Run) -> str:
-    """The badge as SVG: green if nothing binding fails, red if something does."""
+    """The badge as SVG: red if something binding fails, green if nothing does in a whole run."""
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
     left = f"ECA {run.edition.value}"
     right = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
-    colour = _BAD if counts.get("fail") else _GOOD if counts.get("pass") else _ODD
+    is_whole = counts.get("pass") and not run.faults
+    colour = _BAD if counts.get("fail") else _GOOD if is_whole else _ODD
     first = len(left) * _CHARACTER + _BORDER
     second = len(right) * _CHARACTER + _BORDER
     title = xml_text(f"{left}: {right} duties kept")

@@ -1,7 +1,7 @@
 """The command line of `conformance`.
 
 Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 the target cannot be
-started, 130 and 143 ended by a signal.
+started, 4 the suite itself failed, 130 and 143 ended by a signal.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
@@ -26,7 +27,12 @@ from eca_protocol.testing.conformance.client.suite import (
     client_cases,
     run_client_suite,
 )
-from eca_protocol.testing.conformance.known import known_failures, known_text, unexpected
+from eca_protocol.testing.conformance.known import (
+    known_failures,
+    known_text,
+    new_faults,
+    unexpected,
+)
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.same import SAME
@@ -62,12 +68,14 @@ is taken to speak over its own stdin and stdout.
 
 _EPILOG = """\
 Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 COMMAND
-cannot be started.
+cannot be started, 4 nothing that was judged fails, but the suite itself failed
+in a case or cannot write what it found, 130 and 143 ended by a signal.
 """
 
 AnyCase: TypeAlias = Case | ClientCase
 
 _CANNOT_START: Final = 3
+_SUITE_FAILED: Final = 4
 
 
 class _Parser(argparse.ArgumentParser):
@@ -164,11 +172,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command; the exit code.
+    """Run the command; the exit code."""
+    try:
+        return _run_command(arguments)
+    except OSError as fault:
+        _complain(f"{fault}; that says nothing of what is tested")
+    except Exception:  # noqa: BLE001 - whatever it is, it must not look like a verdict
+        tell(traceback.format_exc(), sys.stderr)
+        _complain("the suite itself failed; that says nothing of what is tested. Please report it.")
+    return _SUITE_FAILED
 
-    Raises:
-        OSError: a report cannot be written, after all; what was found has been told by then.
-    """
+
+def _run_command(arguments: Sequence[str]) -> int:
     words = list(arguments)
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
@@ -225,7 +240,9 @@ def _judge(
     if changes is not None:
         tell("\n" + "".join(f"{line}\n" for line in compared(changes)), sys.stdout)
     _write(options, outcome, chosen, known, changes)
-    return 1 if unexpected(outcome, known) else 0
+    if unexpected(outcome, known):
+        return 1
+    return _SUITE_FAILED if new_faults(outcome, known) else 0
 
 
 async def _run(

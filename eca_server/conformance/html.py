@@ -8,6 +8,7 @@ from typing import Final
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
+from eca_protocol.testing.conformance.known import new_faults
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 from eca_server.conformance.compare import WORDS, Change
@@ -86,11 +87,17 @@ def _worst_first(run: Run) -> list[tuple[int, Finding]]:
 def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
     failed = [finding.id for finding in run.failed() if finding.id not in known]
     ended = [each for each in run.incidents if each.case not in known]
-    good = not failed and not ended
-    word, kind = ("conformant", "good") if good else ("not conformant", "bad")
+    faults = new_faults(run, known)
+    word, kind = ("conformant", "good")
+    if failed or ended:
+        word, kind = ("not conformant", "bad")
+    elif faults:
+        word, kind = ("not judged whole", "odd")
     yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, kind)}</div>\n'
-    if ended:
-        told = "".join(f"<li>ended during {shown(e.case)}: {shown(e.what)}</li>" for e in ended)
+    notes = [f"ended during {each.case}: {each.what}" for each in ended]
+    notes += [f"in {each.case} {each.told}; that is no fault of the target's" for each in faults]
+    if notes:
+        told = "".join(f"<li>{shown(note)}</li>" for note in notes)
         yield f'<ul class="notes">{told}</ul>\n'
 
 

@@ -1,13 +1,14 @@
 """JUnit's XML, as build servers read it: a section is a test suite, a row a test case.
 
 A warning passes, and says what it says as output; what could not be judged is skipped; a server
-that ended during a case is an error, in a suite of its own.
+that ended during a case is an error, in a suite of its own, and so is a case that failed by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from eca_protocol.testing.conformance.known import new_faults
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.pages.xml import xml_attribute, xml_text
@@ -27,14 +28,10 @@ def junit(run: Run, known: Collection[str] = ()) -> str:
     for finding in run.findings:
         sections.setdefault(finding.requirement.section, []).append(finding)
     suites = [_suite(section, findings, known) for section, findings in sections.items()]
-    incidents = [
-        _incident(each.case, each.what) for each in run.incidents if each.case not in known
-    ]
-    if incidents:
-        suites.append(
-            f'<testsuite name="ends of the target" tests="{len(incidents)}" '
-            f'errors="{len(incidents)}">\n{"".join(incidents)}</testsuite>\n'
-        )
+    ends = [(each.case, each.what) for each in run.incidents if each.case not in known]
+    faults = [(each.case, each.traceback) for each in new_faults(run, known)]
+    suites += _errors("ends of the target", "it ended while it was talked to", ends)
+    suites += _errors("faults of the suite", "the suite itself failed, not the target", faults)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name={name} time="{run.seconds:.3f}">\n{"".join(suites)}</testsuites>\n'
@@ -72,9 +69,14 @@ def _case(finding: Finding, known: Collection[str]) -> str:
     return f"<testcase classname={xml_attribute(row.section)} name={name}>{body}</testcase>\n"
 
 
-def _incident(case: str, what: str) -> str:
-    message = xml_attribute("it ended while it was talked to")
-    return (
-        f'<testcase classname="ends of the target" name={xml_attribute(case)}>'
-        f"<error message={message}>{xml_text(what)}</error></testcase>\n"
-    )
+def _errors(name: str, why: str, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What went wrong beside the rows: cases, and how they ended."""
+    if cases:
+        yield f'<testsuite name="{name}" tests="{len(cases)}" errors="{len(cases)}">\n'
+    for case, what in cases:
+        yield (
+            f'<testcase classname="{name}" name={xml_attribute(case)}>'
+            f'<error message="{why}">{xml_text(what)}</error></testcase>\n'
+        )
+    if cases:
+        yield "</testsuite>\n"

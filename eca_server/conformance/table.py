@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import Final
 
-from eca_protocol.testing.conformance.known import passing_again, unexpected
+from eca_protocol.testing.conformance.known import new_faults, passing_again, unexpected
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import VERDICTS, Finding, Verdict
 from eca_server.command_line import printable
@@ -43,6 +43,12 @@ def table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> st
     for incident in run.incidents:
         lines += ["The server ended during a case", *_field("case", incident.case, width)]
         lines += [*_field("what", incident.what, width), ""]
+    for fault in run.faults:
+        lines += ["The suite itself failed in a case", *_field("case", fault.case, width)]
+        lines += _field("what", f"{fault.what} at {fault.place}", width)
+        if verbose:
+            lines += [f"    {printable(line)}" for line in fault.traceback.splitlines()]
+        lines.append("")
     lines += _summary(run, known)
     return "".join(f"{line}\n" for line in lines)
 
@@ -92,9 +98,17 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict))
     if again := passing_again(run, known):
         yield f"No failures any more, take them off the list: {' '.join(again)}"
-    new = unexpected(run, known)
+    new, faults = unexpected(run, known), new_faults(run, known)
+    if faults:
+        yield (
+            f"The suite itself failed in {' '.join(fault.case for fault in faults)}: what these "
+            "judge was not judged. That is a fault of the suite, and none of the target's; please "
+            "report it with what --verbose tells."
+        )
     if new:
         yield f"Not conformant: {' '.join(new)}"
+    elif faults:
+        yield "Nothing that was judged is broken, but the run is not whole."
     elif known and run.failed():
         yield "Nothing binding fails but what is known to."
     elif not any(counts.get(verdict) for verdict in ("pass", "warn")):

@@ -1,7 +1,7 @@
 """Known failures: what a target fails today, so that only what is new fails the run.
 
-A file of names, one a line: ids of rows, or names of cases during which the target ends. Whatever
-stands behind a `#` is a comment.
+A file of names, one a line: ids of rows, or names of cases during which the target ends, or in
+which the suite itself fails. Whatever stands behind a `#` is a comment.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.run import Run, SuiteFault
 from eca_protocol.testing.requirements import REQUIREMENTS
 
-__all__ = ["known_failures", "known_text", "passing_again", "unexpected"]
+__all__ = ["known_failures", "known_text", "new_faults", "passing_again", "unexpected"]
 
 _CASE = re.compile(r"\w+\.\w+")
 
@@ -36,6 +36,7 @@ def known_text(run: Run) -> str:
     """What a run failed, as the text of such a file."""
     lines = [f"{finding.id}  # {finding.requirement.duty}" for finding in run.failed()]
     lines += [f"{incident.case}  # {incident.what}" for incident in run.incidents]
+    lines += [f"{fault.case}  # {fault.told}" for fault in run.faults]
     head = f"# Known failures of {run.target}, edition {run.edition.value}"
     return "".join(f"{' '.join(line.split())}\n" for line in (head, *lines))
 
@@ -45,6 +46,11 @@ def unexpected(run: Run, known: Collection[str]) -> tuple[str, ...]:
     names = [finding.id for finding in run.failed()]
     names += [incident.case for incident in run.incidents]
     return tuple(name for name in dict.fromkeys(names) if name not in known)
+
+
+def new_faults(run: Run, known: Collection[str]) -> tuple[SuiteFault, ...]:
+    """The suite's own faults, without those in cases that are known for them."""
+    return tuple(fault for fault in run.faults if fault.case not in known)
 
 
 def passing_again(run: Run, known: Collection[str]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from eca_protocol.testing.conformance.client.suite import (
     client_cases,
     open_client_suite,
 )
+from eca_protocol.testing.conformance.run import SuiteFault
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.suite import Suite, open_suite
 from eca_protocol.testing.conformance.target import Target
@@ -103,6 +104,13 @@ class Broken(AssertionError):
         super().__init__("\n\n".join(map(_told, findings)))
 
 
+class SuiteFailed(Exception):
+    """A fault of the suite's own: the target has neither kept nor broken what the case judges."""
+
+    def __init__(self, fault: SuiteFault) -> None:
+        super().__init__(f"{fault.told}\n\n{fault.traceback}")
+
+
 class CaseItem(pytest.Item):
     """A case as a test."""
 
@@ -115,11 +123,16 @@ class CaseItem(pytest.Item):
 
         Raises:
             Broken: binding rows are not kept.
+            SuiteFailed: the case failed by itself.
         """
-        findings = self.config.stash[_RUNNER].judge(_target(self.config), self._case)
+        runner = self.config.stash[_RUNNER]
+        findings = runner.judge(_target(self.config), self._case)
         broken = [finding for finding in findings if finding.verdict == "fail"]
         if broken:
             raise Broken(broken)
+        for fault in runner.faults:
+            if fault.case == self._case.name:
+                raise SuiteFailed(fault)
         odd = [finding for finding in findings if finding.verdict == "warn"]
         if odd:
             self.add_report_section("call", "warnings", "\n\n".join(map(_told, odd)))
@@ -132,6 +145,8 @@ class CaseItem(pytest.Item):
         """The rows, without a traceback: that of a case says nothing of the target."""
         if isinstance(excinfo.value, Broken):
             return f"{self._case.does}\n\n{excinfo.value}"
+        if isinstance(excinfo.value, SuiteFailed):
+            return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
             return f"The target cannot be started: {excinfo.value}"
         return str(excinfo.getrepr(style="short"))
@@ -151,6 +166,11 @@ class _Runner:
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
         self._suite: Suite | ClientSuite | StartFailed | None = None
+
+    @property
+    def faults(self) -> Sequence[SuiteFault]:
+        """The suite's own, so far."""
+        return self._suite.faults if isinstance(self._suite, Suite | ClientSuite) else ()
 
     def judge(self, target: Target, case: AnyCase) -> list[Finding]:
         """Run a case; what it finds.

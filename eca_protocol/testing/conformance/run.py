@@ -6,10 +6,12 @@ what came, and of the run itself its target, edition and times: each record can 
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 
@@ -19,8 +21,9 @@ from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdic
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.transcript import Side
 
-__all__ = ["Incident", "Run", "binds"]
+__all__ = ["Incident", "Run", "SuiteFault", "binds"]
 
+_LONGEST: Final = 300  # characters of an exception
 _FRAMES_AND_LIFECYCLE = frozenset(
     {
         "ECA Protocol",
@@ -59,6 +62,42 @@ class Incident:
 
 
 @attrs.frozen(kw_only=True)
+class SuiteFault:
+    """A fault of the suite's own in one of its cases: it says nothing of the target.
+
+    What the target wrote may have led to it, but a case has to bear whatever comes.
+
+    Attributes:
+        case: the case.
+        what: the exception.
+        place: the line of the case where it rose.
+        traceback: all of it.
+    """
+
+    case: str
+    what: str
+    place: str
+    traceback: str
+
+    @classmethod
+    def of(cls, case: str, file: str, raised: BaseException) -> SuiteFault:
+        """The fault that an exception is, which rose in a case written in that file."""
+        frames = traceback.extract_tb(raised.__traceback__)
+        last = next((each for each in reversed(frames) if each.filename == file), frames[-1])
+        return cls(
+            case=case,
+            what=repr(raised)[:_LONGEST],
+            place=f"{Path(last.filename).name}:{last.lineno}, in {last.name}",
+            traceback="".join(traceback.format_exception(raised)),
+        )
+
+    @property
+    def told(self) -> str:
+        """As the reason why rows were not judged."""
+        return f"the suite itself failed here: {self.what} at {self.place}"
+
+
+@attrs.frozen(kw_only=True)
 class Run:
     """What a run has found.
 
@@ -69,6 +108,7 @@ class Run:
         seconds: how long it took.
         findings: one for each row that binds the target, in the order of the table.
         incidents: what went wrong beside the rows: a server that ended while it was talked to.
+        faults: the suite's own: the rows behind them are untestable.
     """
 
     target: str
@@ -77,6 +117,7 @@ class Run:
     seconds: float
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...] = ()
+    faults: tuple[SuiteFault, ...] = ()
 
     def counts(self) -> Mapping[Verdict, int]:
         """How many findings there are of each verdict."""

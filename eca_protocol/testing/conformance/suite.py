@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -17,7 +18,7 @@ from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, Died, NotApplicable, Stuck, server_cases
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.run import Incident, Run, binds
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault, binds
 from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target, own_folder
@@ -38,6 +39,9 @@ _SAID: Final = 20
 
 _NO_MESSAGE: Final = "no message had it"
 
+_FORESEEN: Final = (Stuck, NotApplicable, StartFailed, TimeoutError)
+"""How a case may end before its last line; anything else is a fault of its own."""
+
 Told = Callable[[Case, Sequence[Finding]], None]
 
 
@@ -47,11 +51,13 @@ class Suite:
     Attributes:
         edition: the edition that is spoken.
         incidents: servers that ended while they were talked to.
+        faults: cases that failed by themselves.
     """
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition = target.edition or Revision.R2025_10
         self.incidents: list[Incident] = []
+        self.faults: list[SuiteFault] = []
         self.servers = servers
         self._seen: set[str] = set()
         self._target = target
@@ -86,12 +92,14 @@ class Suite:
         if lacking:
             return [_untold(case, id_, "untestable", lacking) for id_ in case.rows]
         bench = self.bench(case.name)
-        findings, death = await _judge(case, bench)
+        judged = await _judge(case, bench)
         if bench.died:
-            findings, death = await _judge(case, self.bench(case.name, alone=True))
-        if death:
-            self.incidents.append(Incident(case=case.name, what=death))
-        return findings
+            judged = await _judge(case, self.bench(case.name, alone=True))
+        if judged.death:
+            self.incidents.append(Incident(case=case.name, what=judged.death))
+        if judged.fault is not None:
+            self.faults.append(judged.fault)
+        return judged.findings
 
     def observed(self) -> list[Finding]:
         """What the watchers of all servers have seen since the last time."""
@@ -122,29 +130,39 @@ class Suite:
         return ""
 
 
-async def _judge(case: Case, bench: Bench) -> tuple[list[Finding], str]:
-    """Run a case; its findings, and how the server ended if that has cut it short."""
+@attrs.frozen
+class _Judged:
+    """What came of a case: its findings, and what cut it short if the target or it has failed."""
+
+    findings: list[Finding]
+    death: str = ""
+    fault: SuiteFault | None = None
+
+
+async def _judge(case: Case, bench: Bench) -> _Judged:
+    """Run a case."""
     verdict: Verdict = "untestable"
-    why, death = "", ""
+    why, death, fault = "", "", None
     try:
         with anyio.fail_after(case.seconds):
             await case.run(bench)
-    except Exception as raised:  # noqa: BLE001 - what a broken server says may be read anyhow
-        fault = _first(raised)
-        why = str(fault)
-        if isinstance(fault, Died):
+    except Exception as group:  # noqa: BLE001 - it is told as a fault of the suite's own
+        raised = _telling(group)
+        why = str(raised)
+        if isinstance(raised, Died):
             death = why
-        elif isinstance(fault, NotApplicable):
+        elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
-        elif isinstance(fault, TimeoutError):
+        elif isinstance(raised, TimeoutError):
             why = why or f"the case took more than {case.seconds:g} s"
-        elif not isinstance(fault, Stuck | StartFailed):
-            why = f"what came cannot be read: {fault!r}"
+        elif not isinstance(raised, _FORESEEN):
+            fault = SuiteFault.of(case.name, inspect.getfile(case.run), raised)
+            why = fault.told
     judged = {finding.id for finding in bench.findings}
     rest = [
         _untold(case, id_, verdict, why or _unshown(id_)) for id_ in case.rows if id_ not in judged
     ]
-    return bench.findings + rest, death
+    return _Judged(bench.findings + rest, death, fault)
 
 
 def _unshown(id_: str) -> str:
@@ -156,11 +174,20 @@ def _is_letter(id_: str) -> bool:
     return id_.startswith(("FIELD:", "VALUE:"))
 
 
-def _first(raised: Exception) -> Exception:
-    """An exception, or the first of a group's."""
-    while isinstance(raised, ExceptionGroup):
-        raised = raised.exceptions[0]
-    return raised
+def _telling(raised: Exception) -> Exception:
+    """Of a group the one that tells most: the target's end, a fault of ours, or the first."""
+    each = tuple(_each(raised))
+    ends = [one for one in each if isinstance(one, Died)]
+    faults = [one for one in each if not isinstance(one, _FORESEEN)]
+    return (*ends, *faults, *each)[0]
+
+
+def _each(raised: Exception) -> Iterator[Exception]:
+    if isinstance(raised, ExceptionGroup):
+        for part in raised.exceptions:
+            yield from _each(part)
+    else:
+        yield raised
 
 
 def _untold(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
@@ -247,6 +274,7 @@ async def run_suite(
         seconds=anyio.current_time() - began,
         findings=tuple(_of_each_row(found, edition, _of_other_editions(chosen, edition))),
         incidents=tuple(suite.incidents),
+        faults=tuple(suite.faults),
     )
 
 

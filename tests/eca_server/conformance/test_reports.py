@@ -12,13 +12,16 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
-from eca_protocol.testing.conformance.run import Incident, Run
+from eca_protocol.testing.conformance.known import known_failures, known_text
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault
 from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
+from eca_server.conformance import cli
 from eca_server.conformance.badge import badge
 from eca_server.conformance.compare import compare, compared
 from eca_server.conformance.exchange import exchange, label
 from eca_server.conformance.html import html
 from eca_server.conformance.junit import junit
+from eca_server.conformance.table import table
 
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
@@ -86,6 +89,46 @@ def test_what_is_known_does_not_spoil_the_page() -> None:
     page = html(RUN, {}, known={"W-22e", "framing.a_case"})
     assert "not conformant" not in page
     assert ">known<" in page
+
+
+def test_a_fault_of_the_suite_is_neither_a_pass_nor_the_targets(capsys, monkeypatch) -> None:
+    fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
+    told = table(run)
+    assert "The suite itself failed in a case\n    case      here.c\n" in told
+    assert "KeyError(1) at here.py:7, in c" in told
+    assert told.endswith("Nothing that was judged is broken, but the run is not whole.\n")
+    assert "Tr!" not in told
+    assert "Tr!" in table(run, verbose=True)
+    assert "#855600" in badge(run)
+    page = html(run, {})
+    assert "not judged whole" in page
+    assert "in here.c the suite itself failed here" in page
+    errors = list(ET.fromstring(junit(run)).iter("error"))
+    assert [error.text for error in errors] == ["Tr!"]
+
+    def code_of(found: Run | None, *arguments: str) -> int:
+        async def judged(*_: object, **__: object) -> Run | None:
+            return found
+
+        monkeypatch.setattr(cli, "run_suite", judged)
+        return cli.run([*arguments, "--only", "W-22e", "--", "x"])
+
+    assert code_of(run) == 4
+    assert code_of(attrs.evolve(RUN, faults=(fault,))) == 1
+    assert code_of(run, "--json-out", "/dev/full") == 4
+    monkeypatch.setattr(cli, "table", None)
+    assert code_of(run) == 4
+    assert "says nothing of what is tested" in capsys.readouterr().err
+
+
+def test_a_fault_of_the_suite_can_be_known(tmp_path) -> None:
+    fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
+    known = known_failures(known_text(run))
+    assert known == {"here.c"}
+    assert table(run, known).endswith("Nothing binding fails.\n")
+    assert not list(ET.fromstring(junit(run, known)).iter("error"))
 
 
 def test_an_exchange_has_the_lanes_it_needs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.bench import ClientBench, Play
 from eca_protocol.testing.conformance.client.stage import Played, play
 from eca_protocol.testing.conformance.client.watched import watched
-from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.run import Run, SuiteFault, binds
 from eca_protocol.testing.conformance.target import Folders, Target, own_folder
 from eca_protocol.testing.conformance.verdicts import Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -114,10 +115,12 @@ class ClientSuite:
 
     Attributes:
         edition: the edition that is spoken.
+        faults: cases that failed by themselves.
     """
 
     def __init__(self, target: Target, root: Path, *, seconds_a_play: float) -> None:
         self.edition = target.edition or Revision.R2025_10
+        self.faults: list[SuiteFault] = []
         self._target = target
         self._root = root
         self._seconds_a_play = seconds_a_play
@@ -145,9 +148,34 @@ class ClientSuite:
         plain = self._plain
         assert plain.server is not None
         if case.play is talking.Plain:
-            return [*_judged(case, plain, plain), *watched(plain.server, self.edition)]
-        played = await self._play(case.play, calls=bool(plain.server.decided))
-        return list(_judged(case, played, plain))
+            return [*self._judged(case, plain), *watched(plain.server, self.edition)]
+        try:
+            played = await self._play(case.play, calls=bool(plain.server.decided))
+        except StartFailed:
+            raise
+        except Exception as raised:  # noqa: BLE001 - it is told as a fault of the suite's own
+            why = self._failed(case, raised)
+            return [_untold(case, row, why) for row in case.rows]
+        return list(self._judged(case, played))
+
+    def _failed(self, case: ClientCase, raised: Exception) -> str:
+        """The suite has failed in a case; why its rows were not judged."""
+        fault = SuiteFault.of(case.name, inspect.getfile(case.play), raised)
+        self.faults.append(fault)
+        return fault.told
+
+    def _judged(self, case: ClientCase, played: Played) -> Iterator[Finding]:
+        """What a play shows; it is judged by the server that was played."""
+        bench = ClientBench(case.name, played, self._plain)
+        why = f"the play did not come to it: {played.obituary}"
+        if isinstance(played.server, Play):
+            try:
+                played.server.judge(bench)
+            except Exception as raised:  # noqa: BLE001 - it is told as a fault of the suite's own
+                why = self._failed(case, raised)
+        yield from bench.findings
+        judged = {finding.id for finding in bench.findings}
+        yield from (_untold(case, row, why) for row in case.rows if row not in judged)
 
     async def _play(self, kind: type[Play], *, calls: bool) -> Played:
         folders = Folders(root=self._root / f"client-{next(self._numbers)}")
@@ -231,21 +259,8 @@ async def run_client_suite(
         started=started,
         seconds=anyio.current_time() - began,
         findings=tuple(_of_each_row(found, suite.edition)),
+        faults=tuple(suite.faults),
     )
-
-
-def _judged(case: ClientCase, played: Played, plain: Played) -> Iterator[Finding]:
-    """What a play shows; it is judged by the server that was played."""
-    bench = ClientBench(case.name, played, plain)
-    why = f"the play did not come to it: {played.obituary}"
-    if isinstance(played.server, Play):
-        try:
-            played.server.judge(bench)
-        except Exception as fault:  # noqa: BLE001 - what a broken client says may be read anyhow
-            why = f"what came cannot be read: {fault!r}"
-    yield from bench.findings
-    judged = {finding.id for finding in bench.findings}
-    yield from (_untold(case, row, why) for row in case.rows if row not in judged)
 
 
 def _untold(case: ClientCase, row: str, why: str) -> Finding:

@@ -65,8 +65,11 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     async def does_not_apply(bench: Bench) -> None:
         raise NotApplicable("it has no tools")
 
-    async def cannot_read(bench: Bench) -> None:
-        print({}["result"])
+    async def has_a_fault(bench: Bench) -> None:
+        bench.check("W-23d", True, expected="a", got="a")
+        async with anyio.create_task_group() as group:
+            group.start_soon(is_stuck, bench)
+            print({}["result"])
 
     async def waits(bench: Bench) -> None:
         async with bench.seat() as seat:
@@ -80,7 +83,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
         a_case(checks, "W-20a", "W-21a", "CLIENT-2", "W-20c", "W-20d"),
         a_case(is_stuck, "W-22a", "W-22b"),
         a_case(does_not_apply, "W-30a"),
-        a_case(cannot_read, "W-23a"),
+        a_case(has_a_fault, "W-23a", "W-23d"),
         a_case(waits, "W-23b", seconds=0.05),
         a_case(shows, "W-24a"),
     )
@@ -94,12 +97,20 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert of(run, "W-22a")[0] == "pass"
     assert of(run, "W-22b") == ("untestable", "expected an answer, got nothing")
     assert of(run, "W-30a") == ("not-applicable", "it has no tools")
-    assert of(run, "W-23a") == ("untestable", "what came cannot be read: KeyError('result')")
+    (fault,) = run.faults
+    assert of(run, "W-23a") == ("untestable", fault.told)
+    assert of(run, "W-23d")[0] == "pass"
+    assert fault.told.startswith(
+        "the suite itself failed here: KeyError('result') at test_suite.py:"
+    )
+    assert fault.told.endswith(", in has_a_fault")
+    assert 'print({}["result"])' in fault.traceback
     assert of(run, "W-23b") == ("untestable", "the case took more than 0.05 s")
     assert of(run, "W-24a") == ("fail", "nothing of the kind in 0.01 s")
     assert of(run, "CHAT-9") == ("untestable", "no case judges it")
     assert {finding.id for finding in run.failed()} == {"W-21a", "W-24a"}
-    assert Run.from_json(dumps(run.to_json())) == attrs.evolve(run, seconds=round(run.seconds, 3))
+    read = Run.from_json(dumps(run.to_json()))
+    assert read == attrs.evolve(run, seconds=round(run.seconds, 3), faults=())
 
 
 async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch):
