@@ -25,6 +25,7 @@ from eca_protocol.messages import (
     ToolCallDetails,
     ToolCallTextOutput,
 )
+from eca_server.chat.json_outputs import json_outputs
 from eca_server.chat.pictures import picture_content
 from eca_server.llm.history import ImagePart, TextPart, ToolResultPart
 from eca_server.tools.approval import Memo
@@ -234,18 +235,17 @@ class ToolCall:
 
     def _end_called(self, output: ToolOutput) -> None:
         self.result = output
+        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
         self._details = output.details or self._details
+        if self._details is None and self.naming.origin == "mcp":
+            self._details = json_outputs(texts)
         spent = 0.0 if self._started is None else trio.current_time() - self._started
         self._emit(
             ChatToolCalledContent(
                 **self._names,
                 **self._shown(),
                 error=output.is_error,
-                outputs=tuple(
-                    ToolCallTextOutput(text=part.text)
-                    for part in output.parts
-                    if isinstance(part, TextPart)
-                ),
+                outputs=tuple(ToolCallTextOutput(text=text) for text in texts),
                 total_time_ms=round(spent * 1000),
             )
         )

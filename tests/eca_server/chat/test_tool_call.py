@@ -14,6 +14,7 @@ from eca_protocol.messages import (
     ChatToolCallRejectedContent,
     ChatToolCallRunContent,
     FileChangeDetails,
+    JsonOutputsDetails,
 )
 from eca_server.chat.tool_call import TRANSITIONS, CallInput, CallState, Naming, ToolCall
 from eca_server.llm.history import TextPart
@@ -159,3 +160,31 @@ async def test_a_result_tells_how_long_it_took(autojump_clock: object) -> None:
     assert isinstance(said[-1], ChatToolCalledContent)
     assert said[-1].total_time_ms == 2000
     assert said[-1].error
+
+
+DEEP = "[" * 60 + "1" + "]" * 60
+
+
+@pytest.mark.requirement("TOOL-12")
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (['{"a":[1]}', " [] "], ('{\n  "a": [\n    1\n  ]\n}', "[]")),
+        ([DEEP], (DEEP,)),
+        (["{}", "told"], None),
+        (["{broken"], None),
+        (["1"], None),
+        ([], None),
+    ],
+)
+async def test_what_a_server_s_tool_says_in_json_is_laid_out(
+    texts: list[str], shown: tuple[str, ...] | None
+) -> None:
+    told: list[ChatContent] = []
+    call = ToolCall(told.append, Naming(id="1", name="list", server="git", origin="mcp"))
+    call.announce({}, manual_approval=False)
+    call.start()
+    call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
+    assert isinstance(told[-1], ChatToolCalledContent)
+    assert told[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))
