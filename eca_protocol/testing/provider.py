@@ -82,7 +82,8 @@ _MESSAGES = "/messages"
 _ASK_A_MODEL = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
 """How the paths end under which the APIs are asked for an answer."""
 
-Script = Iterable[Reply] | Callable[["ReceivedRequest"], Reply]
+Answers = Callable[["ReceivedRequest"], Reply | Awaitable[Reply]]
+Script = Iterable[Reply] | Answers
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -123,7 +124,7 @@ class Provider:
         script: Script = (),
         *,
         models: Iterable[str] = ("scripted",),
-        title: Reply | Callable[[ReceivedRequest], Reply] | None = None,
+        title: Reply | Answers | None = None,
         otherwise: Reply | None = None,
         others: Mapping[str, Reply] | None = None,
         port: int = 0,
@@ -131,7 +132,8 @@ class Provider:
         """Prepares the endpoint.
 
         Args:
-            script: the replies in order, or a function that makes one from a request.
+            script: the replies in order, or a function, perhaps async, that makes one from a
+                request.
             models: what `GET /models` lists.
             title: the reply to every request for a title, or a function that makes one.
             otherwise: the reply when the script is used up; without one that is an error 500.
@@ -211,8 +213,10 @@ class Provider:
                 await responder.respond(200, json.dumps({"object": "list", "data": listed}))
             elif request.method == "POST" and request.path.endswith(_ASK_A_MODEL):
                 (self.title_requests if received.is_title else self.requests).append(received)
-                self._note_change()
                 answer = (self._title if received.is_title else self._script)(received)
+                if not isinstance(answer, Reply):
+                    answer = await answer
+                self._note_change()
                 await _Conversation(self, received, responder).play(answer)
             else:
                 self.other_requests.append(received)

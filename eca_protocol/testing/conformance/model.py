@@ -1,5 +1,7 @@
 """The scripted model behind the server under test: one endpoint, a script for each chat.
 
+Which requests are for a title is found out, too, of servers that break the rule for it (W-25).
+
 A chat's script is found by a word in the text of its prompts, so that many cases may use one server
 at once. Gates (`wait`) and tool names in a script are the chat's own: a gate's name means nothing
 to another chat, and a tool is called as the request offered it, whatever prefix it has there.
@@ -27,6 +29,8 @@ AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
 _WORD: Final = re.compile(r"\[k([0-9]+)\]")
 _PREFIX: Final = re.compile(r"^eca_{1,2}")
 _USED_UP: Final = reply("The script has ended.")
+_A_TITLE: Final = reply("A title")
+_SIBLING_SECONDS: Final = 0.5
 
 
 def bare_name(tool: str) -> str:
@@ -48,7 +52,7 @@ class ChatModel:
         self._model = model
         self._script = deque(script)
         self.word = f"[k{number}]"
-        self.title: AnswersWith = reply("A title")
+        self.title: AnswersWith = _A_TITLE
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
         self.passed: list[tuple[float, Literal["server", "model"], bytes]] = []
@@ -121,7 +125,8 @@ class Model:
 
     def __init__(self) -> None:
         self._chats: dict[str, ChatModel] = {}
-        self.provider = Provider(self._answer, models=("scripted",), title=self._answer_title)
+        self._titles = _Titles()
+        self.provider = Provider(self._answer, models=("scripted",), title=self._answer)
 
     async def __aenter__(self) -> Self:
         await self.provider.__aenter__()
@@ -141,17 +146,46 @@ class Model:
         self._chats[made.word] = made
         return made
 
-    def _answer(self, request: ReceivedRequest) -> Reply:
+    async def _answer(self, request: ReceivedRequest) -> Reply:
         chat = self._chat_of(request.body)
+        if await self._titles.wants_one(request):
+            return _A_TITLE if chat is None else chat.answer_title(request)
         return _USED_UP if chat is None else chat.answer(request)
-
-    def _answer_title(self, request: ReceivedRequest) -> Reply:
-        chat = self._chat_of(request.body)
-        return reply("A title") if chat is None else chat.answer_title(request)
 
     def _chat_of(self, body: Any) -> ChatModel | None:
         words = list(_WORD.finditer("\n".join(_said_by_users(body))))
         return self._chats.get(words[-1].group()) if words else None
+
+
+class _Titles:
+    """Tells the requests for a title from those of the chats.
+
+    They say that word, and they offer no tools. What says it and offers tools is one of a server's
+    chats whose own instructions say it (W-25b is broken), or a request for a title with tools
+    (W-25a is): the server's other requests tell which, so it waits a moment for the first of them.
+    """
+
+    def __init__(self) -> None:
+        self._have_tools: bool | None = None
+        self._is_known = anyio.Event()
+
+    def _learn(self, *, have_tools: bool) -> None:
+        self._have_tools = have_tools
+        self._is_known.set()
+
+    async def wants_one(self, request: ReceivedRequest) -> bool:
+        if not request.is_title:
+            if self._have_tools is None:
+                self._learn(have_tools=True)
+            return False
+        if not any(_offered(request.body)):
+            self._learn(have_tools=False)
+            return True
+        with anyio.move_on_after(_SIBLING_SECONDS):
+            await self._is_known.wait()
+        if self._have_tools is None:
+            self._learn(have_tools=False)
+        return self._have_tools is True
 
 
 def _said_by_users(body: Any) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from eca_protocol.testing.conformance.model import ChatModel, Model
@@ -20,9 +21,16 @@ def anyio_backend() -> str:
     return "trio"
 
 
-def a_request(*tools: Any, text: str = "Hi") -> ReceivedRequest:
-    body = {"messages": [{"role": "user", "content": text}], "tools": list(tools)}
-    return ReceivedRequest(method="POST", target="/chat/completions", headers={}, body=body)
+def a_request(*tools: Any, text: str = "Hi", instruction: str = "") -> ReceivedRequest:
+    told = {"role": "system", "content": instruction}
+    body = {"messages": [told, {"role": "user", "content": text}], "tools": list(tools)}
+    return ReceivedRequest(
+        method="POST",
+        target="/chat/completions",
+        headers={},
+        body=body,
+        is_title="title" in instruction,
+    )
 
 
 def called(answer: Reply) -> list[str]:
@@ -55,10 +63,27 @@ async def test_a_gate_of_one_chat_is_none_of_another():
 
 async def test_a_script_goes_on_and_then_says_that_it_has_ended():
     chat: ChatModel = Model().chat([reply("One")])
-    chat.then(lambda request: reply(f"to {request.body['messages'][0]['content']}"))
+    chat.then(lambda request: reply(f"to {request.body['messages'][1]['content']}"))
     said = [chat.answer(a_request(text="you")).steps[0]["text"] for _ in range(3)]
     assert said == ["One", "to you", "The script has ended."]
     assert len(chat.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("title_offers", "chat_is_told"),
+    [([{"name": "read_file"}], "Be good."), ([], "Write no title.")],
+    ids=["a title with tools", "a chat that speaks of titles"],
+)
+async def test_a_title_is_known_of_a_server_that_breaks_one_rule_for_it(title_offers, chat_is_told):
+    model = Model()
+    chat = model.chat([reply("An answer")])
+    text = f"Hi {chat.word}"
+    asked = a_request({"name": "read_file"}, text=text, instruction=chat_is_told)
+    titled = a_request(*title_offers, text=text, instruction="Find a title.")
+    async with anyio.create_task_group() as group:
+        for request in (asked, titled):
+            group.start_soon(model._answer, request)
+    assert (chat.requests, chat.title_requests) == ([asked], [titled])
 
 
 async def test_a_field_counts_when_it_came_or_was_taken():

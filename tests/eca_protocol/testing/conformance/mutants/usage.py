@@ -161,6 +161,14 @@ class TitlesWithTools(Chat):
         return self.server.toolbox.offered("agent")
 
 
+@breaks("W-25b")
+class ChatsSpeakOfTitles(Turn):
+    """Speaks of titles in what it tells the model of the chat."""
+
+    def instructions(self) -> str:
+        return f"{super().instructions()} Do not write a title above an answer."
+
+
 @breaks("W-25c")
 class AlwaysTitles(Server):
     """Asks for titles although they are turned off."""
