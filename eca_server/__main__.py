@@ -11,10 +11,14 @@ import sys
 
 def main() -> None:
     """The console script `eca-server`; ends the process with the command's exit code."""
-    _leave_current_folder()
-    from eca_server.cli import run  # noqa: PLC0415 - only after the import path is safe
+    try:
+        _leave_current_folder()
+        from eca_server.cli import run  # noqa: PLC0415 - only after the import path is safe
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while a command imports what it needs
+        code = 130
+    sys.exit(code)
 
 
 def _leave_current_folder() -> None:

@@ -38,7 +38,10 @@ ended by a signal, with the report of what ran until then.
 
 def main() -> int:
     """The console script `ecp`."""
-    return run(sys.argv[1:])
+    try:
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything to end
+        return 130
 
 
 def run(arguments: Sequence[str]) -> int:

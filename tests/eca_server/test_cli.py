@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -543,3 +544,23 @@ def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixt
         assert json.loads(capsys.readouterr().out) == json_schema(revision)
     assert run(["schema", "--typescript", "--revision", "2025-06"]) == 0
     assert capsys.readouterr().out == typescript(Revision.DRAFT)
+
+
+@pytest.mark.parametrize(
+    ("main", "run"),
+    [
+        ("eca_server.__main__", "eca_server.cli"),
+        ("eca_server.ecp.cli", "eca_server.ecp.cli"),
+    ],
+)
+def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module(run), "run", interrupted)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        code = importlib.import_module(main).main()
+    except SystemExit as left:
+        code = left.code
+    assert code == 130
