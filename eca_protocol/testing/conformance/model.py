@@ -21,7 +21,7 @@ from eca_protocol import json
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 
-__all__ = ["AnswersWith", "ChatModel", "Model", "bare_name"]
+__all__ = ["PAGE", "AnswersWith", "ChatModel", "Model", "bare_name"]
 
 AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
 """One item of a chat's script: a reply, or what makes one from the request."""
@@ -31,6 +31,15 @@ _PREFIX: Final = re.compile(r"^eca_{1,2}")
 _USED_UP: Final = reply("The script has ended.")
 _A_TITLE: Final = reply("A title")
 _SIBLING_SECONDS: Final = 0.5
+
+PAGE: Final = "What stands on the page."
+"""All the text of the web page."""
+
+_PAGE_PATH: Final = "/page.html"
+_PAGE: Final = Reply(
+    body=f"<!doctype html><title>A page</title><p>{PAGE}</p>",
+    headers={"content-type": "text/html; charset=utf-8"},
+)
 
 
 def bare_name(tool: str) -> str:
@@ -126,7 +135,12 @@ class Model:
     def __init__(self) -> None:
         self._chats: dict[str, ChatModel] = {}
         self._titles = _Titles()
-        self.provider = Provider(self._answer, models=("scripted",), title=self._answer)
+        self.provider = Provider(
+            self._answer,
+            models=("scripted",),
+            title=self._answer,
+            others={_PAGE_PATH: _PAGE},
+        )
 
     async def __aenter__(self) -> Self:
         await self.provider.__aenter__()
@@ -139,6 +153,16 @@ class Model:
     def url(self) -> str:
         """The base URL to configure, with the `/v1` that such bases have."""
         return self.provider.url
+
+    @property
+    def page_url(self) -> str:
+        """A web page on the same machine."""
+        return f"{self.url}{_PAGE_PATH}"
+
+    @property
+    def page_was_fetched(self) -> bool:
+        """Whether anybody has asked for that page."""
+        return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
 
     def chat(self, script: Iterable[AnswersWith]) -> ChatModel:
         """Take the script of another chat."""

@@ -161,6 +161,8 @@ class Calls:
         elif state not in FOLLOWING[call.state] or _never_ran(call, kind, content):
             self._misplaced(call, kind)
         else:
+            if content.get("server") == "":
+                self._tell("TOOL-11", "the tool's server", "none")
             self._same(call, {key: _text(content, key) for key in ("name", "server", "origin")})
             self._decision(call, kind, content)
             if kind == "toolCallRun":

@@ -68,6 +68,8 @@ async def an_approved_command_runs(bench: Bench) -> None:
             expected="the command's effect, and the next request",
             got=called,
         )
+        if len(chat.model.requests) < 2:
+            raise Stuck("the next request")
         results = told_of_calls(chat.model.requests[1].body)
         bench.check(
             "ARROW:chat-tool-call-11",

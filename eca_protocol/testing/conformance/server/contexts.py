@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.model import PAGE
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.queries import found
 from eca_protocol.testing.conformance.server.reading import finishes, result_of, told, words
@@ -219,11 +220,11 @@ async def an_unknown_context_is_skipped_with_a_note(bench: Bench) -> None:
 
 @case("CTX-4")
 async def a_page_of_the_web_is_shown(bench: Bench) -> None:
-    """The list of the scripted model's models, as a page: no other web is at hand."""
+    """A page beside the scripted model: no other web is at hand."""
     async with bench.seat() as seat:
-        told = await shown_to_the_model(seat, {"type": "web", "url": f"{bench.model.url}/models"})
-        if '"object":"list"' in told.replace(" ", ""):
-            bench.saw("CTX-4")
+        told = await shown_to_the_model(seat, {"type": "web", "url": bench.model.page_url})
+        if bench.model.page_was_fetched:
+            bench.check("CTX-4", PAGE in told, expected=f"the text {PAGE!r}", got=told)
         else:
             bench.untestable(
                 "CTX-4", "The page is on this machine, whose addresses a server may well refuse."

@@ -69,9 +69,9 @@ async def _answered(seat: Seat, question: Heard, result: Any) -> None:
     await seat.send(answer)
 
 
-async def _told(chat: ChatSeat) -> str:
+async def _told(chat: ChatSeat, *, shows: str | None = None) -> str:
     """What the model is told of the call, once the turn has ended."""
-    await chat.finished()
+    await chat.finished(shows=shows)
     return "\n".join(told_of_calls(chat.model.requests[-1].body))
 
 
@@ -117,7 +117,7 @@ async def the_editor_is_asked_for_diagnostics(bench: Bench) -> None:
             chat = await _calling(seat)
             question = await _question(seat, question)
         await _answered(seat, question, {"diagnostics": "junk"})
-        told = await _told(chat)
+        told = await _told(chat, shows="W-42e")
         bench.check(
             "W-42e",
             bool(chat.of("toolCalled")) and bool(told),

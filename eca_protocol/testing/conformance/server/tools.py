@@ -171,7 +171,7 @@ async def two_calls_of_one_answer_are_told_one_after_the_other(bench: Bench) -> 
 
 def _mixed(arguments: Sequence[str], request: ReceivedRequest) -> Reply:
     """An answer with a call for each of these arguments, all of them written at once."""
-    name = next(each for each in offered(request.body) if bare_name(each) == READ)
+    name = next((each for each in offered(request.body) if bare_name(each) == READ), READ)
     steps = [_delta(index, id=f"call_{index}", name=name) for index in range(len(arguments))]
     for start in range(0, max(map(len, arguments)), _PIECE):
         for index, text in enumerate(arguments):
@@ -230,6 +230,8 @@ async def a_file_change_is_shown(bench: Bench) -> None:
         await chat.prompt("Change it.")
         await approving(chat)
         details = [each.get("details", {}) for each in runs(chat)]
+        if len(details) != 2:
+            raise Stuck("two calls", len(details))
         counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
         bench.check(
             "TOOL-13",

@@ -44,12 +44,6 @@ UNABLE = {
 }
 """What the cases cannot judge of the reference server inside this process, and why."""
 
-UNPROVEN = {
-    "TOOL-11", "TOOL-14", "CTX-4", "CONF-11", "W-21a", "W-21f", "W-42e",
-    "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4",
-}  # fmt: skip
-"""Rows that are judged and that no mutant breaks yet. This may only become less."""
-
 OF_EACH_CHAPTER = {
     "LowerCaseHeaders": "framing.headers_come_in_every_spelling",
     "ReadsNaN": "bodies.bodies_that_are_no_message_are_refused",
@@ -105,7 +99,7 @@ def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
 
 
 @pytest.mark.xdist_group("reference run")
-def test_each_row_that_is_judged_has_a_mutant_or_is_still_to_have_one(reference_run: Run) -> None:
+def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
     kept = {
         finding.id
         for finding in reference_run.findings
@@ -113,7 +107,7 @@ def test_each_row_that_is_judged_has_a_mutant_or_is_still_to_have_one(reference_
         and REQUIREMENTS[finding.id].level == "must"
         and not finding.id.startswith(("FIELD:", "VALUE:"))
     }
-    assert kept - SAME.keys() - {mutant.breaks for mutant in MUTANTS.values()} == UNPROVEN
+    assert kept - SAME.keys() - {mutant.breaks for mutant in MUTANTS.values()} == set()
 
 
 @pytest.mark.parametrize("name", OF_EACH_CHAPTER)

@@ -192,6 +192,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("TOOL-6", twice("called")),
     ("TOOL-8", twice("rejected")),
     ("TOOL-9", both(NOT_STOPPED, moved("rejected", "other run"))),
+    ("TOOL-11", content("called", server="")),
     (
         "TOOL-18",
         replaced(

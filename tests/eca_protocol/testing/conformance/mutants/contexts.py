@@ -10,6 +10,7 @@ import attrs
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
+from tests.eca_protocol.testing.conformance.reference.model import ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
@@ -181,6 +182,15 @@ class CursorFromOne(Workspace):
         return super().show_cursor(path, moved)
 
 
+@breaks("CTX-4")
+class PagesByAddress(Server):
+    """Fetches a page, and shows its address for its text."""
+
+    async def show_context(self, context: dict[str, Any]) -> str:
+        shown = await super().show_context(context)
+        return f"See {context['url']}" if context["type"] == "web" else shown
+
+
 @breaks("CTX-7")
 class ResourcesAreNotRead(Server):
     """Shows the URI of a resource for its text."""
@@ -318,3 +328,14 @@ class CommandsWithoutWords(Commands):
 
     def find(self, query: str) -> list[dict[str, Any]]:
         return [{**each, "description": ""} for each in super().find(query)]
+
+
+@breaks("W-42e")
+class SenselessAnswersEndTheTurn(Server):
+    """Ends the turn when the editor's answer makes no sense."""
+
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        answer = await super().ask(method, params, seconds=seconds)
+        if isinstance(answer, dict) and not isinstance(answer.get("diagnostics"), list):
+            raise ModelFault("The editor's answer makes no sense.")
+        return answer

@@ -69,6 +69,15 @@ class ToolsWithoutDescription(Toolbox):
         return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
 
 
+@breaks("CONF-11")
+class OnlyDisabledIsTold(Toolbox):
+    """Does not say of a tool that it is not disabled."""
+
+    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
+        listed = super().listed(tools, behavior)
+        return [{key: tool[key] for key in tool if tool[key] is not False} for tool in listed]
+
+
 @breaks("W-33b")
 class ListIsNotSentAgain(Server):
     """Does not tell that a behaviour disables tools."""

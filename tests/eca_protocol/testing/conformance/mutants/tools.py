@@ -175,6 +175,17 @@ class RejectionEndsTheTurn(Turn):
             await super().ask(model)
 
 
+@breaks("TOOL-14")
+class ApprovalEndsTheTurn(Turn):
+    """Ends the turn behind a call that the user has approved."""
+
+    async def ask(self, model: Any) -> None:
+        if any(call._decision for call in self.calls):
+            self.calls = []
+        else:
+            await super().ask(model)
+
+
 @breaks("W-32a")
 class ArgumentsAsList(_Says):
     """Writes the arguments of a call that is done as the specification prints them, as a list."""
@@ -221,6 +232,22 @@ class EverythingIsNative(ToolCall):
 
     def common(self) -> dict[str, Any]:
         return {**super().common(), "origin": "native"}
+
+
+@breaks("TOOL-11")
+class EveryServerIsOurs(ToolCall):
+    """Names itself as the server of every tool."""
+
+    def common(self) -> dict[str, Any]:
+        return {**super().common(), "server": "eca"}
+
+
+@breaks("TOOL-11")
+class ResultsWithAnEmptyServer(_Says):
+    """Names no server with the result of a call."""
+
+    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "server": ""} if kind == "toolCalled" else fields
 
 
 @breaks("TOOL-7")
