@@ -31,6 +31,7 @@ from eca_server.commands.fork import FORK
 from eca_server.commands.hooks import HOOKS
 from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
+from eca_server.commands.left_out import LEFT_OUT
 from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
 from eca_server.commands.model import MODEL
 from eca_server.commands.prompt_show import PROMPT_SHOW
@@ -104,7 +105,9 @@ async def run_command(name: str, turn: Turn, situation: Situation) -> None:
         known = ", ".join(f"`/{each}`" for each in names[:_MOST_NAMES])
         if len(names) > _MOST_NAMES:
             known += f" and {len(names) - _MOST_NAMES} more"
-        turn.fail("\n\n".join([f"There is no command `/{name}`. Commands: {known}.", *found.notes]))
+        why = f": {LEFT_OUT[name]}" if name in LEFT_OUT else ""
+        told = f"There is no command `/{name}`{why}. Commands: {known}."
+        turn.fail("\n\n".join([told, *found.notes]))
 
 
 @attrs.frozen(kw_only=True)

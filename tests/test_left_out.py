@@ -1,0 +1,74 @@
+"""What of upstream's current edition is left out: README's row says all of it, and no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from eca_protocol import ECA
+from eca_protocol import messages as m
+from eca_server.commands import COMMANDS
+from eca_server.commands.left_out import LEFT_OUT
+from eca_server.features import Handlers
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import SCRIPT, text
+
+PROJECT = Path(__file__).parent.parent
+ROW = next(
+    line
+    for line in (PROJECT / "README.md").read_text().splitlines()
+    if line.startswith("| Left out of upstream's current edition |")
+)
+SOURCES = "\n".join(path.read_text() for path in (PROJECT / "eca_server").rglob("*.py"))
+
+UPSTREAM_COMMANDS = {
+    "init", "login", "costs", "compact", "resume", "config", "doctor", "repo-map-show",
+    "prompt-show", "model", "skills", "skill-create", "context", "fork", "export", "import",
+    "remote", "debug-chat", "rules", "sync-system-prompt", "subagents", "plugins",
+    "plugin-install", "plugin-uninstall", "hooks",
+}  # fmt: skip
+UPSTREAM_TOOLS = {
+    "directory_tree", "read_file", "write_file", "edit_file", "preview_file_change", "move_file",
+    "grep", "shell_command", "bg_job", "git", "editor_diagnostics", "editor_definition",
+    "editor_references", "ask_user", "skill", "fetch_rule", "spawn_agent", "task", "compact_chat",
+}  # fmt: skip
+
+
+def named_in_row() -> set[str]:
+    return {name.lstrip("/") for name in re.findall(r"`([^`]+)`", ROW)}
+
+
+def written() -> list[str]:
+    """The methods and the kinds of contents that a server of today may write."""
+    kinds: list[Any] = [*get_args(m.ChatContent), *get_args(m.ToolCallDetails)]
+    contents = [kind.__name__ for kind in kinds if not kind.__name__.startswith("Unknown")]
+    methods = [f'"{name}"' for name in ECA.received_by("client")]
+    return [*methods, *(f"{name}(" for name in contents)]
+
+
+@pytest.mark.trio
+async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> None:
+    (tmp_path / ".eca" / "skills" / "s").mkdir(parents=True)
+    skill = "---\nname: s\ndescription: d\n---\nt"
+    (tmp_path / ".eca" / "skills" / "s" / "SKILL.md").write_text(skill)
+    agents = {"a": {"mode": "subagent", "description": "d"}}
+    async with current({"agent": agents}, folder=tmp_path) as ours:
+        handlers = Handlers()
+        handlers.serve(ours.connection)
+        assert {*ECA.received_by("server")} == {*handlers}
+        await ours.turn("say a", model=SCRIPT)
+        for name, why in LEFT_OUT.items():
+            assert f"no command `/{name}`: {why}. Commands: " in text(await ours.turn(f"/{name}"))
+        told = [each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"]
+    commands = UPSTREAM_COMMANDS - {each.name for each in COMMANDS}
+    tools = UPSTREAM_TOOLS - {each["name"] for each in told[-1]["tools"]}
+    assert commands == {*LEFT_OUT}
+    assert tools == {"git", "fetch_rule", "compact_chat"}
+    assert named_in_row() == commands | tools | {"export", "eca-server inspect"}
+
+
+def test_every_message_and_content_of_a_server_s_is_written_somewhere() -> None:
+    assert [name for name in written() if name not in SOURCES] == []
