@@ -1,0 +1,114 @@
+"""Mutants of the user's word and the configuration's on tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+
+
+@breaks("W-30d")
+class DenialIsAnError(ToolCall):
+    """Calls what is denied with an error."""
+
+    def rejected(self, reason: str) -> None:
+        if reason == "user-config":
+            self.called("It was denied.", error=True)
+        else:
+            super().rejected(reason)
+
+
+@breaks("TOOL-9")
+class WrongReason(ToolCall):
+    """Tells the configuration's no as the user's."""
+
+    def rejected(self, reason: str) -> None:
+        super().rejected("user-choice")
+
+
+@breaks("W-30f")
+class RefusalIsConfiguration(ToolCall):
+    """Tells the user's no as the configuration's."""
+
+    def rejected(self, reason: str) -> None:
+        super().rejected("user-config" if self._decision is False else reason)
+
+
+@breaks("W-31")
+class RejectionEndsTheTurn(Turn):
+    """Ends the turn after a rejection."""
+
+    async def ask(self, model: Any) -> None:
+        last = self.chat.history[-1]
+        if last["role"] == "tool" and "rejected" in last["content"]:
+            self.calls = []
+        else:
+            await super().ask(model)
+
+
+@breaks("TOOL-14")
+class ApprovalEndsTheTurn(Turn):
+    """Ends the turn behind a call that the user has approved."""
+
+    async def ask(self, model: Any) -> None:
+        if any(call._decision for call in self.calls):
+            self.calls = []
+        else:
+            await super().ask(model)
+
+
+@breaks("TOOL-18")
+class RejectedCallsRun(ToolCall):
+    """Runs what the user has rejected, in silence."""
+
+    async def approved(self) -> bool:
+        yes = await super().approved()
+        if not yes and self.tool is not None:
+            await self.tool.run(self.arguments)
+        return yes
+
+
+@breaks("TOOL-15")
+class SessionsAreForgotten(ToolCall):
+    """Asks again although the user has approved for the session."""
+
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        super().decide(approves)
+
+
+@breaks("W-34a")
+class EarlyDecisionsAreKept(ToolCall):
+    """Keeps a decision on a call that does not wait yet."""
+
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        if self.state == "waiting":
+            super().decide(approves, for_session=for_session)
+        else:
+            self._decision = approves
+            self._decided.set()
+
+
+@breaks("TOOL-8")
+class RejectedTwice(ToolCall):
+    """Tells a rejection twice."""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        super().say(kind, **fields)
+        if kind == "toolCallRejected":
+            super().say(kind, **fields)
+
+
+@breaks("W-34b")
+class WaitsTooLate(ToolCall):
+    """Listens to the user a moment after it has asked, from the fifth call of a chat on."""
+
+    async def approved(self) -> bool:
+        if sum(message["role"] == "tool" for message in self.turn.chat.history) > 3:
+            self.state = "preparing"
+            await anyio.sleep(0.05)
+            self.state = "waiting"
+        return await super().approved()
