@@ -4,6 +4,7 @@
 connection of one's own; `read_transcript` reads; `play` is one side of the conversation again.
 """
 
+from eca_protocol.transcript.claim import claim, is_claimed
 from eca_protocol.transcript.entries import (
     Ended,
     Entry,
@@ -33,7 +34,9 @@ __all__ = [
     "Side",
     "Transcript",
     "TranscriptReader",
+    "claim",
     "first_line",
+    "is_claimed",
     "line_of",
     "new_file",
     "play",

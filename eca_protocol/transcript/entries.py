@@ -12,7 +12,8 @@ other line is one entry; `at` is in seconds since the start, when its last byte 
 `message` stands last, and its bytes are those of the body. Where these and the one header that
 ruling W-1 writes are not exactly what passed, `raw` or `base64` stands beside it and counts. An
 entry with `"masked":true` lost what looked like a secret, and its exact bytes with it. A last line
-without its end was cut by a crash and does not count.
+without its end was cut by a crash and does not count. While a file is written its writer holds the
+lock of `claim`.
 """
 
 from __future__ import annotations

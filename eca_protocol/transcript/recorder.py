@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 import anyio
 
 from eca_protocol.streams import Transport
+from eca_protocol.transcript.claim import claim
 from eca_protocol.transcript.cutter import Cutter, Piece
 from eca_protocol.transcript.entries import (
     Ended,
@@ -164,6 +165,7 @@ class Recorder:
         return time.monotonic() - self._begun
 
     def _run(self) -> None:
+        claim(self._file)
         try:
             self._write(self._head)
             is_last = False

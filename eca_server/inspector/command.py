@@ -1,7 +1,8 @@
 """`inspect`: shows a transcript in the browser, or writes it as a page.
 
-A transcript that is still being written is followed to its end. Beside `tap` it runs as a process
-of its own, which ends with the conversation, so that it can hold nothing up.
+A transcript that is still being written is followed to its end, or to where its writer breaks off.
+Beside `tap` it runs as a process of its own, which ends with the conversation, so that it can hold
+nothing up.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import BinaryIO, Final
 import trio
 
 from eca_protocol.http_server import serve
+from eca_protocol.transcript import is_claimed
 from eca_server.command_line import tell
 from eca_server.config.folders import data_folder
 from eca_server.inspector.inspection import Inspection
@@ -65,6 +67,8 @@ def write_page(transcript: Path, out: Path) -> int:
     page = whole_page(transcript.name, parts)
     with open(out, "wb", opener=_for_the_user) as written:
         written.write(page.encode("utf-8", "replace"))
+    if inspection.fault is not None:
+        _say(f"inspect: {inspection.fault}")
     return 0
 
 
@@ -120,7 +124,7 @@ async def _serve(site: Site, follower: Follower, port: int, opens: bool, beside_
 
 
 class Follower:
-    """Reads a transcript to its end, which may be yet to come."""
+    """Reads a transcript to its end, which may be yet to come while somebody writes it."""
 
     def __init__(self, file: BinaryIO, inspection: Inspection, feed: Feed) -> None:
         self.feed = feed
@@ -137,7 +141,11 @@ class Follower:
         """Feed what is there, and what comes."""
         is_last = False
         while not is_last:
-            is_last = self._inspection.is_over or self.tap_has_ended.is_set()
+            is_last = (
+                self._inspection.is_over
+                or self.tap_has_ended.is_set()
+                or (self._inspection.has_begun and not is_claimed(self._file.fileno()))
+            )
             for part in _parts(self._file, self._inspection):
                 self.feed.add(part)
                 await trio.lowlevel.checkpoint()

@@ -38,8 +38,9 @@ class Inspection:
     """Takes the bytes of a transcript as they come.
 
     Attributes:
+        has_begun: the first line is there.
         is_over: the server's process has ended, or the rest cannot be read.
-        fault: why it cannot be read, if so, and where.
+        fault: why it cannot be read, if so, and where; or that it breaks off.
 
     Args:
         name: what the page calls the transcript.
@@ -52,7 +53,8 @@ class Inspection:
         self._name = name
         self._mask = mask
         self._reader = TranscriptReader(name)
-        self._has_begun = False
+        self.has_begun = False
+        self._has_end = False
         self._rows = Rows()
         self._watcher = Watcher()
         self._watched: list[int] = []  # the row of each message that the watcher was given
@@ -69,10 +71,14 @@ class Inspection:
         return self._told(part)
 
     def end(self) -> bytes | None:
-        """Take the end: what is still open now will never be closed."""
+        """Take the end: what is still open now will never be closed, as far as it was kept."""
         part: _Part = {"findings": []}
-        if self.fault is None:
+        if self.fault is None and self._has_end:
             self._note(self._watcher.finish(), part)
+        elif self.fault is None:
+            self.fault = part["fault"] = self._masked(
+                f"{self._name}: the record breaks off before the end of the conversation"
+            )
         return self._told(part)
 
     def _take(self, entry: Entry, part: _Part) -> None:
@@ -81,13 +87,15 @@ class Inspection:
         self._note(self._watch(kept, message), part)
         part["rows"].append(self._rows.row(kept, message).packed())
         self.is_over = isinstance(kept, Exited)
+        says_exit = message is not None and message.get("method") == "exit"
+        self._has_end = self._has_end or says_exit or not isinstance(kept, Passed)
 
     def _told(self, part: _Part) -> bytes | None:
         started = self._reader.started
         if started is None:
             return None
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
             part["name"] = self._name
             part["started"] = started.isoformat()
             part["command"] = self._masked(shlex.join(self._reader.command))

@@ -553,8 +553,10 @@ def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixt
         ("eca_server.ecp.cli", "eca_server.ecp.cli"),
     ],
 )
-def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run, monkeypatch):
-    def interrupted(_):
+def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(
+    main: str, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(importlib.import_module(run), "run", interrupted)

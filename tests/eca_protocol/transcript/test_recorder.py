@@ -16,6 +16,7 @@ from eca_protocol.transcript import (
     Passed,
     RecordedTransport,
     Recorder,
+    is_claimed,
     new_file,
     read_transcript,
 )
@@ -32,7 +33,12 @@ def test_what_passes_is_kept_in_order_for_the_user_alone(tmp_path: Path) -> None
     recorder.passed("client", FRAME[9:])
     recorder.ended("client")
     recorder.exited(3)
-    recorder.close()
+    with path.open("rb") as reader:
+        while not reader.read(1):
+            os.sched_yield()
+        assert is_claimed(reader.fileno())
+        recorder.close()
+        assert not is_claimed(reader.fileno())
     entries = read_transcript(path).entries
     assert [getattr(each, "data", type(each)) for each in entries] == [
         FRAME, FRAME, Ended, b"junk", Exited

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from eca_protocol.http_server import HTTPRequest
+from eca_protocol.transcript import claim
 from eca_server.inspector import serving
 from eca_server.inspector.command import Follower
 from eca_server.inspector.inspection import Inspection
@@ -168,6 +169,7 @@ async def test_a_transcript_is_followed_while_it_is_written(
     path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
     path.touch()
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
+        claim(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         nursery.start_soon(follower.follow)
         nursery.start_soon(feed.read, answer)
@@ -180,15 +182,30 @@ async def test_a_transcript_is_followed_while_it_is_written(
     assert ('"fault"' in text) == (pieces[-1] == b"nonsense\n")
 
 
-async def test_what_tap_left_without_an_end_is_over_when_tap_is(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+@pytest.mark.parametrize("ending", ["tap", "writer"])
+async def test_a_record_without_an_end_is_followed_until_nobody_writes_it(
+    ending: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
-    path, feed = tmp_path / "kept.jsonl", Feed()
-    path.write_bytes(HEAD + ENTRY)
-    with path.open("rb") as file:
+    path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
+    entry = ENTRY.replace(b"exit", b"initialized")
+    path.write_bytes(HEAD + entry)
+    with path.open("rb") as file, path.open("ab", buffering=0) as writer:
+        claim(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         with trio.move_on_after(100):
             await follower.follow()
             raise AssertionError("it is not over")
-        follower.tap_has_ended.set()
-        await follower.follow()
+        writer.write(entry)
+        if ending == "tap":
+            follower.tap_has_ended.set()
+        else:
+            writer.close()
+        with trio.fail_after(100):
+            await follower.follow()
+    await feed.read(answer)
+    why = "kept.jsonl: the record breaks off before the end of the conversation"
+    assert f'"fault":"{why}"' in b"".join(answer.sent).decode()
+    assert capsys.readouterr().err == f"inspect: {why}\n"
