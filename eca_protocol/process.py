@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Literal
 
 import anyio
@@ -25,6 +24,7 @@ import anyio.to_thread
 import attrs
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
 __all__ = ["Child", "Ladder", "spawn", "watch_descriptor"]
@@ -79,35 +79,38 @@ class Child:
         self._watched = True
         try:
             await anyio.wait_readable(descriptor)
-            self._reap()
+            await self._reap()
         finally:
             self._watched = False
             self._watcher_left.set()
             self._watcher_left = anyio.Event()
 
-    def _reap(self) -> None:
+    async def _reap(self) -> None:
         """End what is left of group and session, then reap: the number is ours until then."""
-        if os.name != "nt":
-            self._signal(signal.SIGKILL)
+        self._signal(signal.SIGKILL, await process_table())
         self._popen.wait()
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
 
-    def signal_group(self, which: Literal["term", "kill"]) -> None:
-        """Signal the child, its group, and on Linux its session and its descendants."""
+    async def signal_group(self, which: Literal["term", "kill"]) -> None:
+        """Signal the child, its group, and on Linux its session and its descendants.
+
+        It is done within one turn of the event loop, and cancellation waits for it.
+        """
+        table = await process_table()
         if self._popen.returncode is not None:
             return
         if os.name == "nt":
             self._popen.kill() if which == "kill" else self._popen.terminate()
             return
-        self._outside |= _descendants(self.pid)
-        self._signal(signal.SIGKILL if which == "kill" else signal.SIGTERM)
+        self._outside |= table.descendants(self.pid)
+        self._signal(signal.SIGKILL if which == "kill" else signal.SIGTERM, table)
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int, table: ProcessTable) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        for pid in self._outside | _session(self.pid):
+        for pid in self._outside | table.session(self.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) != self.pid:
                     os.kill(pid, number)
@@ -137,9 +140,9 @@ class Child:
                 if drains:
                     group.start_soon(self._drain)
                 if not await self._ends_within(ladder.after_stdin):
-                    self.signal_group("term")
+                    await self.signal_group("term")
                     if not await self._ends_within(ladder.after_term):
-                        self.signal_group("kill")
+                        await self.signal_group("kill")
                         await self._ends_within(ladder.after_kill)
                 group.cancel_scope.cancel()
             if drains:
@@ -201,38 +204,6 @@ def _taken(pipe: IO[bytes]) -> int:
     """A descriptor of the pipe that is ours alone; the pipe object is closed."""
     with pipe:
         return os.dup(pipe.fileno())
-
-
-def _session(leader: int) -> set[int]:
-    """The processes of the session that a process leads, as far as /proc tells."""
-    found = set()
-    for pid in _process_numbers():
-        with contextlib.suppress(OSError):
-            if os.getsid(pid) == leader:
-                found.add(pid)
-    return found
-
-
-def _descendants(ancestor: int) -> set[int]:
-    """The children of a process, their children and so on, as far as /proc tells."""
-    children: dict[int, list[int]] = {}
-    for pid in _process_numbers():
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            children.setdefault(int(fields[1]), []).append(pid)
-    found: set[int] = set()
-    pending = [ancestor]
-    while pending:
-        below = children.pop(pending.pop(), [])
-        found.update(below)
-        pending += below
-    return found
-
-
-def _process_numbers() -> list[int]:
-    if sys.platform != "linux":
-        return []
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
 
 def watch_descriptor(pid: int) -> int | None:

@@ -65,7 +65,7 @@ class RunningShell:
             try:
                 if self._child.returncode is None:
                     until = trio.current_time() + _GRACE
-                    self._child.signal_group("term")
+                    await self._child.signal_group("term")
                     with trio.move_on_at(until):  # all who hold the outputs may still clean up
                         await self._read()
                     patience = max(until - trio.current_time(), 0)

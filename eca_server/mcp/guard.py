@@ -44,5 +44,5 @@ class Guard:
     async def dismiss(self) -> None:
         """End the watch: the group is gone, and its number may belong to others soon."""
         if self._watcher is not None:
-            self._watcher.signal_group("kill")
+            await self._watcher.signal_group("kill")
             await self._watcher.end(Ladder(after_stdin=1, after_term=0, after_kill=0))

@@ -61,7 +61,7 @@ async def test_a_server_that_is_killed_is_a_closed_connection(anyio_backend: str
     async with server(anyio_backend) as child, client(child) as peer:
         assert await peer.call("add", {"up": True}) == {"up": True}
         waiting = peer.start_call("wait")
-        child.signal_group("kill")
+        await child.signal_group("kill")
         with pytest.raises(ConnectionClosed, match="wait"):
             await waiting.result()
         with pytest.raises(ConnectionClosed):

@@ -123,10 +123,10 @@ async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended() -
 async def test_a_signal_reaches_the_whole_group() -> None:
     child = shell("sleep 60 & echo $!; wait")
     grandchild = int(await line(child))
-    child.signal_group("term")
+    await child.signal_group("term")
     assert await child.wait() == -signal.SIGTERM
     await gone(grandchild)
-    child.signal_group("kill")
+    await child.signal_group("kill")
     await child.end()
 
 
@@ -152,6 +152,24 @@ async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child() -> None:
     left = int(await line(child))
     assert await child.end(PATIENT) != 0
     await gone(left)
+
+
+async def test_children_that_end_together_share_their_looks_at_all_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children = [shell("trap '' TERM; echo up; sleep 60; sleep 60") for _ in range(10)]
+    for child in children:
+        await line(child)
+    looks: list[object] = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: looks.append(path) or listdir(path))
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for child in children:
+                tasks.start_soon(child.end, Ladder(after_stdin=0, after_term=0, after_kill=10))
+    assert {child.returncode for child in children} == {-signal.SIGKILL}
+    to_terminate, to_kill, as_each_ends = 1, 1, len(children)
+    assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
 
 
 async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to() -> None:

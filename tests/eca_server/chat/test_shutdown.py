@@ -101,6 +101,10 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(
         assert len(chat.history) == 4
 
 
+async def unheard(*_: object) -> None:
+    """A signal that reaches nobody."""
+
+
 @pytest.mark.requirement("W-13c", "LIFE-21")
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_it_fails_if_a_tool_cannot_be_ended(
@@ -109,7 +113,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(
     async with editor(started=False) as ours:
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
-            patched.setattr(Child, "signal_group", lambda *_: None)
+            patched.setattr(Child, "signal_group", unheard)
             if is_deleted:
                 assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
             begun = trio.current_time()

@@ -1,0 +1,79 @@
+"""What runs on this machine besides our children: their sessions and their descendants.
+
+The rule it keeps: a look at /proc costs time for every process there is, so whoever asks in the
+same turn of the event loop shares one; and none is older than the question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import anyio.lowlevel
+
+__all__ = ["ProcessTable", "process_table"]
+
+
+class ProcessTable:
+    """One look at /proc; it shows no process where there is no such thing."""
+
+    def session(self, leader: int) -> frozenset[int]:
+        """The processes of the session that a process leads."""
+        return frozenset(self._by_session.get(leader, ()))
+
+    def descendants(self, ancestor: int) -> frozenset[int]:
+        """The children of a process, their children and so on."""
+        found: set[int] = set()
+        pending = [ancestor]
+        while pending:
+            below = set(self._by_parent.get(pending.pop(), ())) - found
+            found |= below
+            pending += below
+        return frozenset(found)
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        if sys.platform != "linux":
+            return []
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+
+    @cached_property
+    def _by_session(self) -> dict[int, list[int]]:
+        return self._by(os.getsid)
+
+    @cached_property
+    def _by_parent(self) -> dict[int, list[int]]:
+        return self._by(_parent)
+
+    def _by(self, of: Callable[[int], int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for pid in self._numbers:
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found.setdefault(of(pid), []).append(pid)
+        return found
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+_next: ProcessTable | None = None
+
+
+async def process_table() -> ProcessTable:
+    """The table of now, one for all who ask before the event loop has come round.
+
+    Cancellation waits: whoever asks has processes to end.
+    """
+    global _next  # noqa: PLW0603 - /proc is the machine's, and so is a look at it
+    if _next is None:
+        _next = ProcessTable()
+    table = _next
+    await anyio.lowlevel.cancel_shielded_checkpoint()
+    if _next is table:
+        _next = None
+    return table
