@@ -86,6 +86,7 @@ class Fold:
 
     def deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""
+        self._drop_subagents_of(chat_id)
         self.chats.pop(chat_id, None)
         self._folds.pop(chat_id, None)
         self._deleted.add(chat_id)
@@ -110,6 +111,8 @@ class Fold:
             if chat_id in self._deleted:
                 self._tell(Rule.AFTER_DELETE, chat_id, str(params.content.type))
                 return
+            fold = self._new_chat(chat_id, params.parent_chat_id)
+        elif fold.view.parent_id != params.parent_chat_id is not None:  # shown in a fork, too
             fold = self._new_chat(chat_id, params.parent_chat_id)
         fold.take(params.role, params.content)
 
@@ -138,6 +141,12 @@ class Fold:
         fold = self._folds.get(params.chat_id)
         if fold is not None and params.messages:
             fold.clear()
+            self._drop_subagents_of(params.chat_id)
+
+    def _drop_subagents_of(self, chat_id: str) -> None:
+        """What they said is shown inside of calls, and goes with them."""
+        for view in [each for each in self.chats.values() if each.parent_id == chat_id]:
+            del self.chats[view.id], self._folds[view.id]
 
     def _status(self, params: m.ChatStatusChangedParams) -> None:
         if params.chat_id in self._deleted:

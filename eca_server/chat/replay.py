@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
@@ -22,6 +22,7 @@ from eca_protocol.messages import (
     ChatURLContent,
 )
 from eca_server.chat.pictures import picture_content
+from eca_server.chat.subagent_work import chat_id_of, details_of
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.llm.history import (
     CitationPart,
@@ -39,7 +40,14 @@ from eca_server.tools.tool import ToolOutput
 
 __all__ = ["Describe", "Told", "replayed"]
 
-Told: TypeAlias = tuple[Role, ChatContent]
+
+class Told(NamedTuple):
+    """A content of a chat; `subagent_chat_id`: it was said in that one, by an agent of its."""
+
+    role: Role
+    content: ChatContent
+    subagent_chat_id: str | None = None
+
 
 Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
 """How a call is named on the wire, and its summary if there is one."""
@@ -48,7 +56,11 @@ COMPACTED = "The chat was compacted here: of what stands above, the model knows 
 
 
 def replayed(
-    messages: Sequence[Message], *, flags: Mapping[str, str], describe: Describe
+    messages: Sequence[Message],
+    *,
+    flags: Mapping[str, str],
+    describe: Describe,
+    shows_subagents: bool = False,
 ) -> Generator[Told]:
     """The contents of these messages, in order, each made when its turn comes.
 
@@ -56,8 +68,9 @@ def replayed(
         messages: of a history; a call's result is among them, if it has one.
         flags: the user's marks, by the content id of the message each is on.
         describe: names the calls.
+        shows_subagents: whether what subagents said is among them, inside their calls.
     """
-    replay = _Replay(describe, _results(messages))
+    replay = _Replay(describe, _results(messages), shows_subagents)
     for message in messages:
         if message.role == "user":
             replay.user(message, flags)
@@ -90,19 +103,20 @@ class _Replay:
 
     describe: Describe
     results: Mapping[str, ToolResultPart]
+    shows_subagents: bool
     told: list[Told] = attrs.field(factory=list)
 
     def user(self, message: Message, flags: Mapping[str, str]) -> None:
         """The user's words, with the mark on them."""
         if any(isinstance(part, CompactionPart) for part in message.parts):
-            self.told.append(("system", ChatTextContent(text=COMPACTED)))
+            self.told.append(Told("system", ChatTextContent(text=COMPACTED)))
             return
         content_id = message.content_id
         words = ChatTextContent(text=_words(message), content_id=content_id)
-        self.told.append(("user", words))
+        self.told.append(Told("user", words))
         if content_id is not None and content_id in flags:
             flag = ChatFlagContent(text=flags[content_id], content_id=content_id)
-            self.told.append(("system", flag))
+            self.told.append(Told("system", flag))
 
     def assistant(self, message: Message) -> None:
         """What a model said, thought and did."""
@@ -122,7 +136,7 @@ class _Replay:
                     pass
 
     def _emit(self, content: ChatContent) -> None:
-        self.told.append(("assistant", content))
+        self.told.append(Told("assistant", content))
 
     def _reason(self, text: str) -> None:
         reason_id = str(uuid.uuid4())
@@ -139,6 +153,12 @@ class _Replay:
             call.stop()
             return
         arguments: Mapping[str, Any] = part.arguments or {}
-        call.announce(arguments, manual_approval=False)
+        agent = result.subagent
+        details = None if agent is None else details_of(part.id, agent)
+        call.announce(arguments, manual_approval=False, details=details)
         call.start()
+        if agent is not None and self.shows_subagents:
+            chat_id = chat_id_of(part.id)
+            for each in replayed(agent.messages, flags={}, describe=self.describe):
+                self.told.append(each._replace(subagent_chat_id=chat_id))
         call.finish(ToolOutput(parts=result.parts, is_error=result.is_error))

@@ -33,18 +33,24 @@ class Showing:
         self.end()
         self._left = contents
         with closing(contents):
-            for number, (role, content) in enumerate(contents, 1):
-                self._session.emit(self._chat_id, role, content)
+            for number, told in enumerate(contents, 1):
+                self._emit(told)
                 await self._session.drained()  # a content may be long
                 if not number % AT_ONCE:
                     await trio.lowlevel.checkpoint()
 
     def finish(self) -> None:
         """Show the rest at once: something follows that must stand behind it."""
-        for role, content in self._left or ():
-            self._session.emit(self._chat_id, role, content)
+        for told in self._left or ():
+            self._emit(told)
 
     def end(self) -> None:
         """Show no more of it."""
         if self._left is not None:
             self._left.close()
+
+    def _emit(self, told: Told) -> None:
+        chat_id, parent = self._chat_id, None
+        if told.subagent_chat_id is not None:
+            chat_id, parent = told.subagent_chat_id, chat_id
+        self._session.emit(chat_id, told.role, told.content, parent_chat_id=parent)

@@ -2,8 +2,8 @@
 
 The rules it keeps: that turn lives inside the call and ends with it, so whatever ends the parent's
 turn ends it at once; what it says goes only to clients that know whose chat it is; of the others
-only the calls that ask are told, as calls of the parent. Nothing of the chat is kept but what the
-parent is told, what it took, and what the files it changed were before.
+only the calls that ask are told, as calls of the parent. What is kept of it is the parent's: its
+result with what was said (`subagent_work`), what it took, what the files it changed were before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from eca_protocol.messages import (
     ChatToolCallRejectedContent,
     ChatToolCallRunContent,
     ChatToolCallRunningContent,
-    SubagentDetails,
 )
 from eca_server.chat.chat import Chat
+from eca_server.chat.subagent_work import chat_id_of, details_of, kept
 from eca_server.chat.turn import Body, Prompt, Turn
 from eca_server.config import Behavior
-from eca_server.llm.history import TextPart
+from eca_server.llm.history import Subagent, TextPart
 from eca_server.spelling import Role
 from eca_server.tools.files import printable
 from eca_server.tools.output import Cap, cut_middle
@@ -54,16 +54,12 @@ class Task:
     """What a call asks for.
 
     Attributes:
-        agent: the name of who does it.
         text: what is to be done.
-        model: as `provider/model`.
-        variant: of that model.
+        agent: who does it.
     """
 
-    agent: str
     text: str
-    model: str
-    variant: str | None
+    agent: Subagent
 
 
 @attrs.frozen(kw_only=True)
@@ -132,40 +128,36 @@ class SpawnAgent:
         agent = self.agents[name]
         model = arguments.get("model") or agent.default_model or self.model
         inherited = self.variant if model == self.model else None
-        task = Task(
-            agent=name,
-            text=arguments["task"],
+        worker = Subagent(
+            name=name,
             model=model,
             variant=arguments.get("variant") or agent.variant or inherited,
-        )
-        details = SubagentDetails(
-            subagent_chat_id=_id_of_chat(running_call.get()),
-            agent_name=name,
-            model=task.model,
-            variant=task.variant,
             max_steps=agent.max_steps,
         )
+        call_id = running_call.get()
+        details = details_of(call_id, worker)
 
         async def run() -> ToolOutput:
             assert self.work is not None
-            chat = await self.work(task)
+            chat = await self.work(Task(text=arguments["task"], agent=worker))
             return ToolOutput(
                 parts=(TextPart(cut_middle(chat.result, self.cap)),),
                 is_error=chat.has_failed,
-                details=attrs.evolve(details, step=chat.steps),
+                details=details_of(call_id, chat.done()),
             )
 
         return PreparedCall(run=run, summary=self.summary(arguments), details=details)
 
 
-async def run_task(parent: Turn, text: str, body: Body) -> SubagentChat:
-    """Have a text answered inside the call that runs; cancelled, nothing of it is left."""
+async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
+    """Have a task done inside the call that runs; cancelled, nothing of it runs on."""
     async with trio.open_nursery() as nursery:
-        chat = SubagentChat(running_call.get(), parent, nursery)
+        chat = SubagentChat(running_call.get(), parent, nursery, task.agent)
         parent.subagents.append(chat)
+        parent.calls[running_call.get()].worker = chat.done
         parent.progress("Waiting subagent")
         try:
-            await chat.answer(text, body)
+            await chat.answer(task.text, body)
         finally:
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
@@ -180,8 +172,9 @@ class SubagentChat(Chat):
 
     turn: Turn
 
-    def __init__(self, call_id: str, parent: Turn, nursery: trio.Nursery) -> None:
-        super().__init__(_id_of_chat(call_id), parent.chat.session, nursery)
+    def __init__(self, call_id: str, parent: Turn, nursery: trio.Nursery, agent: Subagent) -> None:
+        super().__init__(chat_id_of(call_id), parent.chat.session, nursery)
+        self._agent = agent
         self._parent = parent
         self._asked: set[str] = set()
         self._last_words = ""
@@ -203,10 +196,11 @@ class SubagentChat(Chat):
         """Whether there is no whole answer."""
         return self.turn.failed or self.turn.stopped
 
-    @property
-    def steps(self) -> int:
-        """The answers of the model."""
-        return sum(message.role == "assistant" for message in self.turn.messages)
+    def done(self) -> Subagent:
+        """The agent with what it has done by now."""
+        messages = self.turn.messages
+        steps = sum(message.role == "assistant" for message in messages)
+        return attrs.evolve(self._agent, steps=steps, messages=kept(messages))
 
     @property
     def result(self) -> str:
@@ -261,8 +255,3 @@ _OF_CALLS = (
     ChatToolCalledContent,
     ChatToolCallRejectedContent,
 )
-
-
-def _id_of_chat(call_id: str) -> str:
-    """As clients and the upstream server derive it."""
-    return f"subagent-{call_id}"

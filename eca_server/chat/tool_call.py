@@ -27,7 +27,7 @@ from eca_protocol.messages import (
 )
 from eca_server.chat.json_outputs import json_outputs
 from eca_server.chat.pictures import picture_content
-from eca_server.llm.history import ImagePart, TextPart, ToolResultPart
+from eca_server.llm.history import ImagePart, Subagent, TextPart, ToolResultPart
 from eca_server.tools.approval import Memo
 from eca_server.tools.tool import ToolOutput
 
@@ -111,6 +111,7 @@ class ToolCall:
         result: what the model is told, once the call has ended.
         decided: set when it waits for nobody (any more).
         memo: what an approval for the session would remember.
+        worker: tells who works in it, and what was done by now; None: no agent does.
     """
 
     def __init__(self, emit: Callable[[ChatContent], None], naming: Naming) -> None:
@@ -120,6 +121,7 @@ class ToolCall:
         self.result: ToolOutput | None = None
         self.decided = trio.Event()
         self.memo: Memo | None = None
+        self.worker: Callable[[], Subagent] | None = None
         self._emit = emit
         self._is_told = False
         self._names = attrs.asdict(naming, filter=lambda field, _: field.name != "shows")
@@ -222,7 +224,10 @@ class ToolCall:
         """What the model is told of a call that has ended."""
         assert self.result is not None
         return ToolResultPart(
-            call_id=self.naming.id, parts=self.result.parts, is_error=self.result.is_error
+            call_id=self.naming.id,
+            parts=self.result.parts,
+            is_error=self.result.is_error,
+            subagent=None if self.worker is None else self.worker(),
         )
 
     def _move(self, given: CallInput) -> None:

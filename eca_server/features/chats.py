@@ -51,9 +51,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         page = _page(chat, params)
         contents = tuple(
             m.ChatContentReceivedParams(
-                chat_id=chat.id, role=role, content=connection.session.spelling.named(content)
+                chat_id=told.subagent_chat_id or chat.id,
+                parent_chat_id=chat.id if told.subagent_chat_id else None,
+                role=told.role,
+                content=connection.session.spelling.named(told.content),
             )
-            for role, content in contents_of(connection, chat, page)
+            for told in contents_of(connection, chat, page)
         )
         return m.ChatHistoryResponse(contents=contents, meta=page.meta)
 
@@ -250,7 +253,12 @@ def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Tol
     toolbox = connection.tools().toolbox(policy)
     lists = dict(lists_in(chat.history))
     described = partial(_described, toolbox, lists)
-    return replayed(page.messages, flags=chat.settings.flags, describe=described)
+    return replayed(
+        page.messages,
+        flags=chat.settings.flags,
+        describe=described,
+        shows_subagents=connection.session.profile.shows_subagents,
+    )
 
 
 def _described(

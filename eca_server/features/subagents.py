@@ -75,7 +75,12 @@ def spawning(
     from eca_server.tools.output import Cap  # noqa: PLC0415 - as above
 
     async def work(task: Task) -> SubagentChat:
-        its = attrs.evolve(chosen, model=task.model, variant=task.variant, behavior=task.agent)
+        its = attrs.evolve(
+            chosen,
+            model=task.agent.model,
+            variant=task.agent.variant,
+            behavior=task.agent.name,
+        )
 
         async def body(turn: Turn) -> None:
             agent = await make_agent(
@@ -85,7 +90,7 @@ def spawning(
                 await agent.run(turn)
 
         async with connection.subagents:
-            return await run_task(superior.turn, task.text, body)
+            return await run_task(superior.turn, task, body)
 
     limits = connection.config.tool_call.output_truncation
     yield SpawnAgent(

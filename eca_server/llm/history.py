@@ -26,6 +26,7 @@ __all__ = [
     "RefusalPart",
     "Repair",
     "ServerToolPart",
+    "Subagent",
     "TextPart",
     "ToolCallPart",
     "ToolResultPart",
@@ -94,12 +95,34 @@ class ToolCallPart:
 
 
 @attrs.frozen(kw_only=True)
+class Subagent:
+    """An agent that worked in a call, in a chat of its own.
+
+    Attributes:
+        name: of the agent.
+        model: as `provider/model`.
+        variant: of that model.
+        max_steps: how many answers it may give; None: as many as it needs.
+        steps: how many it gave.
+        messages: what is kept of its chat, for the user alone: no model is told of it.
+    """
+
+    name: str
+    model: str
+    variant: str | None = None
+    max_steps: int | None = None
+    steps: int = 0
+    messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
+
+
+@attrs.frozen(kw_only=True)
 class ToolResultPart:
-    """What came of a call."""
+    """What came of a call; `subagent`: who worked in it, if an agent did."""
 
     call_id: str
     parts: tuple[TextPart | ImagePart | FilePart, ...]
     is_error: bool = False
+    subagent: Subagent | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -30,6 +30,7 @@ from eca_server.llm.history import (
     ReasoningPart,
     RefusalPart,
     ServerToolPart,
+    Subagent,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -312,6 +313,12 @@ _NESTED: Final[Coding] = (
     lambda parts: tuple(map(_read_part, parts)),
 )
 
+_SUBAGENT: Final[Coding] = (_write, lambda written: Subagent(**_read(Subagent, written)))
+_MESSAGES: Final[Coding] = (
+    lambda messages: [_write(message) for message in messages],
+    lambda written: tuple(Message(**_read(Message, each)) for each in written),
+)
+
 _PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
     {
         "text": TextPart,
@@ -340,7 +347,8 @@ _CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
         FilePart: {"data": _BYTES},
         ReasoningPart: {"opaque": _JSON},
         ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
-        ToolResultPart: {"parts": _NESTED},
+        ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT},
+        Subagent: {"messages": _MESSAGES},
         ServerToolPart: {"raw": _JSON},
         BlockPart: {"raw": _JSON},
     }

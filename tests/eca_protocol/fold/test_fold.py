@@ -219,6 +219,30 @@ def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
     assert [(each.rule, each.chat_id) for each in fold.violations] == [(Rule.STRANGE_CHAT, "sub-x")]
 
 
+def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None:
+    fold = Fold()
+    call = m.ChatToolCallPrepareContent(
+        id="1", name="t", server="s", origin="mcp", arguments_text=""
+    )
+    stopped = m.ChatToolCallRejectedContent(
+        id="1", name="t", server="s", origin="mcp", arguments={}, reason="user-choice"
+    )
+    fold.take("chat/contentReceived", m.ChatContentReceivedParams(
+        chat_id="c", role="assistant", content=m.ChatTextContent(text="hi")))  # fmt: skip
+    for parent in ("c", "c", "fork"):
+        for content in (call, stopped):
+            said = m.ChatContentReceivedParams(
+                chat_id="sub", parent_chat_id=parent, role="assistant", content=content
+            )
+            fold.take("chat/contentReceived", said)
+        assert fold.chats["sub"].parent_id == parent
+        assert len(list(fold.chats["sub"].calls())) == 1
+        fold.take("chat/cleared", m.ChatClearedParams(chat_id="c", messages=True))
+    assert not fold.violations
+    fold.take("chat/deleted", m.ChatDeletedParams(chat_id="fork"))
+    assert list(fold.chats) == ["c"]
+
+
 def test_raw_messages_of_both_sides_are_folded_together() -> None:
     running = {"type": "progress", "state": "running", "text": "Waiting"}
     said = {"method": "chat/contentReceived",

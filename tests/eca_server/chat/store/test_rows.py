@@ -29,6 +29,7 @@ from eca_server.llm.history import (
     ReasoningPart,
     RefusalPart,
     ServerToolPart,
+    Subagent,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -48,6 +49,15 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 parts_of_text = st.builds(TextPart, texts)
 images = st.builds(ImagePart, media_type=texts, data=st.binary(max_size=20))
+DONE = (
+    Message(role="user", parts=(TextPart("go"),), content_id="u"),
+    Message(
+        role="assistant",
+        parts=(ToolCallPart(id="1", name="f", raw="{}", arguments={"a": [1]}, opaque={"b": 2}),),
+        origin=Origin(api="a", provider="p", model="m"),
+    ),
+    Message(role="tool", parts=(ToolResultPart(call_id="1", parts=(TextPart("x"),)),)),
+)
 parts: st.SearchStrategy[Part] = st.one_of(
     parts_of_text,
     images,
@@ -67,6 +77,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
         call_id=texts,
         parts=st.lists(parts_of_text | images, max_size=3).map(tuple),
         is_error=st.booleans(),
+        subagent=st.none() | st.builds(Subagent, name=texts, model=texts, messages=st.just(DONE)),
     ),
     st.builds(ServerToolPart, kind=texts, raw=values),
     st.builds(RefusalPart, texts),
