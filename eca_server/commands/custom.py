@@ -8,8 +8,6 @@ In the text `$ARGS` and `$ARGUMENTS` stand for all that follows the name, `$1`, 
 for its words; `\$1` is no placeholder. In a text without those, `{{city}}` stands for the first
 word, the next such name for the second. A word in quotes may hold blanks; one that is missing is
 empty. Where a text has no placeholder, what follows the name is put behind it.
-
-The rule it keeps: a file of a project counts only where it really lies in the project.
 """
 
 from __future__ import annotations
@@ -23,22 +21,13 @@ import trio
 
 from eca_protocol.messages import CommandArgument
 from eca_server.context.front_matter import split_front_matter
+from eca_server.context.laid_down import LaidDown, NotTaken
 from eca_server.context.limits import readable
 from eca_server.tools.files import printable
-from eca_server.workspace import (
-    Checkpoint,
-    FileFault,
-    LeadsOut,
-    Place,
-    Workspace,
-    decode,
-    list_files,
-    read_file,
-)
+from eca_server.workspace import Place, Workspace
 
 __all__ = ["CommandFiles", "CustomCommand", "FoundCommands", "TooLong", "parse_command", "words_of"]
 
-_LARGEST = 64 * 1024  # bytes of one file
 _MOST = 200  # files of one folder
 _LONGEST = 4 * 2**20  # characters of a text with its arguments put in
 _LONGEST_DESCRIPTION = 200
@@ -174,7 +163,7 @@ class CommandFiles:
     Attributes:
         workspace: its roots.
         user_folder: the user's own configuration, `~/.config/eca`.
-        configured: paths of files and folders; relative ones start in a root.
+        configured: paths of files and folders; relative ones start in each root.
     """
 
     workspace: Workspace
@@ -193,10 +182,7 @@ class CommandFiles:
             for root in self.workspace.roots:
                 reading.add(str(root.path / ".eca" / "commands"), is_the_projects=True)
             reading.add(str(self.user_folder / "commands"))
-            bases = [root.path for root in self.workspace.roots] or [self.user_folder]
-            for path in self.configured:
-                if not any(reading.add(path, base=base) for base in bases):
-                    reading.notes.append(f"{printable(path)}: there is no such file.")
+            reading.add_configured(self.configured, self.user_folder)
             return FoundCommands(
                 commands=tuple(reading.found.values()), notes=readable(reading.notes)
             )
@@ -205,48 +191,24 @@ class CommandFiles:
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading:
-    """What was found so far, in a worker thread."""
+class _Reading(LaidDown):
+    """What was found so far."""
 
-    workspace: Workspace
     taken: frozenset[str]
-    checkpoint: Checkpoint
-    found: dict[str, CustomCommand] = attrs.field(factory=dict)
-    notes: list[str] = attrs.field(factory=list)
+    found: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 
-    def add(self, path: str, *, base: Path | None = None, is_the_projects: bool = False) -> bool:
-        """A file, or those of a folder; whether there is one."""
-        try:
-            place = self.workspace.locate(path, base=base)
-            if not place.real_path.exists():
-                return False
-            if is_the_projects and not place.inside:
-                raise LeadsOut("a link leads out of the workspace")
-            if place.real_path.is_dir():
-                for file in self._files(place):
-                    self.add(str(place.path / file), is_the_projects=is_the_projects)
-            else:
-                self._add_file(place)
-        except (FileFault, OSError) as fault:
-            reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
-            self.notes.append(f"{printable(path)}: {reason}.")
-        return True
+    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
+        """The Markdown files below a folder."""
+        paths = self.listed(folder.real_path, most=_MOST)
+        return (path for path in paths if path.endswith(".md"))
 
-    def _files(self, folder: Place) -> Iterator[str]:
-        paths = list_files(
-            folder.real_path, limit=_MOST, gitignore=False, checkpoint=self.checkpoint
-        )
-        for path in sorted(paths):
-            if path.endswith(".md") and not any(name.startswith(".") for name in path.split("/")):
-                yield path
-
-    def _add_file(self, place: Place) -> None:
+    def take(self, place: Place) -> None:
+        """Of two with one name the first counts."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
         if name in self.found or name in self.taken:
             return
-        snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
-        command = parse_command(name, decode(snapshot.data).text)
+        command = parse_command(name, self.text_of(place))
         if command is None:
-            self.notes.append(f"{printable(place.path)}: there is no text in it.")
-        elif printable(name) == name:
+            raise NotTaken("there is no text in it")
+        if printable(name) == name:
             self.found[name] = command

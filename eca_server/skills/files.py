@@ -1,7 +1,7 @@
 """Where skills lie, and which there are now.
 
-The rules it keeps: of two with one name the user's own counts, so that a project never changes
-what the user has taught; a file of a project counts only where it really lies in the project.
+The rule it keeps: of two with one name the user's own counts, so that a project never changes what
+the user has taught.
 """
 
 from __future__ import annotations
@@ -12,24 +12,14 @@ from pathlib import Path, PurePosixPath
 import attrs
 import trio
 
+from eca_server.context.laid_down import LaidDown
 from eca_server.context.limits import readable
 from eca_server.skills.skill import NotASkill, Skill, parse_skill
-from eca_server.tools.files import printable
-from eca_server.workspace import (
-    Checkpoint,
-    FileFault,
-    LeadsOut,
-    Place,
-    Workspace,
-    decode,
-    list_files,
-    read_file,
-)
+from eca_server.workspace import Place, Workspace
 
 __all__ = ["FoundSkills", "SkillFiles"]
 
 _NAME = "SKILL.md"
-_LARGEST = 64 * 1024  # bytes of one SKILL.md
 _MOST_FILES = 5000  # looked through in one folder; skills bring scripts and data with them
 _MOST = 200  # skills
 _OF_ROOTS = (".eca/skills", ".agents/skills")
@@ -73,11 +63,7 @@ class SkillFiles:
             reading = _Reading(
                 workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
             )
-            bases = [root.path for root in self.workspace.roots] or [self.user_folder]
-            for path in self.configured:
-                was_found = [reading.add(path, base=base) for base in bases]
-                if not any(was_found):
-                    reading.notes.append(f"{printable(path)}: there is no such file.")
+            reading.add_configured(self.configured, self.user_folder)
             reading.add(str(self.user_folder / "skills"))
             for root in self.workspace.roots:
                 for folder in _OF_ROOTS:
@@ -88,55 +74,30 @@ class SkillFiles:
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading:
-    """What was found so far, in a worker thread."""
+class _Reading(LaidDown):
+    """What was found so far."""
 
-    workspace: Workspace
-    checkpoint: Checkpoint
     skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
-    notes: list[str] = attrs.field(init=False, factory=list)
 
     def found(self) -> FoundSkills:
         """All of them."""
         return FoundSkills(skills=tuple(self.skills.values()), notes=readable(self.notes))
 
-    def add(self, path: str, *, base: Path | None = None, is_the_projects: bool = False) -> bool:
-        """A file, or those of a folder; whether there is one."""
-        try:
-            place = self.workspace.locate(path, base=base)
-            if not place.real_path.exists():
-                return False
-            if is_the_projects and not place.inside:
-                raise LeadsOut("a link leads out of the workspace")
-            if place.real_path.is_dir():
-                for file in self._files(place, links=not is_the_projects):
-                    self.add(str(place.path / file), is_the_projects=is_the_projects)
-            else:
-                self._add_file(place)
-        except (FileFault, NotASkill, OSError) as fault:
-            reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
-            self.notes.append(f"{printable(path)}: {reason}.")
-        return True
-
-    def _files(self, place: Place, *, links: bool) -> Iterator[str]:
+    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
         """The SKILL.md files below a folder; in the user's a skill may be a link to a folder."""
-        yield from self._listed(place.real_path, "", links=links)
-        for folder in sorted(place.real_path.iterdir()) if links else ():
-            if folder.is_symlink() and folder.is_dir():
-                yield from self._listed(folder.resolve(), f"{folder.name}/", links=links)
+        yield from self._below(folder.real_path, links=not is_the_projects)
+        for inside in sorted(folder.real_path.iterdir()) if not is_the_projects else ():
+            if inside.is_symlink() and inside.is_dir():
+                for name in self._below(inside.resolve(), links=True):
+                    yield f"{inside.name}/{name}"
 
-    def _listed(self, folder: Path, above: str, *, links: bool) -> Iterator[str]:
-        paths = list_files(
-            folder, limit=_MOST_FILES, gitignore=False, links=links, checkpoint=self.checkpoint
-        )
-        for path in sorted(paths):
-            parts = PurePosixPath(path).parts
-            if parts[-1] == _NAME and not any(name.startswith(".") for name in parts):
-                yield above + path
+    def _below(self, folder: Path, *, links: bool) -> Iterator[str]:
+        paths = self.listed(folder, most=_MOST_FILES, links=links)
+        return (path for path in paths if PurePosixPath(path).name == _NAME)
 
-    def _add_file(self, place: Place) -> None:
-        snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
-        skill = parse_skill(decode(snapshot.data).text, place.path.parent)
+    def take(self, place: Place) -> None:
+        """Of two with one name the first counts."""
+        skill = parse_skill(self.text_of(place), place.path.parent)
         if len(self.skills) < _MOST:
             self.skills.setdefault(skill.command, skill)
         elif skill.command not in self.skills:

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from eca_server.context.front_matter import split_front_matter
+from eca_server.context.laid_down import NotTaken
 from eca_server.tools.files import printable
 
 __all__ = ["NotASkill", "Skill", "parse_skill"]
@@ -16,7 +17,7 @@ _NAME = re.compile(r"[^\W_][\w.:-]{0,63}")
 _LONGEST_DESCRIPTION = 1024  # what the public format of skills allows
 
 
-class NotASkill(ValueError):
+class NotASkill(NotTaken):
     """A SKILL.md without what makes a skill; the message says what is missing."""
 
 
