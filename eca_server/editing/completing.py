@@ -90,9 +90,10 @@ class Completions:
         self._complain = complain
         self._newest: Wanted | None = None
         self._one_at_a_time = trio.Lock()
-        self._offers: deque[_Offer] = deque(maxlen=MOST_KEPT)
-        self._complained: set[tuple[str, str]] = set()
-        self._unable: set[str] = set()
+        self._offers: deque[_Offer]
+        self._complained: set[tuple[str, str]]
+        self._unable: set[str]
+        self.forget()
 
     def begin(self) -> Wanted:
         """A request has come: the one before it ends."""
@@ -101,6 +102,12 @@ class Completions:
             self._newest.scope.cancel()
         self._newest = Wanted(hurried=hurried)
         return self._newest
+
+    def forget(self) -> None:
+        """Settings or keys are others: what was found out with those before counts no more."""
+        self._offers = deque(maxlen=MOST_KEPT)
+        self._complained = set()
+        self._unable = set()
 
     async def complete(
         self, wanted: Wanted, document: Document, model: Model, instruction: str | None
@@ -126,6 +133,7 @@ class Completions:
         self, wanted: Wanted, document: Document, model: Model, instruction: str | None, name: str
     ) -> str:
         wanted.scope.deadline = trio.current_time() + TIMEOUT
+        offers = self._offers
         with wanted.scope:
             if wanted.hurried:
                 await trio.sleep(PAUSE)
@@ -135,7 +143,7 @@ class Completions:
                 except BackendError as error:
                     self.say_once(name, error.kind, model.explain(error))
                     return ""
-            self._offers.append(_Offer(name, document, text))
+            offers.append(_Offer(name, document, text))
             return "" if wanted.scope.cancel_called else text
         return ""
 
@@ -149,7 +157,8 @@ class Completions:
     async def _from_model(
         self, document: Document, model: Model, instruction: str | None, name: str
     ) -> str:
-        fill_in = None if instruction or name in self._unable else fill_in_of(model.backend)
+        unable = self._unable
+        fill_in = None if instruction or name in unable else fill_in_of(model.backend)
         if fill_in is not None:
             try:
                 text = await fill_in.text(document.before, document.after, most_tokens=MOST_TOKENS)
@@ -157,7 +166,7 @@ class Completions:
             except BackendError as error:
                 if not is_unable(error):
                     raise
-                self._unable.add(name)
+                unable.add(name)
         return await _prompted(document, model, instruction)
 
 

@@ -437,6 +437,8 @@ class Connection:
         self.forget_models()
         self.accesses = {}
         vars(self).pop("child_variables", None)
+        if "completions" in vars(self):
+            self.completions.forget()
         self.models_are_others.set()
 
     def forget_models(self) -> None:

@@ -23,11 +23,14 @@ from eca_server.features.connection import Connection
 from eca_server.features.selection import choose
 from eca_server.llm.backend import BackendError
 from eca_server.llm.models import Model
+from eca_server.llm.simulator import Simulator
 
 __all__ = ["handlers_of"]
 
 MOST_SELECTED: Final = 512 * 1024
 """Characters of a selection; more is no piece of a document that a model rewrites."""
+
+_NO_MODEL: Final = "there is no model to ask; log in with /login, or set `completion.model`."
 
 _NONE: Final = m.CompletionInlineResponse(items=())
 
@@ -51,6 +54,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         except BackendError as error:
             wanted.is_over = True
             completions.say_once(name, error.kind, f"{name} cannot be asked: {error.message}.")
+            return _NONE
+        if isinstance(model.backend, Simulator) and not _was_chosen(connection, name):
+            wanted.is_over = True
+            completions.say_once(name, "configuration", _NO_MODEL)
             return _NONE
         own, common = _behavior(connection).completion_prompt, connection.config.prompts.completion
 
@@ -124,6 +131,13 @@ def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | 
     chosen = choose(connection)
     name = configured or chosen.model
     return name, chosen.variant if name == chosen.model else None
+
+
+def _was_chosen(connection: Connection, name: str) -> bool:
+    """Whether the user has named that model, and it is not there for want of another."""
+    config = connection.config
+    named = (config.completion_model, connection.model, config.default_model)
+    return name in {*named, _behavior(connection).default_model}
 
 
 def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:

@@ -26,8 +26,8 @@ _CODERS: Final = re.compile(
 )
 _WITHOUT: Final = {"llama-cpp", "mistral"}
 """Who has `/completions` without a suffix, or has none."""
-_UNABLE: Final = {400, 404, 405, 422, 501}
-"""What an endpoint answers that does not exist, or does not take a suffix."""
+_UNABLE: Final = {400, 401, 403, 404, 405, 422, 501}
+"""What an endpoint answers that does not exist, takes no suffix, or wants a key of its own."""
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +99,7 @@ def fill_in_of(backend: Backend) -> FillIn | None:
 
 
 def is_unable(error: BackendError) -> bool:
-    """Whether an error means that the model fills no gaps, and not that something went wrong."""
+    """Whether an error means that the model fills no gaps for us: its chat may answer still."""
     return error.status in _UNABLE or error.kind == "protocol"
 
 

@@ -12,7 +12,7 @@ import trio.testing
 from eca_protocol.testing.provider import Provider, Reply, reply, text, wait
 from eca_server.editing import completing
 from tests.eca_server.chat.current import current, refused
-from tests.eca_server.chat.editor import SCRIPT, Editor, editor, provider_config
+from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
 pytestmark = pytest.mark.trio
 
@@ -189,8 +189,11 @@ async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -
         assert asked[-1].body["suffix"] == "\n"
 
 
-async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_from_then_on() -> None:
-    refusal = Reply(status=400, body={"error": {"message": "suffix is not supported"}})
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_settings_change(
+    status: int,
+) -> None:
+    refusal = Reply(status=status, body={"error": {"message": "suffix is not supported"}})
     async with Provider(
         lambda _: reply(text("b")), others={"/v1/completions": refusal}
     ) as provider:
@@ -199,5 +202,18 @@ async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_from_then_
         config["completion"] = {"model": "p/starcoder"}
         async with current(config) as ours:
             assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
-        assert len(provider.requests) == 2
-        assert len(provider.other_requests) == 1
+            assert (len(provider.requests), len(provider.other_requests)) == (2, 1)
+            ours.connection.renew_models()
+            assert await complete(ours, "c") == ["b"]
+            assert (len(provider.requests), len(provider.other_requests)) == (3, 2)
+
+
+async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it() -> None:
+    async with current() as ours:
+        assert await complete(ours, "x") == await complete(ours, "y") == []
+        [message] = shown(ours)
+        assert "/login" in message
+        await ours.tell("chat/selectedModelChanged", {"model": ECHO})
+        assert await complete(ours, "z") != []
+    async with current({"defaultModel": ECHO}) as ours:
+        assert await complete(ours, "z") != []
