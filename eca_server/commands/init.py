@@ -5,6 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, let_answer
+from eca_server.config import in_behavior
 
 __all__ = ["INIT"]
 
@@ -31,7 +32,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
     if not roots:
         turn.fail("No folder is open, so there is no place for an AGENTS.md.")
         return
-    own = situation.loaded.config.prompts.init
+    own = in_behavior(situation.loaded.config, situation.behavior).prompts.init
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(turn.prompt.text)
     await let_answer(turn, situation, f"{text}\n\n{wishes}" if wishes else text)

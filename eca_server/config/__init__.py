@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eca_server.config.effective import in_behavior
     from eca_server.config.folders import cache_folder, data_folder, make_data_folder, user_folder
     from eca_server.config.loading import Loaded, load
     from eca_server.config.mcp_settings import MCPServer
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
         ApprovalRule,
         Behavior,
         CustomTool,
+        OutputTruncation,
         ToolCall,
     )
 
 _ROOMS = {
+    "effective": ("in_behavior",),
     "folders": ("cache_folder", "data_folder", "make_data_folder", "user_folder"),
     "loading": ("Loaded", "load"),
     "mcp_settings": ("MCPServer",),
@@ -54,6 +57,7 @@ _ROOMS = {
         "ApprovalRule",
         "Behavior",
         "CustomTool",
+        "OutputTruncation",
         "ToolCall",
     ),
 }
@@ -72,6 +76,7 @@ __all__ = [
     "Loaded",
     "MCPServer",
     "Model",
+    "OutputTruncation",
     "Problem",
     "Prompts",
     "Provider",
@@ -80,6 +85,7 @@ __all__ = [
     "ToolCall",
     "cache_folder",
     "data_folder",
+    "in_behavior",
     "load",
     "make_data_folder",
     "user_folder",

@@ -276,8 +276,17 @@ class Behavior:
         disabled_tools: not offered; None: what is usual for this behaviour.
         approval: rules beside the global ones; at the same rank these count first.
         auto_compact_percentage: as for all behaviours; None: as everywhere.
-        completion_prompt: how a completion is asked for; None: as everywhere.
-        rewrite_prompt: how a rewrite is asked for; None: as everywhere.
+        completion_prompt: how a completion is asked for; None, as for the rest: as everywhere.
+        rewrite_prompt: how a rewrite is asked for.
+        title_prompt: how a title is asked for.
+        compact_prompt: how a summary is asked for.
+        init_prompt: what `/init` asks for.
+        skill_create_prompt: what `/skill-create` asks for.
+        tool_prompts: what the model is told of a native tool, by the tool's name.
+        max_lines: of one call's output of the tool that reads files.
+        summary_max_length: characters of a command in a call's summary.
+        output_lines: of any call's output.
+        output_size_kb: of any call's output, in KiB.
     """
 
     inherit: str | None = attrs.field(default=None, metadata=setting(NAME, "inherit"))
@@ -309,6 +318,31 @@ class Behavior:
     )
     rewrite_prompt: str | None = attrs.field(
         default=None, metadata=setting(TEXT, "prompts.rewrite")
+    )
+    title_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.chatTitle")
+    )
+    compact_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.compact")
+    )
+    init_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.init"))
+    skill_create_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.skillCreate")
+    )
+    tool_prompts: Mapping[str, str] = attrs.field(
+        factory=dict, metadata=setting(each(TEXT), "prompts.tools")
+    )
+    max_lines: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "toolCall.readFile.maxLines")
+    )
+    summary_max_length: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
+    )
+    output_lines: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "toolCall.outputTruncation.lines")
+    )
+    output_size_kb: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "toolCall.outputTruncation.sizeKb")
     )
 
 

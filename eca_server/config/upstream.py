@@ -14,18 +14,6 @@ from eca_server.config.problems import dotted
 
 __all__ = ["UPSTREAM_KEYS", "without_effect"]
 
-_OF_BEHAVIORS: Final[Mapping[str, str | None]] = {
-    "prompts.chatTitle": "the common prompt for titles counts",
-    "prompts.compact": "the common prompt for summaries counts",
-    "prompts.init": "the common prompt of /init counts",
-    "prompts.skillCreate": "the common prompt of /skill-create counts",
-    "prompts.tools": "the common descriptions of tools count",
-    "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
-    "toolCall.outputTruncation": "the common limits of outputs count",
-    "toolCall.readFile": "the common limits of files count",
-    "toolCall.shellCommand": "the common settings of the shell count",
-}
-
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,
@@ -53,9 +41,13 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "toolCall.shellCommand.path": "commands run in the shell of this server's choice",
     "variantsByModel": "only `variants` of a configured model are known",
     **{
-        f"{name}.*.{key}": why
+        f"{name}.*.toolCall.{key}": why
         for name in ("agent", "behavior")
-        for key, why in _OF_BEHAVIORS.items()
+        for key, why in (
+            ("editorNav", "`disabledTools` tells what the editor is not asked for"),
+            ("shellCommand.args", "commands run in the shell of this server's choice"),
+            ("shellCommand.path", "commands run in the shell of this server's choice"),
+        )
     },
 }
 """By the dotted key, what follows; None: nothing. A `*` stands for a name of the user's own."""

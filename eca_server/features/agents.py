@@ -17,7 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.config import Behavior, Config
+from eca_server.config import Behavior, Config, in_behavior
 from eca_server.config.folders import home_folder
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
@@ -82,17 +82,21 @@ async def make_agent(
         news = news_of(connection.jobs, turn.chat.id) if connection.has_jobs else ""
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
-    config, gitignore = connection.config, connection.follows_gitignore
+    config, gitignore = in_behavior(connection.config, behavior), connection.follows_gitignore
     policy = policy_of(config, behavior, within=None if superior is None else superior.policy)
     owner = turn.chat if superior is None else superior.turn.chat
     if superior is None:
         spawn = spawning(connection, Superior(turn=turn, policy=policy), chosen, make_agent)
         lists = [tasks for _, tasks in lists_in(turn.chat.history)]
         native = connection.tools(
-            turn.chat.ledger, owner.id, tasks=lists[-1] if lists else None, more=spawn
+            turn.chat.ledger,
+            owner.id,
+            behavior=behavior,
+            tasks=lists[-1] if lists else None,
+            more=spawn,
         )
     else:
-        native = connection.tools(turn.chat.ledger, owner.id)
+        native = connection.tools(turn.chat.ledger, owner.id, behavior=behavior)
         native = native.without(AskUser.name).without(TASK_TOOL)
     permissions = Permissions(
         policy=policy,
@@ -114,7 +118,7 @@ async def make_agent(
     }
     if superior is not None:
         told["parent_chat_id"] = superior.turn.chat.id
-    served, more = await _of_servers(connection, turn, policy, native)
+    served, more = await _of_servers(connection, turn, config, policy, native)
     return Agent(
         model=asked,
         asked=(Message(role="user", parts=(TextPart(text),)),),
@@ -160,7 +164,7 @@ def _hooks(
 
 
 async def _of_servers(
-    connection: Connection, turn: Turn, policy: Policy, native: NativeTools
+    connection: Connection, turn: Turn, config: Config, policy: Policy, native: NativeTools
 ) -> tuple[Sequence[ServedTool], str]:
     """The tools and the instructions of the MCP servers that run."""
     if not connection.uses_mcp:
@@ -168,7 +172,8 @@ async def _of_servers(
     from eca_server.features import mcp  # noqa: PLC0415 - only where one is configured
 
     await mcp.wait_for_servers(connection, turn)
-    served = mcp.served_tools(connection, turn, policy, native.toolbox(policy))
+    limits = config.tool_call.output_truncation
+    served = mcp.served_tools(connection, turn, policy, native.toolbox(policy), limits)
     return served, mcp.instructions(connection)
 
 

@@ -19,7 +19,15 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.messages import ChatConfig
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
-from eca_server.config import Config, Loaded, MCPServer, cache_folder, data_folder, load
+from eca_server.config import (
+    Config,
+    Loaded,
+    MCPServer,
+    cache_folder,
+    data_folder,
+    in_behavior,
+    load,
+)
 from eca_server.features.turnstile import Turnstile
 from eca_server.secret import Secret
 from eca_server.session import Session
@@ -302,6 +310,7 @@ class Connection:
         ledger: Ledger | None = None,
         chat_id: str = "",
         *,
+        behavior: str = "",
         tasks: Tasks | None = None,
         more: Iterable[Tool] = (),
     ) -> NativeTools:
@@ -310,6 +319,7 @@ class Connection:
         Args:
             ledger: which files its model has seen.
             chat_id: the chat.
+            behavior: whose descriptions and limits count; empty: the common ones.
             tasks: the list of tasks as it is now; None: an empty one.
             more: further tools of this chat alone.
         """
@@ -320,7 +330,7 @@ class Connection:
 
         is_current = self.session.revision is Revision.CURRENT
         return native_tools(
-            self.config,
+            in_behavior(self.config, behavior),
             session=self.session,
             workspace=self.workspace,
             environment=self.child_variables,

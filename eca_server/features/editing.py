@@ -15,7 +15,7 @@ from typing import Final
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.config import Behavior
+from eca_server.config import Behavior, Prompts, in_behavior
 from eca_server.editing.document import Document, NoSuchPlace, split_at
 from eca_server.editing.rewriting import Rewrite, TooManyRewrites
 from eca_server.editing.surroundings import Surroundings, surroundings_in
@@ -59,10 +59,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             wanted.is_over = True
             completions.say_once(name, "configuration", _NO_MODEL)
             return _NONE
-        own, common = _behavior(connection).completion_prompt, connection.config.prompts.completion
+        instruction = _prompts(connection).completion
 
         async def answer() -> m.CompletionInlineResponse:
-            text = await completions.complete(wanted, document, model, own or common)
+            text = await completions.complete(wanted, document, model, instruction)
             return (
                 m.CompletionInlineResponse(items=(_item(params, document, text),))
                 if text
@@ -79,14 +79,14 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
                 f"got {len(params.text):,}",
             )
         name, model = _model(connection, connection.config.rewrite_model)
-        own, common = _behavior(connection).rewrite_prompt, connection.config.prompts.rewrite
+        instruction = _prompts(connection).rewrite
         rewrite = Rewrite(
             id=params.id,
             selected=params.text,
             wanted=params.prompt,
             path=params.path,
             model=model,
-            instruction=own or common,
+            instruction=instruction,
             surroundings=partial(_surroundings, connection.config.rewrite_file_lines, params),
         )
         try:
@@ -122,8 +122,8 @@ def _surroundings(most_lines: int, params: m.RewritePromptParams) -> Awaitable[S
     return surroundings_in(params.path, params.text, line=line, most_lines=most_lines)
 
 
-def _behavior(connection: Connection) -> Behavior:
-    return connection.config.behaviors.get(choose(connection).behavior, Behavior())
+def _prompts(connection: Connection) -> Prompts:
+    return in_behavior(connection.config, choose(connection).behavior).prompts
 
 
 def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | None]:
@@ -136,8 +136,9 @@ def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | 
 def _was_chosen(connection: Connection, name: str) -> bool:
     """Whether the user has named that model, and it is not there for want of another."""
     config = connection.config
-    named = (config.completion_model, connection.model, config.default_model)
-    return name in {*named, _behavior(connection).default_model}
+    own = config.behaviors.get(choose(connection).behavior, Behavior())
+    named = (config.completion_model, connection.model, config.default_model, own.default_model)
+    return name in named
 
 
 def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:

@@ -18,7 +18,7 @@ import attrs
 from eca_protocol import json
 from eca_protocol import messages as m
 from eca_server.chat import Chat, Turn
-from eca_server.config import MCPServer
+from eca_server.config import MCPServer, OutputTruncation
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
@@ -308,7 +308,11 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
 
 
 def served_tools(
-    connection: Connection, turn: Turn, policy: Policy, native: ToolBox
+    connection: Connection,
+    turn: Turn,
+    policy: Policy,
+    native: ToolBox,
+    limits: OutputTruncation,
 ) -> tuple[ServedTool, ...]:
     """The tools of the servers that run, for one turn.
 
@@ -317,8 +321,8 @@ def served_tools(
         turn: it shows the progress of calls.
         policy: what is withheld.
         native: the native tools that stand before them.
+        limits: of their outputs.
     """
-    limits = connection.config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
     taken = frozenset(tool.name for tool in native.offered)
     listed = {

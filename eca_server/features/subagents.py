@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from eca_protocol.messages import ChatContentReceivedParams, ChatContext
-from eca_server.config import OTHER_NAMES, Behavior
+from eca_server.config import OTHER_NAMES, Behavior, in_behavior
 
 if TYPE_CHECKING:
     from eca_server.chat.agent import Agent
@@ -92,7 +92,7 @@ def spawning(
         async with connection.subagents:
             return await run_task(superior.turn, task, body)
 
-    limits = connection.config.tool_call.output_truncation
+    limits = in_behavior(connection.config, chosen.behavior).tool_call.output_truncation
     yield SpawnAgent(
         agents=agents,
         model=chosen.model,

@@ -39,7 +39,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def announce_tools(connection: Connection, behavior: str) -> None:
     """Tell the client of the native tools, and which the behaviour disables, if it is news."""
-    native = connection.tools(more=told_of(connection, behavior))
+    native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
     if not connection.has_skills:
         native = native.without(SKILL_TOOL)
     toolbox = native.toolbox(policy_of(connection.config, behavior))

@@ -149,8 +149,9 @@ def native_tools(
     ]
     tools[3:3] = _of_client(config, session, workspace, cap, chat_id)
     described = {
-        tool.name: config.prompts.tools[name]
+        tool.name: text
         for tool in tools
-        for name in spellings(NATIVE, tool.name) & config.prompts.tools.keys()
+        for name, text in config.prompts.tools.items()
+        if name in spellings(NATIVE, tool.name)
     }
     return NativeTools(tools=tuple(tools), problems=problems, described=described)

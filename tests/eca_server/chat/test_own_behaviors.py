@@ -11,6 +11,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat.instructions import LARGEST_PROMPT, instructions
+from tests.eca_server.chat.agent_session import calls
 from tests.eca_server.chat.editor import Editor, editor, provider_config, text
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
@@ -188,6 +189,53 @@ async def test_the_users_words_stand_in_place_of_ours_wherever_a_model_is_told_s
     last = provider.requests[-1].body["messages"][-1]
     assert last["content"].endswith("Write AGENTS.md in Latin.")
     assert "compactPromptFile" in text(received)
+
+
+@pytest.mark.requirement("W-25a")
+async def test_a_behaviour_s_own_words_and_limits_stand_over_the_common_ones(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    own: dict[str, Any] = {
+        "prompts": {
+            "chatTitle": "x",
+            "compact": "x",
+            "tools": {"eca__grep": "x", "read_file": "r"},
+        },
+        "behavior": {
+            "plan": {
+                "prompts": {
+                    "chatTitle": "A heading.",
+                    "compact": "In verse.",
+                    "init": "In Latin.",
+                    "skillCreate": "In Greek.",
+                    "tools": {"grep": "Finds."},
+                },
+                "toolCall": {"readFile": {"maxLines": 1}},
+            }
+        },
+    }
+    read = calls(("eca_read_file", {"path": str(tmp_path / "a.txt")}))
+    provider = Provider([read], otherwise=reply("a"))
+    async with provider, editor(started=False, ECA_CONFIG="{}") as ours:
+        folder = [{"uri": tmp_path.as_uri(), "name": "w"}]
+        config = provider_config(provider.url, **own)
+        await ours.start(initializationOptions=config, workspaceFolders=folder)
+        received = await ours.turn("hi", behavior="plan")
+        await ours.title()
+        for prompt in ("/compact", "/init", "/skill-create s t"):
+            await ours.turn(prompt, behavior="plan")
+    (called,) = (each for each in received if each["type"] == "toolCalled")
+    assert called["outputs"][0]["text"].startswith("1\n")
+    assert "2\n" not in called["outputs"][0]["text"]
+    (asked,) = provider.title_requests
+    assert asked.body["messages"][0]["content"].startswith("A heading.")
+    assert systems(provider)[2] == "In verse."
+    offered = provider.requests[0].body["tools"]
+    told = {each["function"]["name"]: each["function"]["description"] for each in offered}
+    assert (told["eca_grep"], told["eca_read_file"]) == ("Finds.", "r")
+    last = [request.body["messages"][-1]["content"] for request in provider.requests[-2:]]
+    assert [each.rpartition("\n")[2] for each in last] == ["In Latin.", "In Greek."]
 
 
 async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> None:

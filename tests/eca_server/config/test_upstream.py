@@ -57,7 +57,7 @@ def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
         "without effect here: chatRetentionDays (chats are kept until they are deleted), "
         "remote (nothing listens on the network)"
     )
-    house.write(house.user, {"agent": {f"a{n}": {"prompts": {"init": "x"}} for n in range(30)}})
+    house.write(house.user, {"agent": {f"a{n}": {"toolCall": {"editorNav": 1}} for n in range(30)}})
     assert house.problem().message.endswith(", and 10 more")
 
 
