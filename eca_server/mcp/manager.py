@@ -22,9 +22,8 @@ __all__ = ["CLOSE_SECONDS", "PATIENCE", "ConnectTo", "Manager"]
 PATIENCE: Final = 2.0
 """Seconds that a prompt waits for servers which are starting."""
 
-CLOSE_SECONDS: Final = 2.5
-"""Seconds within which all servers together have to be gone."""
-
+CLOSE_SECONDS: Final = 1.8
+"""Seconds within which all servers together have to be gone: a shutdown has two (ruling W-13)."""
 
 _AT_REST: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
 

@@ -30,8 +30,8 @@ from eca_server.mcp.settings import ServerSettings
 
 __all__ = ["LADDER", "StdioTransport", "start_stdio"]
 
-LADDER: Final = Ladder(after_stdin=1.0, after_term=0.7, after_kill=0.3)
-"""Two seconds in all: ruling W-13 leaves three for the end of everything."""
+LADDER: Final = Ladder(after_stdin=0.8, after_term=0.5, after_kill=0.3)
+"""Who heeds neither is killed after 1.3 seconds: ruling W-13 leaves two for the whole shutdown."""
 
 _SHOWN_FOLDERS: Final = 6
 _DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
@@ -187,7 +187,7 @@ class StdioTransport:
         return MCPFault(f"{_ending(self._child.returncode)}{said}", kind="closed")
 
     async def aclose(self) -> None:
-        """Go down the ladder: it is given two seconds in all."""
+        """Go down the ladder: it is given `LADDER` in all."""
         if self._closing:
             return
         self._closing = True
