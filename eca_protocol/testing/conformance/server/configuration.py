@@ -139,7 +139,7 @@ def _tools_are_shown(bench: Bench, tools: Any) -> None:
 async def an_mcp_server_holds_nothing_up(bench: Bench) -> None:
     """An MCP server is configured that never answers; the introduction, and what is told of it.
 
-    `initialized` comes a moment late: the MCP server's process does not start before it.
+    `initialized` comes a moment late: does the MCP server's process start without an update?
     """
     with tempfile.TemporaryDirectory(prefix="eca-conformance-") as folder:
         await _with_a_mute_server(bench, Path(folder) / "started")
@@ -163,10 +163,11 @@ async def _with_a_mute_server(bench: Bench, started: Path) -> None:
     config = {"mcpServers": {"mute": _mute(started)}}
     async with bench.seat(config=config, hello=False) as seat:
         await _initialize(bench, seat)
+        is_early = await _comes_to_be(started) and not seat.config
         bench.check(
             "LIFE-17",
-            not await _comes_to_be(started),
-            expected="no process of an MCP server before `initialized`",
+            not is_early,
+            expected="no process of an MCP server before the first `config/updated`",
             got="one",
         )
         news = await _introduced(seat)

@@ -108,6 +108,7 @@ async def nothing_overtakes_the_handshake(bench: Bench) -> None:
         if bench.edition is Revision.DRAFT:
             bench.not_applicable("LIFE-14", "The draft has no `config/updated`.")
             return
+        await seat.answer("hello")
         await seat.tell("initialized", {})
         await seat.until(
             lambda told: told.get("method") == "config/updated",
