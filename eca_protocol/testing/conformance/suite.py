@@ -20,6 +20,7 @@ from eca_protocol.testing.conformance.cases import Case, Died, NotApplicable, St
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault, binds
 from eca_protocol.testing.conformance.same import SAME
+from eca_protocol.testing.conformance.server import BY_WEIGHT
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target, own_folder
 from eca_protocol.testing.conformance.unseen import UNSEEN
@@ -243,7 +244,7 @@ async def run_suite(
     found: dict[str, list[Finding]] = {}
     async with open_suite(target) as suite:
         mine = [case for case in chosen if case.window.holds(suite.edition)]
-        waiting, undone = deque(mine), {case.name: case for case in mine}
+        waiting, undone = deque(_by_weight(mine)), {case.name: case for case in mine}
 
         async def work() -> None:
             while waiting:
@@ -276,6 +277,12 @@ async def run_suite(
         incidents=tuple(suite.incidents),
         faults=tuple(suite.faults),
     )
+
+
+def _by_weight(cases: Iterable[Case]) -> list[Case]:
+    """The cases as they are run; those of nobody's chapter come first."""
+    places = {chapter: place for place, chapter in enumerate(BY_WEIGHT)}
+    return sorted(cases, key=lambda case: places.get(case.name.partition(".")[0], -1))
 
 
 def _of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""The cases for servers, one module a chapter; a new chapter is named here."""
+"""The cases for servers, one module a chapter; a new chapter is named here, in both orders."""
 
 from typing import Final
 
-__all__ = ["CHAPTERS"]
+__all__ = ["BY_WEIGHT", "CHAPTERS"]
 
 CHAPTERS: Final = (
     "lifecycle",
@@ -32,3 +32,37 @@ CHAPTERS: Final = (
     "today",
     "draft",
 )
+"""As they are listed."""
+
+BY_WEIGHT: Final = (
+    "lifecycle",
+    "turns",
+    "stops",
+    "approvals",
+    "framing",
+    "jsonrpc",
+    "tools",
+    "configuration",
+    "deletion",
+    "bodies",
+    "faults",
+    "usage",
+    "queries",
+    "contexts",
+    "titles",
+    "behaviors",
+    "draft",
+    "today",
+    "links",
+    "editor",
+    "roots",
+    "ends",
+    "children",
+    "robustness",
+    "mcp",
+    "editions",
+)
+"""As they are run: first what every client needs of a server, last what needs most time.
+
+What a slow server has no time for is the least that can be missed.
+"""

@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance import wire
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck
 from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.server import BY_WEIGHT, CHAPTERS
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.script import reply, wait
@@ -266,6 +267,18 @@ async def test_two_suites_at_once_do_not_disturb_each_other():
         both.start_soon(run_one)
     assert [of(run, "W-20a")[0] for run in runs] == ["pass", "pass"]
     assert not any(run.failed() for run in runs)
+
+
+async def test_what_every_client_needs_is_judged_before_what_is_dear():
+    async def nothing(bench: Bench) -> None:
+        bench.saw("W-20a")
+
+    names = ["mcp.x", "lifecycle.x", "here.x", "approvals.x", "lifecycle.y"]
+    cases = [attrs.evolve(a_case(nothing, "W-20a"), name=name) for name in names]
+    ran: list[str] = []
+    await run_suite(REFERENCE, cases=cases, jobs=1, told=lambda case, _: ran.append(case.name))
+    assert ran == ["here.x", "lifecycle.x", "lifecycle.y", "approvals.x", "mcp.x"]
+    assert sorted(BY_WEIGHT) == sorted(CHAPTERS)
 
 
 async def test_what_has_no_time_is_untestable():
