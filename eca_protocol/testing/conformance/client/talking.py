@@ -64,7 +64,7 @@ class Plain(Play):
             got=str({key: params.get(key) for key in ("clientInfo", "capabilities")}),
         )
         folders = params.get("workspaceFolders")
-        if folders:
+        if isinstance(folders, list) and folders:
             bench.check(
                 "LIFE-11",
                 all(
@@ -75,7 +75,10 @@ class Plain(Play):
                 got=str(folders),
             )
         else:
-            bench.untestable("LIFE-11", "the client has no project")
+            why = (
+                f"its workspaceFolders are {folders!r}" if folders else "the client has no project"
+            )
+            bench.untestable("LIFE-11", why)
         answered = next(
             (n for n, each in enumerate(self.said) if each.side == "server" and each.message), -1
         )
@@ -109,11 +112,11 @@ class Plain(Play):
             ("TOOL-20", "chat/toolCallReject"),
         ):
             decided = [each for each in self.decided if each.method == method]
-            calls = {
+            calls = [
                 (each.params.get("chatId"), each.params["content"].get("id"))
                 for each in self.said
                 if each.side == "server" and isinstance(each.params.get("content"), Mapping)
-            }
+            ]
             if not decided:
                 bench.untestable(row, f"the client never says {method}")
                 continue
@@ -214,7 +217,7 @@ class RequestsOfTheServer(Play):
             answer
             for each in self.refused.values()
             for answer in each
-            if (answer.get("error") or {}).get("code") != -32601
+            if not (_is_error(error := answer.get("error")) and error["code"] == -32601)
         ]
         if unanswered:
             bench.untestable("BASE-25", "an unknown request is not answered")
