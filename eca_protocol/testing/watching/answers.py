@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -20,6 +20,9 @@ Key: TypeAlias = tuple[type, Any]
 _VERSION: Final = "2.0"
 _CONFUSING: Final = {"BASE-13", "BASE-16", "W-2b", "W-2d"}
 """Who receives what breaks these may answer it, or not."""
+
+_OF_THE_CALL: Final = {"BASE-16", "W-2b", "W-2d", "W-15d"}
+"""What breaks these says all the same what it says."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,15 +76,18 @@ class Answers:
 
     def keeps_envelope(self, side: Side, message: Mapping[str, Any]) -> bool:
         """Judge what every message has; False: nothing else can be said of it."""
-        fault = _fault_of(side, message)
-        if fault is None:
+        faults = list(_faults_of(side, message))
+        if not faults:
             return True
-        row, expected, got = fault
-        self._notes.tell(row, side=side, expected=expected, got=got)
-        if row in _CONFUSING:
+        rows = set()
+        for row, expected, got in faults:
+            rows.add(row)
+            harms = row not in _OF_THE_CALL
+            self._notes.tell(row, side=side, expected=expected, got=got, harms=harms)
+        if rows & _CONFUSING:
             self.spoiled(side, message.get("id"))
-        is_read = side == "server" or "id" not in message or row not in _CONFUSING
-        return is_read and row != "BASE-13" and isinstance(message.get("method", ""), str)
+        is_read = side == "server" or "id" not in message or not rows & _CONFUSING
+        return is_read and "BASE-13" not in rows and isinstance(message.get("method", ""), str)
 
     def asked(self, side: Side, message: Mapping[str, Any], *, is_doubtful: bool = False) -> Asked:
         """A request of `side`."""
@@ -131,7 +137,7 @@ class Answers:
         if _takes_odd(asking, key, is_error="error" in message):
             return None
         if twin is not None:
-            self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given))
+            self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given), harms=False)
             return _take_pending(asking, twin)
         if key is not None and key in asking.answered:
             self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
@@ -157,8 +163,8 @@ class Answers:
         asking.strays += 1
         return None
 
-    def _tell(self, side: Side, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, side=side, expected=expected, got=got)
+    def _tell(self, side: Side, row: str, expected: str, got: str, *, harms: bool = True) -> None:
+        self._notes.tell(row, side=side, expected=expected, got=got, harms=harms)
 
     def open(self, side: Side) -> list[Asked]:
         """What `side` asked and got no answer to, without those whose answers had other ids."""
@@ -212,13 +218,18 @@ def _refuses(message: Mapping[str, Any]) -> bool:
     return bool(_code(message) == INVALID_REQUEST)
 
 
-def _fault_of(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """The row that an envelope breaks, what it asks for, and what came."""
-    if message.get("jsonrpc") != _VERSION:
-        return "BASE-16", 'jsonrpc: "2.0"', repr(message.get("jsonrpc"))
-    if not message.keys() & {"method", "id", "result", "error"}:
-        return "BASE-13", "a request, a notification or an answer", ", ".join(message)[:60]
-    return _fault_of_call(side, message) if "method" in message else _fault_of_answer(message)
+def _faults_of(side: Side, message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The rows that an envelope breaks, what they ask for, and what came."""
+    has_version = message.get("jsonrpc") == _VERSION
+    if not has_version:
+        yield "BASE-16", 'jsonrpc: "2.0"', repr(message.get("jsonrpc"))
+    if message.keys() & {"method", "id", "result", "error"}:
+        is_call = "method" in message
+        fault = _fault_of_call(side, message) if is_call else _fault_of_answer(message)
+        if fault is not None:
+            yield fault
+    elif has_version:
+        yield "BASE-13", "a request, a notification or an answer", ", ".join(message)[:60]
 
 
 def _fault_of_call(side: Side, message: Mapping[str, Any]) -> tuple[str, str, str] | None:

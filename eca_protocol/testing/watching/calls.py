@@ -24,6 +24,8 @@ _TWICE: Final = {
 _STAND_INS: Final = ("left out", "***")
 """What stands in place of what was cut (W-38), and of a secret that a record does not keep."""
 
+_DETAILS: Final = ("params.content.details",)
+
 
 @attrs.define(kw_only=True)
 class _Call:
@@ -104,7 +106,8 @@ class Calls:
         texts = {key: _text(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
-            self._tell("W-30b", "id, name and server", f"no {' and no '.join(missing)}")
+            got = f"no {' and no '.join(missing)}"
+            self._tell("W-30b", "id, name and server", got, harms=False)
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = _Call(
@@ -125,13 +128,14 @@ class Calls:
         name, server = content.get("name"), content.get("server")
         details = content.get("details")
         if (server, name) == ("eca", "task") and _text(details, "type") != "task":
-            self._tell("W-35b", "details of a task for the tool eca/task", "others")
+            expected = "details of a task for the tool eca/task"
+            self._tell("W-35b", expected, "others", about=_DETAILS, harms=False)
         if content.get("origin") != "native" or not isinstance(name, str):
             return
         if isinstance(server, str) and server in self._mcp_servers:
             self._tell("TOOL-10", f"the origin mcp for a tool of {server!r}", "native")
         elif isinstance(server, str) and server and server != "eca":
-            self._tell("W-33a", "the server eca for a native tool", repr(server))
+            self._tell("W-33a", "the server eca for a native tool", repr(server), harms=False)
         if self._revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
                 self._tell("W-33c", f"the name eca_{name}", repr(name))
@@ -181,16 +185,17 @@ class Calls:
             reason = content.get("reason")
             is_users = call.was_rejected or self.was_stopped
             if call.was_rejected and reason == "user-config":
-                self._tell("W-30f", "the reason user-choice", repr(reason))
+                self._tell("W-30f", "the reason user-choice", repr(reason), harms=False)
             elif self.was_stopped and call.state == "waiting" and reason == "user-config":
-                self._tell("W-30g", "the reason user-choice", repr(reason))
+                self._tell("W-30g", "the reason user-choice", repr(reason), harms=False)
             elif reason == "user-choice" and not is_users and not call.was_approved:
-                self._tell("TOOL-9", "the user's no before the reason user-choice", "none")
+                expected = "the user's no before the reason user-choice"
+                self._tell("TOOL-9", expected, "none", harms=False)
         elif kind in {"toolCallRunning", "toolCalled"} and call.state == "waiting":
             if call.was_rejected and kind == "toolCallRunning":
-                self._tell("TOOL-18", "a rejected call not to run", kind)
+                self._tell("TOOL-18", "a rejected call not to run", kind, harms=False)
             elif kind == "toolCallRunning" and not (call.was_approved or self.may_decide_itself):
-                self._tell("TOOL-4", "the user's yes before it runs", "none")
+                self._tell("TOOL-4", "the user's yes before it runs", "none", harms=False)
 
     def _arguments(self, call: _Call, content: Mapping[str, Any]) -> None:
         arguments, written = content.get("arguments"), "".join(call.pieces)
@@ -206,20 +211,22 @@ class Calls:
         if any(each in told for each in _STAND_INS):
             return
         if isinstance(read, dict) or _was_whole(call.pieces, arguments):
-            self._tell("W-30b", "pieces that join to the arguments", repr(written[:60]))
+            got = repr(written[:60])
+            self._tell("W-30b", "pieces that join to the arguments", got, harms=False)
         else:
-            self._tell("W-30c", "{} for what cannot be read", f"{len(arguments)} arguments")
+            got = f"{len(arguments)} arguments"
+            self._tell("W-30c", "{} for what cannot be read", got, harms=False)
 
     def _change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")
         change = details if _text(details, "type") == "fileChange" else None
         if kind == "toolCallRun":
-            call.change, call.change_is_known = change, not self._notes.is_flawed
+            call.change, call.change_is_known = change, not self._notes.doubts(*_DETAILS)
         elif kind == "toolCallRejected" or not call.change_is_known:
             return
         elif change != call.change:
             got = "another" if change and call.change else "none" if call.change else "one"
-            self._tell("W-35a", "the file change that toolCallRun told", got)
+            self._tell("W-35a", "the file change that toolCallRun told", got, about=_DETAILS)
 
     def close(self) -> None:
         """The turn ends."""
@@ -231,8 +238,18 @@ class Calls:
                 )
                 return
 
-    def _tell(self, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, expected=expected, got=got, chat_id=self._chat_id)
+    def _tell(
+        self,
+        row: str,
+        expected: str,
+        got: str,
+        *,
+        about: Collection[str] = (),
+        harms: bool = True,
+    ) -> None:
+        self._notes.tell(
+            row, expected=expected, got=got, chat_id=self._chat_id, about=about, harms=harms
+        )
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:

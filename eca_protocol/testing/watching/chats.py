@@ -145,7 +145,8 @@ class Chats:
         told = result.get("chatId") if isinstance(result, Mapping) else None
         told = told if isinstance(told, str) and told else None
         if chat_id is not None and told is not None and told != chat_id:
-            self._notes.tell("W-21c", expected=f"the chat {chat_id!r}", got=repr(told))
+            expected = f"the chat {chat_id!r}"
+            self._notes.tell("W-21c", expected=expected, got=repr(told), harms=False)
             is_error = True
         if prompt in self._unnamed:
             self._unnamed.remove(prompt)
@@ -242,7 +243,9 @@ class Chats:
             return
         if tokens < before:
             expected = f"at least the {before} sessionTokens of before"
-            self._notes.tell("W-27a", expected=expected, got=repr(tokens), chat_id=chat_id)
+            self._notes.tell(
+                "W-27a", expected=expected, got=repr(tokens), chat_id=chat_id, harms=False
+            )
         self._tokens[chat_id] = tokens
 
     def told(self, method: str, params: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ __all__ = ["Contents"]
 
 _ROLES: Final = {str(vars(cls)["type"]): roles for cls, roles in ROLES.items()}
 _COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
+_COSTS: Final = ("params.content.lastMessageCost", "params.content.messageCost")
 _LONGEST_TEXT: Final = 4096
 
 
@@ -34,7 +35,14 @@ class Contents:
             fault = _fault_of_usage(content)
         if fault is not None:
             row, expected, got = fault
-            self._notes.tell(row, expected=expected, got=got, chat_id=chat_id)
+            self._notes.tell(
+                row,
+                expected=expected,
+                got=got,
+                chat_id=chat_id,
+                about=_COSTS if row == "W-27d" else (),
+                harms=row == "W-26a",
+            )
 
 
 def _fault_of_text(text: Any) -> tuple[str, str, str] | None:

@@ -100,8 +100,9 @@ class Letters:
         for departure in explain(name, raw, letter, part=part, table=table):
             if self._counts(side, departure, raw, part):
                 self._tell(side, method, departure, raw, part)
-                self.has_lost = _MEANING.fullmatch(departure.path) is not None
-                return
+                self._notes.doubt(departure.path)
+                self.has_lost = self.has_lost or _MEANING.fullmatch(departure.path) is not None
+        self._notes.is_flawed = self._notes.is_flawed or self.has_lost
 
     def _is_in_window(self, method: Method) -> bool:
         return method.window.written_in(self.revision)
@@ -132,6 +133,7 @@ class Letters:
                 expected=expected,
                 got=departure.got,
                 chat_id=chat_id if isinstance(chat_id, str) else "",
+                harms=False,
             )
 
     def _row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 import attrs
@@ -47,13 +48,15 @@ class Notes:
     Attributes:
         index: the entry being looked at.
         at: when it passed, in seconds; None where nobody measured.
-        is_flawed: whether a rule was broken by the entry already: what else is odd about it
-            follows from that and is not told.
+        is_flawed: whether a rule was broken by the entry that leaves its meaning open: what else is
+            odd about it may follow from that and is not told.
     """
 
     index: int = -1
     at: float | None = None
     is_flawed: bool = False
+    _places: set[str] = attrs.field(factory=set)
+    _rows: set[str] = attrs.field(factory=set)
     _found: list[Observation] = attrs.field(factory=list)
 
     def turn_page(self, at: float | None) -> None:
@@ -61,6 +64,20 @@ class Notes:
         self.index += 1
         self.at = at
         self.is_flawed = False
+        self._places.clear()
+        self._rows.clear()
+
+    def doubt(self, place: str) -> None:
+        """What stands there, `params.content.details` for example, is not what it should be."""
+        self._places.add(place)
+
+    def doubts(self, *places: str) -> bool:
+        """Whether the entry's meaning is open, or what stands at one of these places."""
+        return self.is_flawed or any(
+            f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+            for one in self._places
+            for other in places
+        )
 
     def tell(
         self,
@@ -70,11 +87,24 @@ class Notes:
         got: str,
         chat_id: str = "",
         side: Side = "server",
+        about: Collection[str] = (),
+        harms: bool = True,
     ) -> None:
-        """The entry breaks that row; only the first breach of an entry is taken."""
-        if self.is_flawed:
+        """The entry breaks that row; it is told once, unless it may follow from what was told.
+
+        Args:
+            requirement: the row.
+            expected: what it asks for.
+            got: what came.
+            chat_id: the chat.
+            side: who broke it.
+            about: the places that were looked at, where the letter may be broken, too.
+            harms: whether what else is odd about the entry may follow from this.
+        """
+        if self.doubts(*about) or requirement in self._rows:
             return
-        self.is_flawed = True
+        self.is_flawed = harms
+        self._rows.add(requirement)
         self.tell_of(
             self.index, requirement, expected=expected, got=got, chat_id=chat_id, side=side
         )

@@ -64,7 +64,8 @@ class Offers:
         else:
             for key, value in chat.items():
                 if key in self._told and self._told[key] == value:
-                    self._tell("W-11g", "what has changed, and nothing else", f"{key} again")
+                    expected = "what has changed, and nothing else"
+                    self._tell("W-11g", expected, f"{key} again", harms=False)
                     break
         told = {**(self._told or {}), **chat}
         self._models(chat)
@@ -75,10 +76,12 @@ class Offers:
 
     def _first(self, chat: Mapping[str, Any]) -> None:
         if not self._tasks and not self.is_unsure:
-            self._tell("W-11e", "the start of a task before config/updated", "none")
+            expected = "the start of a task before config/updated"
+            self._tell("W-11e", expected, "none", harms=False)
         missing = [key for key in _AT_FIRST if key not in chat]
         if missing and not self.is_unsure:
-            self._tell("W-11a", f"{', '.join(_AT_FIRST)} at first", f"no {', '.join(missing)}")
+            expected, got = f"{', '.join(_AT_FIRST)} at first", f"no {', '.join(missing)}"
+            self._tell("W-11a", expected, got, harms=False)
 
     def _nulls(self, chat: Mapping[str, Any]) -> None:
         if nulls := [key for key, value in chat.items() if value is None and key not in _NULLABLE]:
@@ -107,11 +110,12 @@ class Offers:
             if self.is_unsure:
                 pass
             elif self._told is None:
-                self._tell("W-11c", "config/updated before the first server", "none")
+                self._tell("W-11c", "config/updated before the first server", "none", harms=False)
             elif not is_native:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
-            self._tell("W-11d", "the native server before those of MCP", self._came_before)
+            expected = "the native server before those of MCP"
+            self._tell("W-11d", expected, self._came_before, harms=False)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._native(params)
@@ -122,9 +126,11 @@ class Offers:
 
     def _native(self, params: Mapping[str, Any]) -> None:
         if params.get("name") != "ECA":
-            self._tell("W-33a", "the native server's name, ECA", repr(params.get("name")))
+            got = repr(params.get("name"))
+            self._tell("W-33a", "the native server's name, ECA", got, harms=False)
         if params.get("status") != "running":
-            self._tell("CONF-8", "the native server running", repr(params.get("status")))
+            got = repr(params.get("status"))
+            self._tell("CONF-8", "the native server running", got, harms=False)
         tools = params.get("tools")
         names = {
             tool["name"]
@@ -134,7 +140,9 @@ class Offers:
         self.native_tools |= names
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
-            self._tell("W-35b", "no tool called task but CURRENT's list of them", taken.pop())
+            expected = "no tool called task but CURRENT's list of them"
+            self._tell("W-35b", expected, min(taken), harms=False)
+        names -= reserved
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):
                 self._tell("W-33c", "native tools with the prefix eca_", plain[0])
@@ -173,8 +181,8 @@ class Offers:
     def _owes(self, row: str, expected: str, index: int) -> None:
         self._notes.tell_of(index, row, expected=expected, got="none")
 
-    def _tell(self, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, expected=expected, got=got)
+    def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
+        self._notes.tell(row, expected=expected, got=got, harms=harms)
 
 
 def is_model(name: Any) -> bool:

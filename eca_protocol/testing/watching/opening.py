@@ -98,23 +98,26 @@ class Opening:
             if not is_error:
                 self._tell("LIFE-22", "the refusal of what follows shutdown", "a result")
         elif not self._is_answered:
-            self._tell(
-                "W-10c", "the answer to initialize before any other", f"one to {asked.method}"
-            )
+            expected, got = "the answer to initialize before any other", f"one to {asked.method}"
+            self._tell("W-10c", expected, got, harms=False)
         if asked.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN
 
-    def server_calls(self, method: str, *, is_request: bool) -> None:
-        """A request or a notification of the server's."""
+    def server_calls(self, method: str, *, is_request: bool) -> bool:
+        """A request or a notification of the server's; whether it may say that by now."""
         if not self._is_answered:
-            self._tell("W-10b", "nothing before the answer to initialize", method)
-        elif method in _UNASKED and self._gate.state is State.ANSWERED:
-            self._tell("W-10e", "notifications when initialized has come", method)
-        elif is_request and method in _CAPABILITIES:
+            self._tell("W-10b", "nothing before the answer to initialize", method, harms=False)
+            return False
+        if method in _UNASKED and self._gate.state is State.ANSWERED:
+            self._tell("W-10e", "notifications when initialized has come", method, harms=False)
+            return False
+        if is_request and method in _CAPABILITIES:
             where, what = _CAPABILITIES[method]
             if _object(self._assistant, where).get(what) is not True:
-                self._tell("W-42d", "requests that the client's capabilities announce", method)
+                expected = "requests that the client's capabilities announce"
+                self._tell("W-42d", expected, method, harms=False)
+        return True
 
     def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:
         try:
@@ -124,8 +127,8 @@ class Opening:
         if verdict is Verdict.HOLD and method == "initialized":
             self._is_ready_early = True
 
-    def _tell(self, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, expected=expected, got=got)
+    def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
+        self._notes.tell(row, expected=expected, got=got, harms=harms)
 
     def _tell_client(self, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, side="client", expected=expected, got=got)

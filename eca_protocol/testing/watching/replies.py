@@ -71,7 +71,10 @@ class Replies:
         given, told = params.get("chatId"), result.get("chatId")
         if told != given:
             row = "W-40e" if given is None else "CHAT-29"
-            self._tell(row, f"the chatId {given!r} of the query", repr(told))
+            expected = f"the chatId {given!r} of the query"
+            self._notes.tell(
+                row, expected=expected, got=repr(told), about=("result.chatId",), harms=False
+            )
 
     def _tell(self, row: str, expected: str, got: str) -> None:
         self._notes.tell(row, expected=expected, got=got)

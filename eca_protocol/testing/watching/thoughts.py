@@ -48,4 +48,4 @@ class Thoughts:
             self._tell("W-26b", f"reasonFinished of {still[0]!r}", "the end of the turn")
 
     def _tell(self, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, expected=expected, got=got, chat_id=self._chat_id)
+        self._notes.tell(row, expected=expected, got=got, chat_id=self._chat_id, harms=False)

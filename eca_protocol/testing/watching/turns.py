@@ -143,7 +143,8 @@ class ChatTurns:
         prompt.is_answered = True
         turn = self.turn
         if prompt.has_late_answer:
-            self._tell("W-20c", "the answer before the model's first content", "it later")
+            expected = "the answer before the model's first content"
+            self._tell("W-20c", expected, "it later", harms=False)
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
             self.has_kept_order = self.has_kept_order or turn.echo_is_done
@@ -175,7 +176,7 @@ class ChatTurns:
 
     def _running(self, content: Mapping[str, Any]) -> None:
         if content.get("text") == "":
-            self._tell("W-20a", "a text in a running progress", "none")
+            self._tell("W-20a", "a text in a running progress", "none", harms=False)
         if self.turn is None:
             self._begin()
         else:
@@ -230,7 +231,8 @@ class ChatTurns:
                 self._tell(row, "one finished progress a turn", "a second one")
             return
         if isinstance(content.get("text"), str) and content["text"]:
-            self._tell("W-20d", "no text in a finished progress", repr(content["text"]))
+            got = repr(content["text"])
+            self._tell("W-20d", "no text in a finished progress", got, harms=False)
         self._check_echo(turn)
         if turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
@@ -375,10 +377,11 @@ class ChatTurns:
             return
         turn.echo_is_done = True
         if len(turn.echo) > 1:
-            self._tell("W-6c", "all pieces of the user's words", repr("".join(turn.echo)[:60]))
+            got = repr("".join(turn.echo)[:60])
+            self._tell("W-6c", "all pieces of the user's words", got, harms=False)
         else:
             got = repr(turn.echo[0][:60]) if turn.echo else "none"
-            self._tell("W-20b", "the user's words behind the progress", got)
+            self._tell("W-20b", "the user's words behind the progress", got, harms=False)
 
     def finish(self) -> None:
         """Nothing comes any more."""
@@ -406,5 +409,5 @@ class ChatTurns:
         if not self.is_unsure:
             self.notes.tell_of(index, row, expected=expected, got="none", chat_id=self.id)
 
-    def _tell(self, row: str, expected: str, got: str) -> None:
-        self.notes.tell(row, expected=expected, got=got, chat_id=self.id)
+    def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
+        self.notes.tell(row, expected=expected, got=got, chat_id=self.id, harms=harms)

@@ -1,6 +1,7 @@
 """A recorded conversation, entry by entry -> which rows of the requirements table it breaks.
 
-Each breach is told as one row, the most specific one, and what follows from it is not told again.
+Each breach is told as one row, the most specific one, and what follows from it is not told again;
+an entry that breaks several rows, of which none follows from another, is told as each.
 Only what a conversation can show is judged. No I/O, no clock.
 """
 
@@ -166,8 +167,9 @@ class Watcher:
         is_request = "id" in message and (row is None or row.kind == "request")
         if is_request:
             self._answers.asked("server", message)
-        self._opening.server_calls(method, is_request=is_request)
+        comes_in_time = self._opening.server_calls(method, is_request=is_request)
         self._letters.take("server", method, message.get("params"))
+        self._notes.is_flawed = self._notes.is_flawed or not comes_in_time
         if row is not None and not is_request:
             self._told(row, params)
             if self._letters.has_lost:
@@ -198,12 +200,11 @@ class Watcher:
             self._chats.told(row.name, params)
 
     def _answered(self, side: Side, asked: Asked, message: Mapping[str, Any]) -> None:
-        is_error = message.get("error") is not None
-        if not is_error:
+        is_served = side == "server" and self._opening.server_answers(asked, message)
+        if message.get("error") is None:
             self._letters.take(side, asked.method, message.get("result"), "result")
         if side == "client":
             return
-        is_served = self._opening.server_answers(asked, message)
         self._chats.server_answers(asked, message)
         if is_served:
             self._replies.take(asked, message)

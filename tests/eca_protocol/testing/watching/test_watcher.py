@@ -224,6 +224,8 @@ FAULTS: list[tuple[str, Change]] = [
     ("VALUE:ChatContent=ChatFlagContent", content("text", type="flag", contentId="m")),
     ("FIELD:ChatToolCalledContent.outputs.text", content("called", outputs=[{"type": "text"}])),
     ("FIELD:FileChangeDetails.diff", content("run", details={**FILE, "diff": None})),
+    ("FIELD:FileChangeDetails.diff", content("called", details={**FILE, "diff": None})),
+    ("FIELD:ChatUsageContent.lastMessageCost", content("usage", lastMessageCost=0.01)),
     ("FIELD:ChatPromptResponse.status", result("prompted", status="ok")),
     ("VALUE:ChatPromptResponse.status=error", result("prompted", status="error")),
     ("FIELD:ServerTool.description", edited("tools", "params", "tools", 0, description=...)),
@@ -234,6 +236,46 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-12d", after("tools", news("jobs/updated", {"jobs": []}))),
     ("CHAT-36", edited("deleted", result=[1])),
 ]
+
+AT_ONCE: list[tuple[list[str], Change]] = [
+    (["BASE-16", "W-2d"], edited("text", jsonrpc=2, id=9)),
+    (["BASE-16", "W-20d"], both(edited("finished", jsonrpc=...), content("finished", text="x"))),
+    (
+        ["FIELD:ChatPromptResponse.status", "W-21b", "W-2b"],
+        both(edited("prompted", id="1"), result("prompted", status="ok", model="gpt")),
+    ),
+    (
+        ["FIELD:ShowMessageParams.message", "W-10b"],
+        both(params("warning", message=...), moved("warning", "initialize")),
+    ),
+    (
+        ["CONF-8", "W-33a", "W-33c"],
+        both(
+            params("tools", name="eca", status="starting"),
+            edited("tools", "params", "tools", 0, name="edit_file"),
+        ),
+    ),
+    (
+        ["W-11a", "W-11e"],
+        both(
+            without("task starts", "task ends"),
+            edited("config", "params", "chat", agents=..., selectAgent=...),
+        ),
+    ),
+    (
+        ["FIELD:ChatUsageContent.sessionTokens", "W-27b"],
+        content("usage", sessionTokens="10", sessionCost="0.1"),
+    ),
+    (["W-27a", "W-27b"], both(after("text", SUMMED), content("usage", sessionCost="0.1"))),
+    (
+        ["FIELD:ChatToolCalledContent.outputs.text", "FIELD:ChatToolCalledContent.totalTimeMs"],
+        content("called", outputs=[{"type": "text"}], totalTimeMs="1"),
+    ),
+    (["TOOL-4", "W-35a"], both(without("approve"), content("run runs", details=...))),
+    (["W-20d", "W-26b"], both(without("has thought"), content("finished", text="Done"))),
+    (["W-26b", "W-30a"], without("has thought", "called")),
+]
+"""Entries that break several rows, of which none follows from another."""
 
 CLIENT_FAULTS: list[tuple[str, Change]] = [
     ("LIFE-1", lambda s: {"x": asks(9, "shutdown"), "y": refuses(9, -32002), **s}),
@@ -280,6 +322,13 @@ def test_a_turn_may_follow_prompts_that_a_stop_dropped() -> None:
 def test_a_fault_is_told_as_its_row_and_nothing_else(row: str, change: Change) -> None:
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session()))) == [row]
+
+
+@pytest.mark.parametrize(("broken", "change"), AT_ONCE, ids=lambda it: "")
+def test_an_entry_that_breaks_several_rows_is_told_as_each(
+    broken: list[str], change: Change
+) -> None:
+    assert sorted(rows(watch(change(good_session())))) == broken
 
 
 @pytest.mark.parametrize(("row", "change"), CLIENT_FAULTS, ids=name_of)
