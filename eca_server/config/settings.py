@@ -134,6 +134,8 @@ class Provider:
         auth: how `/login` gets a token.
         completion_url_relative_path: in place of the API's own path.
         extra_headers: sent with each request.
+        think_tag_start: what begins a thought in the text of an answer; None: `<think>`.
+        think_tag_end: what ends it; None: `</think>`.
         fetch_models: whether the endpoint is asked which models it has, to offer them, too.
         models: by the name the user gives them.
     """
@@ -151,6 +153,8 @@ class Provider:
     extra_headers: Mapping[str, str] = attrs.field(
         factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
     )
+    think_tag_start: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagStart"))
+    think_tag_end: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagEnd"))
     fetch_models: bool = attrs.field(default=True, metadata=setting(FLAG, "fetchModels"))
     models: Mapping[str, Model] = attrs.field(
         factory=dict, metadata=setting(each(record(Model)), "models")

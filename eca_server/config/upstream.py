@@ -30,8 +30,6 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "providers.*.requiresAuth": None,
     "providers.*.retry": "the common `retry` counts",
     "providers.*.retryRules": "only faults known to pass are tried again",
-    "providers.*.thinkTagEnd": "only <think> and </think> part thoughts from the answer",
-    "providers.*.thinkTagStart": "only <think> and </think> part thoughts from the answer",
     "pureConfig": "only the editor's initializationOptions can ask for it",
     "remote": "nothing listens on the network",
     "retry.maxAutoContinues": "an answer that broke off is not continued",

@@ -19,6 +19,7 @@ from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, serve
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import ModelSettings, ProviderSettings, Timers
 from eca_server.llm.retry import RetryPolicy
+from eca_server.llm.think_tags import THINK_TAGS
 from eca_server.secret import Secret
 
 __all__ = [
@@ -134,7 +135,13 @@ def settings_of(
         },
         tokens=tokens if credential is not None and credential.source == LOGIN else None,
         host=provider.auth.url,
+        think_tags=_think_tags(provider),
     )
+
+
+def _think_tags(provider: configuration.Provider) -> tuple[str, str] | None:
+    start, end = provider.think_tag_start, provider.think_tag_end
+    return (start or THINK_TAGS[0], end or THINK_TAGS[1]) if start or end else None
 
 
 def configured_facts(model: configuration.Model) -> ModelFacts:

@@ -78,6 +78,7 @@ class HTTPBackend(ABC):
         no_progress: seconds that may pass without an event, whatever bytes come.
         capabilities: what the model can do.
         refused: names of fields the provider has refused; shared by all of its models.
+        think_tags: what begins and ends a thought in the text of an answer; None: as is usual.
     """
 
     path: ClassVar[str]
@@ -104,11 +105,13 @@ class HTTPBackend(ABC):
         no_progress: float = 600,
         capabilities: Capabilities | None = None,
         refused: MutableSet[str] | None = None,
+        think_tags: tuple[str, str] | None = None,
     ) -> None:
         self.origin = origin
         self.server = server or origin.provider
         self.capabilities = capabilities or Capabilities()
         self.wire_model = wire_model or origin.model
+        self.think_tags = think_tags
         self._http = http
         self._access = access
         self._path = (path or self.path).replace("{model}", self.wire_model)

@@ -69,6 +69,7 @@ class ProviderSettings:
         apis: the API of each model it lists that is asked by another one.
         tokens: those of a login; they count before the key.
         host: the installation that one logs in to, if it is the user's own.
+        think_tags: what begins and ends a thought in the text of an answer.
     """
 
     api: str | None = None
@@ -82,6 +83,7 @@ class ProviderSettings:
     apis: Mapping[str, str] = attrs.field(factory=dict)
     tokens: Tokens | None = None
     host: str | None = None
+    think_tags: tuple[str, str] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -222,6 +224,7 @@ class Registry:
             no_progress=self._timers.no_progress,
             capabilities=self._capabilities(provider, model),
             refused=self._refused.setdefault(provider, set()),
+            think_tags=settings.think_tags,
         )
 
     def _access(

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["ThinkTags"]
+__all__ = ["THINK_TAGS", "ThinkTags"]
 
-_OPEN = "<think>"
-_CLOSE = "</think>"
+THINK_TAGS = ("<think>", "</think>")
 
 
 class ThinkTags:
-    """Separates `<think>...</think>` at the start of a text from the text behind it.
+    """Separates what stands between two tags at the start of a text from the text behind it.
 
     Only the first visible thing can be such a tag: text that mentions one later is text. Some
-    templates put the opening tag into the prompt; then `open_from_start` says so.
+    templates put the opening tag into the prompt; then `open_from_start` says so. Neither tag may
+    be empty.
     """
 
-    def __init__(self, *, open_from_start: bool = False) -> None:
+    def __init__(
+        self, *, open_from_start: bool = False, tags: tuple[str, str] = THINK_TAGS
+    ) -> None:
+        self._open, self._close = tags
         self._state: Literal["start", "inside", "behind"] = "inside" if open_from_start else "start"
         self._blank_so_far = True  # line ends beside the tags belong to neither side
         self._held = ""
@@ -31,18 +34,18 @@ class ThinkTags:
         text, self._held = self._held + text, ""
         if self._state == "start":
             begun = text.lstrip()
-            if not begun.startswith(_OPEN):
-                if _OPEN.startswith(begun):
+            if not begun.startswith(self._open):
+                if self._open.startswith(begun):
                     self._held = text
                     return "", ""
                 self.done = True
                 return "", text
-            self._state, text = "inside", begun.removeprefix(_OPEN)
+            self._state, text = "inside", begun.removeprefix(self._open)
         reasoning = ""
         if self._state == "inside":
-            inside, found, rest = text.partition(_CLOSE)
+            inside, found, rest = text.partition(self._close)
             if not found:
-                cut = len(text) - _overlap(text, _CLOSE)
+                cut = len(text) - _overlap(text, self._close)
                 inside, self._held = text[:cut], text[cut:]
             reasoning = self._trimmed(inside)
             if not found:

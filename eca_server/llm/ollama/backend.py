@@ -88,7 +88,9 @@ class Ollama(HTTPBackend):
         """As `HTTPBackend.decoder`."""
         last = request.messages[-1] if request.messages else None
         return OllamaDecoder(
-            context=self._context.size, may_be_empty=last is not None and last.role == "tool"
+            context=self._context.size,
+            tags=self.think_tags,
+            may_be_empty=last is not None and last.role == "tool",
         )
 
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:

@@ -30,7 +30,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.llm.think_tags import ThinkTags
+from eca_server.llm.think_tags import THINK_TAGS, ThinkTags
 
 __all__ = ["OllamaDecoder"]
 
@@ -42,6 +42,7 @@ class OllamaDecoder:
 
     Args:
         context: tokens the model was loaded with, prompt and answer together; None: not known.
+        tags: what begins and ends a thought in a text; None: as is usual.
         may_be_empty: whether an answer without any content is fine (after tool results it means
             that the model has nothing to add).
         new_key: makes the keys of tool calls.
@@ -51,6 +52,7 @@ class OllamaDecoder:
         self,
         *,
         context: int | None = None,
+        tags: tuple[str, str] | None = None,
         may_be_empty: bool = False,
         new_key: Callable[[], str] = new_call_key,
     ) -> None:
@@ -60,7 +62,7 @@ class OllamaDecoder:
         self._context = context
         self._may_be_empty = may_be_empty
         self._new_key = new_key
-        self._tags: ThinkTags | None = ThinkTags()
+        self._tags: ThinkTags | None = ThinkTags(tags=tags or THINK_TAGS)
         self._reasonings = 0
         self._reasoning_open = False
         self._calls = 0

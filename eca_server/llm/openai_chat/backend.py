@@ -48,6 +48,7 @@ class OpenAIChat(CorrectingBackend):
         last = request.messages[-1] if request.messages else None
         return ChatDecoder(
             think_tags=self._profile.think_tags,
+            tags=self.think_tags,
             may_be_empty=last is not None and last.role == "tool",
             request_id=headers.get("x-request-id"),
         )

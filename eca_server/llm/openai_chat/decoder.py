@@ -34,7 +34,7 @@ from eca_server.llm.events import (
     Usage,
 )
 from eca_server.llm.openai_chat.pieces import ToolCalls, merge_details, read_usage
-from eca_server.llm.think_tags import ThinkTags
+from eca_server.llm.think_tags import THINK_TAGS, ThinkTags
 
 __all__ = ["ChatDecoder"]
 
@@ -59,6 +59,7 @@ class ChatDecoder:
     Args:
         think_tags: `auto`: a tag that is the first thing said opens reasoning; `open`: the text
             begins inside it; `off`: tags are text.
+        tags: those that the user names for this provider; they are never text.
         may_be_empty: whether an answer without any content is fine (after tool results it means
             that the model has nothing to add).
         request_id: reported in `Started`.
@@ -74,6 +75,7 @@ class ChatDecoder:
         self,
         *,
         think_tags: Literal["auto", "open", "off"] = "auto",
+        tags: tuple[str, str] | None = None,
         may_be_empty: bool = False,
         request_id: str | None = None,
         new_key: Callable[[], str] = new_call_key,
@@ -81,7 +83,9 @@ class ChatDecoder:
         self.finish_seen = False
         self.done = False
         self._tags = (
-            None if think_tags == "off" else ThinkTags(open_from_start=think_tags == "open")
+            None
+            if think_tags == "off" and tags is None
+            else ThinkTags(open_from_start=think_tags == "open", tags=tags or THINK_TAGS)
         )
         self._may_be_empty = may_be_empty
         self._request_id = request_id

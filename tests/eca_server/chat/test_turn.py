@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.eca_server.chat.editor import ECHO, SCRIPT, contents, editor, finishes, text, types
+from eca_protocol.testing.provider import Provider, reply
+from tests.eca_server.chat.editor import (
+    ECHO,
+    SCRIPT,
+    contents,
+    editor,
+    finishes,
+    provider_config,
+    text,
+    types,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -229,3 +239,14 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_told_and_the_turn_goes_on
         assert "eca_read_file" in calls[-1]["outputs"][0]["text"]
         assert text(received[2:]) == "ab"
         assert finishes(received) == 1
+
+
+@pytest.mark.requirement
+async def test_thoughts_stand_between_the_tags_that_a_provider_is_said_to_have() -> None:
+    async with Provider([reply("[th", "]Hm[/t", "h]Hi")]) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"] |= {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
+        async with editor(config) as ours:
+            received = await ours.turn("hi")
+    assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
+    assert text(received[2:]) == "Hi"

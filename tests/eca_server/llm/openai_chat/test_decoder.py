@@ -251,6 +251,13 @@ class TestReasoning:
             (["<think>a</think>b<think>c</think>"], {}, "a", "b<think>c</think>"),
             (["<think>Hm</think>Hi"], {"think_tags": "off"}, "", "<think>Hm</think>Hi"),
             (["<think></think>Hi"], {}, "", "Hi"),
+            (
+                ["[th", "]Hm[/th", "]Hi"],
+                {"tags": ("[th]", "[/th]"), "think_tags": "off"},
+                "Hm",
+                "Hi",
+            ),
+            (["<think>Hm"], {"tags": ("[th]", "[/th]")}, "", "<think>Hm"),
         ],
     )
     def test_tags_are_reasoning_only_at_the_very_start(self, texts, options, thoughts, visible):
