@@ -6,6 +6,7 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, fenced
 from eca_server.context import read_instruction_files
 from eca_server.context.block import Section
+from eca_server.tools.files import printable
 
 __all__ = ["RULES", "SYNC_SYSTEM_PROMPT"]
 
@@ -26,9 +27,9 @@ async def _list(turn: Turn, situation: Situation) -> None:
 
 
 def _told(section: Section) -> str:
-    path, *conditions = section.attributes.items()
+    (_, path), *conditions = section.attributes.items()
     limits = "; ".join(f"{name}: {value}" for name, value in conditions)
-    return f"{path[1]} ({limits})" if limits else path[1]
+    return printable(f"{path} ({limits})" if limits else path)
 
 
 async def _sync(turn: Turn, _: Situation) -> None:

@@ -24,7 +24,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
 
 def _told(behavior: Behavior) -> Iterator[str]:
     if behavior.description:
-        yield behavior.description
+        yield " ".join(behavior.description.split())
     if behavior.default_model:
         yield f"model: {behavior.default_model}"
     if behavior.max_steps is not None:
