@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, Literal
+from typing import Literal
 
 import anyio
 import anyio.to_thread
@@ -42,20 +42,30 @@ class Ladder:
 class Child:
     """A running child with its own process group, and the transport to its stdin and stdout."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], transport: FdTransport) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        transport: FdTransport,
+        stderr: FdTransport | None = None,
+    ) -> None:
         self._popen = popen
         self.transport: Transport = transport
         self._fd_transport = transport
+        self._stderr = stderr
         self.pid = popen.pid
         self._watch = watch_descriptor(popen.pid)
         self._watched = False
         self._watcher_left = anyio.Event()
         self._outside: set[int] = set()  # descendants that were signalled and may have to be again
 
-    @property
-    def stderr(self) -> IO[bytes] | None:
-        """The child's error output, if it was started with `stderr="pipe"`."""
-        return self._popen.stderr
+    def take_stderr(self) -> FdTransport:
+        """The error output of a child that was started with `stderr="pipe"`.
+
+        It can be taken once, and whoever takes it closes it.
+        """
+        assert self._stderr is not None, "it is no pipe, or was taken"
+        taken, self._stderr = self._stderr, None
+        return taken
 
     @property
     def returncode(self) -> int | None:
@@ -147,8 +157,8 @@ class Child:
                 group.cancel_scope.cancel()
             if drains:
                 await self._fd_transport.aclose()
-                if self._popen.stderr is not None:
-                    self._popen.stderr.close()
+                if self._stderr is not None:
+                    await self._stderr.aclose()
         return self._popen.returncode
 
     async def _ends_within(self, seconds: float) -> bool:
@@ -172,38 +182,48 @@ def spawn(
 ) -> Child:
     """Start a command with a pipe on its stdout, in a session and process group of its own.
 
-    A plain call: there is no wait between the start and the scope that will own the child. With
-    `stdin="null"` there is nothing to read for the child, and its transport cannot send.
+    A plain call: there is no wait between the start and the scope that will own the child. What it
+    needs of descriptors it has before the start, so that nothing is left where they have run out.
+    With `stdin="null"` there is nothing to read for the child, and its transport cannot send.
 
     Raises:
         StartFailed: the command cannot be started; the text says why.
     """
-    where = {"inherit": None, "null": subprocess.DEVNULL, "pipe": subprocess.PIPE}[stderr]
     if not command:
         raise StartFailed("the command is empty")
-    try:
-        popen = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE if stdin == "pipe" else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=where,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            bufsize=0,
-            start_new_session=os.name != "nt",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
-    except (OSError, ValueError) as error:
-        raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
-    write_fd = None if popen.stdin is None else _taken(popen.stdin)
-    assert popen.stdout is not None
-    return Child(popen, FdTransport(_taken(popen.stdout), write_fd))
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        try:
+            given, write_fd = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            read_fd, output = _pipe(ours, theirs)
+            errors_fd, errors = None, None if stderr == "inherit" else subprocess.DEVNULL
+            if stderr == "pipe":
+                errors_fd, errors = _pipe(ours, theirs)
+            popen = subprocess.Popen(
+                list(command),
+                stdin=given,
+                stdout=output,
+                stderr=errors,
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                start_new_session=os.name != "nt",
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+        except (OSError, ValueError) as error:
+            raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
+        ours.pop_all()  # nothing is needed any more that could be refused
+    return Child(
+        popen,
+        FdTransport(read_fd, write_fd),
+        None if errors_fd is None else FdTransport(errors_fd, None),
+    )
 
 
-def _taken(pipe: IO[bytes]) -> int:
-    """A descriptor of the pipe that is ours alone; the pipe object is closed."""
-    with pipe:
-        return os.dup(pipe.fileno())
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
+    """The ends of a new pipe, to read from and to write to; these stacks close them."""
+    read_fd, write_fd = os.pipe()
+    reads.callback(os.close, read_fd)
+    writes.callback(os.close, write_fd)
+    return read_fd, write_fd
 
 
 def watch_descriptor(pid: int) -> int | None:

@@ -7,7 +7,6 @@ output are read all the time, whatever it does; writing to it is under the deadl
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,7 +31,6 @@ from eca_protocol.errors import (
 from eca_protocol.framing import Framing, encode_line
 from eca_protocol.peer import Peer
 from eca_protocol.process import Child, Ladder, spawn
-from eca_protocol.streams import FdTransport
 
 __all__ = ["connect_stdio"]
 
@@ -70,12 +68,11 @@ class StdioAgent(AgentConnection):
     """A running agent; `connect_stdio` makes it."""
 
     def __init__(self, child: Child, limits: AgentLimits) -> None:
-        assert child.stderr is not None
         super().__init__()
         self._child = child
         self._tail = bytearray()
         self._tail_size = limits.log_tail
-        self._errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        self._errors = child.take_stderr()
         self._errors_read = anyio.Event()
         self._violation: str | None = None
         self.lines = AgentLines(

@@ -7,14 +7,13 @@ and a moment, then KILL.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import trio
 
 from eca_protocol.process import Child, Ladder, spawn
-from eca_protocol.streams import FdTransport, Transport
+from eca_protocol.streams import Transport
 from eca_server.jobs.output import Stream
 
 __all__ = ["RunningShell", "start_shell"]
@@ -41,9 +40,8 @@ class RunningShell:
     """
 
     def __init__(self, child: Child, take: Callable[[Stream, bytes], Awaitable[None]]) -> None:
-        assert child.stderr is not None
         self._child = child
-        self._errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        self._errors = child.take_stderr()
         self._take = take
 
     @property

@@ -21,7 +21,6 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
 from eca_protocol.outbox import WriteShape
 from eca_protocol.process import Child, Ladder, spawn
-from eca_protocol.streams import FdTransport
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.guard import Guard
@@ -105,12 +104,11 @@ class StdioTransport:
     framing: Framing = LINES
 
     def __init__(self, child: Child, log: ServerLog) -> None:
-        assert child.stderr is not None
         self._child = child
         self.shape = WriteShape(size=1, send_now=child.send_now)
         self._guard = Guard.over(child.pid)
         self._log = log
-        self._errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        self._errors = child.take_stderr()
         self._errors_read = trio.Event()
         self._reading_errors = trio.CancelScope(shield=True)
         self._watching = trio.CancelScope(shield=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process_table import ProcessTable
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +249,39 @@ async def test_what_cannot_start_says_why(
     assert descriptors() == before
 
 
+@contextlib.contextmanager
+def so_many_descriptors(free: int) -> Iterator[None]:
+    """No more of them can be had."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.dup(0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 20, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        for _ in range(free):
+            os.close(held.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in held:
+            os.close(each)
+
+
+async def test_where_descriptors_run_out_nothing_is_left_of_a_start() -> None:
+    before = descriptors(), ProcessTable().descendants(os.getpid())
+    for free in range(8):
+        with (
+            so_many_descriptors(free),
+            pytest.raises(StartFailed, match=r"cannot start 'sleep': \[Errno 24"),
+        ):
+            spawn(["sleep", "60"], stderr="pipe")
+    with so_many_descriptors(8):
+        child = spawn(["sleep", "60"], stderr="pipe")
+    await child.end(Ladder(after_stdin=0))
+    assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
+
+
 async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> None:
     child = shell(
         "pwd; echo $WORD; echo oops >&2; cat >&2",
@@ -256,8 +293,9 @@ async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> 
     while said.count(b"\n") < 2:
         said += await child.transport.receive()
     assert said.split() == [str(tmp_path).encode(), b"given"]
-    assert child.stderr is not None
-    assert child.stderr.readline() == b"oops\n"
+    errors = child.take_stderr()
+    assert await errors.receive() == b"oops\n"
+    await errors.aclose()
     assert await child.end(PATIENT) == 0
 
 

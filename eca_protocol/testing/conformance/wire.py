@@ -302,8 +302,7 @@ class Wire:
         child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
         self._child, self.pid, self._transport = child, child.pid, child.transport
         self._end_of_input = child.close_stdin
-        assert child.stderr is not None
-        errors = FdTransport(os.dup(child.stderr.fileno()), None)
+        errors = child.take_stderr()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._read_errors, errors)

@@ -79,8 +79,7 @@ async def play(make: Make, target: Target, folders: Folders, *, seconds: float) 
         command, env = _prepared(target, folders, listener)
         own_stdio = SERVER not in " ".join(target.command)
         child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
-        assert child.stderr is not None
-        stderr = FdTransport(os.dup(child.stderr.fileno()), None)
+        stderr = child.take_stderr()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(_keep_last, stderr, errors)
