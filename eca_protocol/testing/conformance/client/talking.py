@@ -214,10 +214,7 @@ class RequestsOfTheServer(Play):
         odd = [each for each in errors if not _is_error(each)]
         bench.check("BASE-19", not odd, expected="an integer code and a text", got=str(odd))
         wrong = [
-            answer
-            for each in self.refused.values()
-            for answer in each
-            if not (_is_error(error := answer.get("error")) and error["code"] == -32601)
+            answer for each in self.refused.values() for answer in each if _code(answer) != -32601
         ]
         if unanswered:
             bench.untestable("BASE-25", "an unknown request is not answered")
@@ -238,6 +235,11 @@ class RequestsOfTheServer(Play):
             bench.check(
                 row, isinstance(told, list), expected="a list of diagnostics", got=str(came)
             )
+
+
+def _code(answer: Mapping[str, Any]) -> object:
+    error = answer.get("error")
+    return error.get("code") if isinstance(error, Mapping) else None
 
 
 def _is_error(error: object) -> bool:
