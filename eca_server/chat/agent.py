@@ -226,11 +226,8 @@ class Agent:
         if step.call.is_open:
             step.call.start()
             turn.progress("Calling tool")
-            output = await _output(step, turn)
-            if self.hooks is not None:
-                naming, arguments = step.call.naming, step.call.arguments
-                output = await self.hooks.after_call(naming, arguments, output)
-                self._close_if_over(turn)
+            output = await _output(step, turn, self.hooks)
+            self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
             if pictures:
                 await turn.chat.keep_pictures(turn, pictures)
@@ -345,8 +342,11 @@ async def _all_done(steps: Iterable[Step]) -> None:
         await step.done.wait()
 
 
-async def _output(step: Step, turn: Turn) -> ToolOutput:
-    """Do what was looked at, and tell of it; what goes wrong is an output, too."""
+async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput:
+    """Do what was looked at, and tell of it; what goes wrong is an output, too.
+
+    What hooks leave of it is the output: nobody is told of what they hide from the model.
+    """
     async with operation(
         "execute_tool",
         step.call.naming.name,
@@ -357,6 +357,8 @@ async def _output(step: Step, turn: Turn) -> ToolOutput:
         output = await _done(step, turn)
         if output.is_error:
             span.fail("tool_error")
+        if hooks is not None:
+            output = await hooks.after_call(step.call.naming, step.call.arguments, output)
         if span.wants_content:
             said = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(

@@ -158,13 +158,18 @@ def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Pat
             "otel.exporter.otlp.endpoint": collector.url,
             "otel.instrumentation.genai.capture.message.content": "true",
         }
-        config = json.dumps({"otlp": properties})
+        says = json.dumps({"replacedOutput": "what is left"})
+        hides = {"type": "postToolCall", "actions": [{"type": "shell", "shell": f"echo '{says}'"}]}
+        config = json.dumps({"otlp": properties, "hooks": {"hides": hides}})
         chat(tmp_path, SCRIPT, ECA_CONFIG=config)
         told = b"".join(body for _, body in collector.bodies)
         assert b"chat script" in told
         assert SECRET_WORDS.encode() not in told
         chat(tmp_path, SCRIPT, ECA_CONFIG=config, **{CONTENT: "true"})
-    model = collector.spans()["chat script"]
+    model, tool = (
+        collector.spans()[name] for name in ("chat script", "execute_tool eca_directory_tree")
+    )
+    assert tool["gen_ai.tool.call.result"] == "what is left"
     assert SECRET_WORDS in model["gen_ai.input.messages"]
     assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
 
