@@ -115,7 +115,14 @@ class Agent:
         turn.messages += [*before, opening]
         if self.hooks is not None:
             self.hooks.was_told()
-        room = RoomKeeper(turn, self.model, opening, self.compact_at, self.compact_prompt)
+        room = RoomKeeper(
+            turn,
+            self.model,
+            opening,
+            percentage=self.compact_at,
+            instruction=self.compact_prompt,
+            hooks=self.hooks,
+        )
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
@@ -131,7 +138,7 @@ class Agent:
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
                 turn.messages.append(Message(role="tool", parts=results))
-            if self.hooks is not None and self.hooks.stopped:
+            if self._is_over:
                 return
             if _fails_again(turn, answer.calls, failures):
                 turn.fail(
@@ -146,10 +153,15 @@ class Agent:
         request = self._request(turn)
         if await room.make_room(request):
             request = self._request(turn)
+        if self._is_over:
+            return None
         try:
             return await self._reply(turn, request, wants_title=wants_title)
         except BackendError as error:
-            if not await room.compact():
+            done = await room.compact()
+            if self._is_over:
+                return None
+            if not done:
                 turn.fail(self.model.explain(error))
                 return None
         try:
@@ -157,6 +169,11 @@ class Agent:
         except BackendError as error:
             turn.fail(self.model.explain(error))
             return None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether a hook has ended the turn."""
+        return self.hooks is not None and self.hooks.stopped
 
     async def _reply(self, turn: Turn, request: Request, *, wants_title: bool) -> Answer | None:
         answer = await reply(
@@ -238,7 +255,7 @@ class Agent:
 
     def _close_if_over(self, turn: Turn) -> None:
         """Close the calls that could still begin, if a hook has ended the turn."""
-        if self.hooks is not None and self.hooks.stopped:
+        if self._is_over:
             for call in turn.calls.values():
                 if call.state in {CallState.RUN, CallState.WAITING}:
                     call.stop()

@@ -84,7 +84,11 @@ class Chat:
         created: when it began, in seconds since the epoch.
         updated: when it was last prompted.
         awaits_key_of: the provider whose key the next prompt is; a stop ends the wait.
+        watch: told when its status changes, or that of a call.
+        parent_id: the chat whose agent has another one work for it in this one.
     """
+
+    parent_id: str | None = None
 
     def __init__(
         self,
@@ -95,6 +99,7 @@ class Chat:
         *,
         bodies: set[Turn] | None = None,
         may_be_stored: bool = False,
+        watch: Callable[[Chat], None] = lambda _: None,
     ) -> None:
         self.id = chat_id
         self.session = session
@@ -107,6 +112,7 @@ class Chat:
         self.selection = Selection()
         self.created = self.updated = time.time()
         self.awaits_key_of: str | None = None
+        self.watch = watch
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
@@ -184,6 +190,11 @@ class Chat:
     def emit(self, role: Role, content: ChatContent) -> None:
         """Append a content of this chat."""
         self.session.emit(self.id, role, content)
+
+    @property
+    def open_calls(self) -> Iterable[ToolCall]:
+        """The tool calls that run, or that wait for the user."""
+        return () if self._turn is None else self._turn.open_calls.values()
 
     @property
     def subagents(self) -> Sequence[Chat]:
@@ -376,6 +387,7 @@ class Chat:
     def _tell_status(self) -> None:
         params = ChatStatusChangedParams(chat_id=self.id, status=STATUSES[self.state])
         self.session.notify("chat/statusChanged", params)
+        self.watch(self)
 
     def _drop_waiting(self) -> None:
         """Drop the prompts that wait for no turn, but for what is done to the chat's past."""

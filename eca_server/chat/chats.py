@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import trio
@@ -19,14 +19,26 @@ __all__ = ["Chats"]
 
 
 class Chats:
-    """The chats of a connection, by id."""
+    """The chats of a connection, by id.
+
+    Args:
+        session: the client's.
+        nursery: where they run.
+        memory: where they are kept; None: nowhere.
+        watch: told when the status of one changes, or of a call in it.
+    """
 
     def __init__(
-        self, session: Session, nursery: trio.Nursery, memory: Memory | None = None
+        self,
+        session: Session,
+        nursery: trio.Nursery,
+        memory: Memory | None = None,
+        watch: Callable[[Chat], None] = lambda _: None,
     ) -> None:
         self.memory = memory
         self._session = session
         self._nursery = nursery
+        self._watch = watch
         self._chats: dict[str, Chat] = {}
         self._deleted: set[str] = set()
         self._going: dict[str, trio.Event] = {}
@@ -47,6 +59,7 @@ class Chats:
                 self.memory,
                 bodies=self._bodies,
                 may_be_stored=may_be_stored,
+                watch=self._watch,
             )
             if known in self._going:
                 chat.between_turns.do(self._going[known].wait)

@@ -9,6 +9,7 @@ for every API and for every model, and may be cut to fit where the past itself n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -31,6 +32,9 @@ from eca_server.llm.history import (
 )
 from eca_server.llm.models import Model
 from eca_server.tools.output import Cap, cut_middle
+
+if TYPE_CHECKING:
+    from eca_server.chat.hooked import Trigger, TurnHooks
 
 __all__ = ["RoomKeeper", "compact", "has_past", "transcript"]
 
@@ -72,6 +76,7 @@ class RoomKeeper:
         opening: the message that the turn answers; it is told again behind a summary.
         percentage: how much of the model's context a request may take.
         instruction: how a summary is asked for; empty: in our words.
+        hooks: the user's hooks, who may be against it; None: there are none.
     """
 
     def __init__(
@@ -79,14 +84,17 @@ class RoomKeeper:
         turn: Turn,
         model: Model,
         opening: Message,
+        *,
         percentage: float,
         instruction: str = "",
+        hooks: TurnHooks | None = None,
     ) -> None:
         self._turn = turn
         self._model = model
         self._opening = opening
         self._percentage = percentage
         self._instruction = instruction
+        self._hooks = hooks
         self._has_failed = False
 
     async def make_room(self, request: Request) -> bool:
@@ -106,7 +114,11 @@ class RoomKeeper:
         if not has_past(self._turn, self._opening):
             return False
         summary = await compact(
-            self._turn, self._model, opening=self._opening, instruction=self._instruction
+            self._turn,
+            self._model,
+            opening=self._opening,
+            instruction=self._instruction,
+            hooks=self._hooks,
         )
         done = summary is not None
         if done:
@@ -128,8 +140,9 @@ async def compact(
     opening: Message | None = None,
     wish: str = "",
     instruction: str = "",
+    hooks: TurnHooks | None = None,
 ) -> str | None:
-    """Put a summary in the place of what was said so far; None: that failed, which was told.
+    """Put a summary in the place of what was said so far; None: there is none, and why was told.
 
     Args:
         turn: its chat is compacted; the marker is added to its messages.
@@ -137,9 +150,13 @@ async def compact(
         opening: the message that the turn is answering; it is told again behind the summary.
         wish: what the user says about the summary.
         instruction: how it is asked for; empty: in our words.
+        hooks: the user's hooks, who may be against it; None: there are none.
     """
     past = _past(turn, opening)
     if not past:
+        return None
+    triggered: Trigger = "manual" if opening is None else "auto"
+    if hooks is not None and not await hooks.before_compaction(triggered, wish):
         return None
     turn.progress("Compacting the chat")
     try:
@@ -152,10 +169,14 @@ async def compact(
     except trio.TooSlowError:
         trouble = f"the summary took longer than {SECONDS} s."
     else:
-        parts = (CompactionPart(summary), *(opening.parts if opening is not None else ()))
-        turn.messages.append(Message(role="user", parts=parts))
+        again = () if opening is None else opening.parts
+        turn.messages.append(Message(role="user", parts=(CompactionPart(summary), *again)))
         words = "The chat was compacted: of what was said before, the model now knows a summary."
         turn.say(words, role="system")
+        if hooks is not None:
+            added = await hooks.after_compaction(triggered, summary)
+            parts = (CompactionPart(summary), *added, *again)
+            turn.messages[-1] = Message(role="user", parts=parts)
         return summary
     turn.say(f"The chat could not be compacted, it goes on whole: {trouble}", role="system")
     return None

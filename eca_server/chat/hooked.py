@@ -7,7 +7,7 @@ stands in the frame of contexts; each that was shown to start is shown to end, a
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableSet, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -15,6 +15,7 @@ from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionS
 from eca_server.chat.chat import Chat
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
+from eca_server.config.hook_settings import HookEvent
 from eca_server.context.block import Section, render
 from eca_server.hooks import Heard, Hooks, Outcome, Ran, ToolCalled
 from eca_server.llm.history import Message, TextPart
@@ -22,7 +23,10 @@ from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.approval import Decision, Verdict
 from eca_server.tools.tool import ToolOutput
 
-__all__ = ["HeardOfCall", "TurnHooks"]
+__all__ = ["HeardOfCall", "Trigger", "TurnHooks"]
+
+Trigger: TypeAlias = Literal["manual", "auto"]
+"""What a compaction is due to: `/compact`, or a request that would be too long."""
 
 _MOST_FOLLOW_UPS = 10
 _HIDDEN = "[Tool output hidden by hook]"
@@ -60,7 +64,6 @@ class TurnHooks:
         turn: the turn.
         told: what each is told of the chat.
         greeted: the chats that have what `chatStart` says in their history.
-        is_subagents: it is no user's turn: only what is about calls is fired.
 
     Attributes:
         stopped: one of them has ended the turn.
@@ -72,27 +75,21 @@ class TurnHooks:
         turn: Turn,
         told: Mapping[str, Any],
         greeted: MutableSet[Chat],
-        *,
-        is_subagents: bool = False,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
         self._turn = turn
         self._told = told
         self._greeted = greeted
-        self._is_subagents = is_subagents
+        self._is_subagents = turn.chat.parent_id is not None
         self._follow_ups = 0
 
     async def before_request(self, asked: Message) -> tuple[Sequence[TextPart], Message] | None:
         """What goes before the user's message, and that message; None: it is not sent."""
-        if self._is_subagents:
-            return (), asked
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
-        if chat not in self._greeted or not chat.history:
-            heard = await self._hooks.fire(
-                "chatStart", {**self._told, "resumed": bool(chat.history)}, _Stage(self._turn)
-            )
+        if self._is_subagents or chat not in self._greeted or not chat.history:
+            heard = await self._start()
             contexts += heard.contexts
             if self._ends_with(heard):
                 return None
@@ -112,20 +109,25 @@ class TurnHooks:
             last = TextPart(self._turn.about) if isinstance(last, TextPart) else last
         return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
 
+    async def _start(self) -> Heard:
+        if self._is_subagents:
+            return await self._hooks.fire("subagentStart", self._told, _Stage(self._turn))
+        told = {**self._told, "resumed": bool(self._turn.chat.history)}
+        return await self._hooks.fire("chatStart", told, _Stage(self._turn))
+
     def was_told(self) -> None:
         """The message with what they add is the chat's from now on."""
         self._greeted.add(self._turn.chat)
 
     async def after_request(self, response: str) -> None:
         """The model has no more to say; what a hook wants to follow is said to it as a steer."""
-        if self._is_subagents:
-            return
         told = {
             **self._told,
             "response": response,
             "follow_up_active": self._follow_ups > 0,
         }
-        heard = await self._hooks.fire("postRequest", told, _Stage(self._turn))
+        event: HookEvent = "subagentPostRequest" if self._is_subagents else "postRequest"
+        heard = await self._hooks.fire(event, told, _Stage(self._turn))
         if self._ends_with(heard):
             return
         follow_ups = [*heard.follow_ups, *(heard.blocked_by[1:] if heard.blocked_by else ())]
@@ -135,6 +137,24 @@ class TurnHooks:
             self._turn.steers.append(Steer(text=text))
         elif text:
             self._turn.fail(f"Hooks went on {_MOST_FOLLOW_UPS} times, so this turn ends here.")
+
+    async def before_compaction(self, triggered: Trigger, wish: str) -> bool:
+        """Whether the chat may be compacted; if not, the user was told."""
+        told = {**self._told, "triggered": triggered, "custom_instructions": wish}
+        heard = await self._hooks.fire("preCompact", told, _Stage(self._turn))
+        if self._ends_with(heard):
+            return False
+        if heard.blocked_by is not None:
+            blocked = f"Compaction blocked by hook '{heard.blocked_by[0]}'."
+            self._turn.say(blocked, role="system")
+        return heard.blocked_by is None
+
+    async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:
+        """What goes behind the summary."""
+        told = {**self._told, "triggered": triggered, "compact_summary": summary}
+        heard = await self._hooks.fire("postCompact", told, _Stage(self._turn))
+        self._ends_with(heard)
+        return _framed(heard.contexts)
 
     async def before_call(
         self, naming: Naming, arguments: Mapping[str, Any], verdict: Verdict
@@ -177,7 +197,7 @@ class TurnHooks:
 
     async def _fire_of_call(
         self,
-        event: Any,
+        event: HookEvent,
         told: Mapping[str, Any],
         naming: Naming,
         arguments: Mapping[str, Any],
@@ -235,7 +255,10 @@ class _Stage:
                 )
             )
         elif outcome.fails:
-            self.say(f"The hook {name} failed: {outcome.why}")
+            self.failed(name, outcome.why)
+
+    def failed(self, name: str, why: str) -> None:
+        self.say(f"The hook {name} failed: {why}")
 
     def say(self, text: str) -> None:
         self.turn.say(text, role="system")

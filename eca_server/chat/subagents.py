@@ -173,7 +173,10 @@ class SubagentChat(Chat):
     turn: Turn
 
     def __init__(self, call_id: str, parent: Turn, nursery: trio.Nursery, agent: Subagent) -> None:
-        super().__init__(chat_id_of(call_id), parent.chat.session, nursery)
+        chat = parent.chat
+        super().__init__(chat_id_of(call_id), chat.session, nursery, watch=chat.watch)
+        self.set(model=agent.model, variant=agent.variant, behavior=agent.name)
+        self.parent_id = chat.id
         self._agent = agent
         self._parent = parent
         self._asked: set[str] = set()
@@ -246,7 +249,7 @@ class SubagentChat(Chat):
             yield content
 
     def _tell_status(self) -> None:
-        """No client has opened this chat."""
+        self.watch(self)  # no client has opened this chat, so none is told
 
 
 _OF_CALLS = (

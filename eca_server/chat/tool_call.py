@@ -112,9 +112,19 @@ class ToolCall:
         decided: set when it waits for nobody (any more).
         memo: what an approval for the session would remember.
         worker: tells who works in it, and what was done by now; None: no agent does.
+
+    Args:
+        emit: says a content of the call.
+        naming: its names on the wire.
+        moved: told when `state` has changed.
     """
 
-    def __init__(self, emit: Callable[[ChatContent], None], naming: Naming) -> None:
+    def __init__(
+        self,
+        emit: Callable[[ChatContent], None],
+        naming: Naming,
+        moved: Callable[[ToolCall], None] = lambda _: None,
+    ) -> None:
         self.naming = naming
         self.state = CallState.PREPARING
         self.arguments: Mapping[str, Any] = {}
@@ -123,6 +133,7 @@ class ToolCall:
         self.memo: Memo | None = None
         self.worker: Callable[[], Subagent] | None = None
         self._emit = emit
+        self._moved = moved
         self._is_told = False
         self._names = attrs.asdict(naming, filter=lambda field, _: field.name != "shows")
         self._summary: str | None = None
@@ -237,6 +248,7 @@ class ToolCall:
                 f"the call {self.naming.id} is {self.state.value}: {given.value} cannot follow"
             )
         self.state = following
+        self._moved(self)
 
     def _end_called(self, output: ToolOutput) -> None:
         self.result = output

@@ -93,6 +93,7 @@ class Turn:
         limit: the model's limits, if both are known.
         asked: the last request to the model.
         calls: the tool calls of the turn, by id.
+        open_calls: those of them that run, or that wait for the user.
         cited: the URLs of the sources shown.
         cut_a_call: a tool ran when the turn was stopped.
         kept: what it brought is stored, or on its way there.
@@ -113,6 +114,7 @@ class Turn:
         self.limit: UsageLimit | None = None
         self.asked: Asked | None = None
         self.calls: dict[str, ToolCall] = {}
+        self.open_calls: dict[str, ToolCall] = {}
         self.cited: set[str] = set()
         self.cut_a_call = False
         self.kept = False
@@ -208,7 +210,14 @@ class Turn:
         def emit(content: ChatContent) -> None:
             self.emit("assistant", content)
 
-        call = self.calls[key] = ToolCall(emit, naming)
+        def moved(call: ToolCall) -> None:
+            if call.state in {CallState.WAITING, CallState.RUNNING}:
+                self.open_calls[key] = call
+            else:
+                self.open_calls.pop(key, None)
+            self.chat.watch(self.chat)
+
+        call = self.calls[key] = ToolCall(emit, naming, moved)
         return call
 
     def call(self, call_id: str) -> ToolCall | None:

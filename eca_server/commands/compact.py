@@ -20,7 +20,9 @@ async def _run(turn: Turn, situation: Situation) -> None:
     agent = await situation.make_agent(turn, wish)
     if agent is None:
         return
-    summary = await compact(turn, agent.model, wish=wish, instruction=agent.compact_prompt)
+    summary = await compact(
+        turn, agent.model, wish=wish, instruction=agent.compact_prompt, hooks=agent.hooks
+    )
     if summary is None:
         turn.failed = True
     else:

@@ -7,7 +7,7 @@ The rule it keeps: a damaged matcher never loosens a guard: what cannot be read 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import attrs
 
@@ -28,33 +28,31 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import RULE, ApprovalRule
 
-__all__ = ["HOOKS", "UNSERVED_EVENTS", "Hook", "HookAction", "HookEvent", "Matcher"]
+__all__ = ["HOOKS", "Hook", "HookAction", "HookEvent", "Matcher"]
 
 HookEvent: TypeAlias = Literal[
-    "chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall"
+    "sessionStart",
+    "sessionEnd",
+    "chatStart",
+    "chatEnd",
+    "chatStatusChanged",
+    "subagentStart",
+    "preRequest",
+    "postRequest",
+    "subagentPostRequest",
+    "preToolCall",
+    "postToolCall",
+    "preCompact",
+    "postCompact",
 ]
 Matcher: TypeAlias = str | Mapping[str, ApprovalRule]
 
 _OLDER_NAMES = {"prePrompt": "preRequest", "postPrompt": "postRequest"}
-_EVENT = choice("chatStart", "preRequest", "postRequest", "preToolCall", "postToolCall")
+_EVENT = choice(*get_args(HookEvent))
 _SELECTORS = each(RULE)
-
-UNSERVED_EVENTS = (
-    "sessionStart",
-    "sessionEnd",
-    "chatEnd",
-    "chatStatusChanged",
-    "subagentStart",
-    "subagentPostRequest",
-    "preCompact",
-    "postCompact",
-)
-"""The events of which only the upstream server tells hooks."""
 
 
 def _read_event(value: object, place: Place) -> object:
-    if value in UNSERVED_EVENTS:
-        return None
     return _EVENT.read(_OLDER_NAMES.get(value, value) if isinstance(value, str) else value, place)
 
 
@@ -100,7 +98,8 @@ class Hook:
     Attributes:
         type: when it runs; None: never.
         matcher: for which tool calls: a regular expression for `server__tool`, or selectors of
-            tools with patterns for arguments; None: for all.
+            tools with patterns for arguments; for which compactions: what triggered them, as one
+            word; None: for all.
         actions: what is run, one after the other.
         visible: whether the chat shows that it ran.
         run_on_error: after a tool call that failed, too.

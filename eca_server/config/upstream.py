@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from eca_server.config.hook_settings import UNSERVED_EVENTS
 from eca_server.config.problems import dotted
 
 __all__ = ["UPSTREAM_KEYS", "without_effect"]
@@ -60,11 +59,6 @@ def without_effect(value: object) -> Iterator[str]:
         if why is not None:
             for path in _found(value, key.split("."), ()):
                 yield f"{dotted(path)} ({why})"
-    hooks = value.get("hooks") if isinstance(value, Mapping) else None
-    for name, hook in hooks.items() if isinstance(hooks, Mapping) else ():
-        event = hook.get("type") if isinstance(hook, Mapping) else None
-        if event in UNSERVED_EVENTS:
-            yield f"{dotted(('hooks', name))} (no hook runs at {event})"
 
 
 def _found(value: object, key: Sequence[str], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

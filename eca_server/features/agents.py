@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,11 +18,11 @@ from eca_server.chat.instructions import (
     own_prompt,
 )
 from eca_server.config import Behavior, Config, in_behavior
-from eca_server.config.folders import home_folder
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
 from eca_server.features import tools
 from eca_server.features.connection import Connection
+from eca_server.features.hooks import told_of, turn_hooks
 from eca_server.features.selection import Chosen
 from eca_server.features.subagents import WORKS_FOR_ANOTHER, Superior, spawning
 from eca_server.llm.backend import BackendError
@@ -36,7 +36,6 @@ from eca_server.tools.tasks import TASK_TOOL, lists_in
 from eca_server.tools.toolbox import ServedTool
 
 if TYPE_CHECKING:
-    from eca_server.chat.hooked import TurnHooks
     from eca_server.context.resources import ResourceReader
 
 __all__ = ["make_agent"]
@@ -110,14 +109,8 @@ async def make_agent(
         native = native.without(SKILL_TOOL)
     if connection.is_introduced and superior is None:
         tools.announce_tools(connection, behavior)
-    told = {
-        "chat_id": turn.chat.id,
-        "agent": behavior,
-        "behavior": behavior,
-        "full_model": f"{asked.origin.provider}/{asked.origin.model}",
-    }
-    if superior is not None:
-        told["parent_chat_id"] = superior.turn.chat.id
+    model = f"{asked.origin.provider}/{asked.origin.model}"
+    told = told_of(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
     served, more = await _of_servers(connection, turn, config, policy, native)
     return Agent(
         model=asked,
@@ -132,35 +125,10 @@ async def make_agent(
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),
-        hooks=_hooks(connection, turn, config, told, is_subagents=superior is not None)
-        if config.hooks
-        else None,
+        hooks=await turn_hooks(connection, turn, config, told),
         max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
         initiator="user" if superior is None else "agent",
     )
-
-
-def _hooks(
-    connection: Connection,
-    turn: Turn,
-    config: Config,
-    told: Mapping[str, str],
-    *,
-    is_subagents: bool,
-) -> TurnHooks:
-    """The user's hooks, and what they are told of the turn."""
-    from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are any
-    from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
-
-    roots = connection.workspace.roots
-    directory = roots[0].path if roots else home_folder(connection.options.environ)
-    hooks = Hooks(
-        hooks=config.hooks,
-        directory=directory,
-        environment=connection.child_variables,
-        told={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
-    )
-    return TurnHooks(hooks, turn, told, connection.greeted, is_subagents=is_subagents)
 
 
 async def _of_servers(

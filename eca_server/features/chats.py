@@ -20,6 +20,7 @@ from eca_server.chat.replay import Told, replayed
 from eca_server.chat.store import ChatSummary
 from eca_server.chat.tool_call import Naming
 from eca_server.features.connection import Connection
+from eca_server.features.hooks import tell_end
 from eca_server.features.selection import choose
 from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
@@ -103,6 +104,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatRemoveFlagResponse()
 
     def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
+        tell_end(connection, params.chat_id or "")
         connection.chats.delete(params.chat_id)
         if params.chat_id:
             if connection.has_jobs:

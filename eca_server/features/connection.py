@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from eca_server.credentials import Logins
     from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
+    from eca_server.hooks import Beside
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
@@ -183,8 +184,16 @@ class Connection:
     def chats(self) -> Chats:
         """The client's chats."""
         from eca_server.chat import Chats  # noqa: PLC0415 - see the module's docstring
+        from eca_server.features.hooks import tell_status  # noqa: PLC0415 - as above
 
-        return Chats(self.session, self.nursery, self._memory())
+        return Chats(self.session, self.nursery, self._memory(), partial(tell_status, self))
+
+    @cached_property
+    def beside(self) -> Beside:
+        """The hooks that run beside the session."""
+        from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
+
+        return make_beside(self)
 
     @cached_property
     def rewrites(self) -> Rewrites:
@@ -404,6 +413,10 @@ class Connection:
                 closing.start_soon(self.rewrites.close)
             if self.has_jobs:
                 closing.start_soon(self._close_jobs, left)
+            if self.is_introduced and (self.config.hooks or "beside" in vars(self)):
+                from eca_server.features.hooks import end_session  # noqa: PLC0415 - as above
+
+                closing.start_soon(end_session, self)
             if "chats" in vars(self):
                 left += await self.chats.close()
         return left

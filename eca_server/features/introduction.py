@@ -11,6 +11,7 @@ from eca_protocol.peer import Handler
 from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
 from eca_server.features.connection import Connection, Told
 from eca_server.features.discovery import discover
+from eca_server.features.hooks import begin_session
 
 __all__ = ["handlers_of"]
 
@@ -57,6 +58,7 @@ def _introduce(connection: Connection) -> None:
     session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
     for notice in connection.notices:
         session.show("warning", notice)
+    begin_session(connection)
     if connection.config.keyring:
         connection.nursery.start_soon(_begin_with_keyring, connection)
     else:

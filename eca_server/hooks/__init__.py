@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eca_server.hooks.beside import Beside
 from eca_server.hooks.hooks import Heard, Hooks, Stage
 from eca_server.hooks.matching import ToolCalled, concerns
 from eca_server.hooks.outcome import EVENTS, Outcome, outcome_of
@@ -9,6 +10,7 @@ from eca_server.hooks.running import Ran, run_action
 
 __all__ = [
     "EVENTS",
+    "Beside",
     "Heard",
     "Hooks",
     "Outcome",

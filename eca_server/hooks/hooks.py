@@ -39,6 +39,10 @@ class Stage(Protocol):
         """It has ended."""
         ...
 
+    def failed(self, name: str, why: str) -> None:
+        """One that is not visible has failed."""
+        ...
+
     def say(self, text: str) -> None:
         """A message of its own, also from what is not visible."""
         ...
@@ -109,6 +113,10 @@ class Hooks:
     environment: Mapping[str, str] = attrs.field(repr=False)
     told: Mapping[str, Any]
 
+    def has(self, event: HookEvent) -> bool:
+        """Whether there is one for an event."""
+        return any(hook.type == event for hook in self.hooks.values())
+
     async def fire(
         self,
         event: HookEvent,
@@ -128,7 +136,7 @@ class Hooks:
         for name, hook in sorted(self.hooks.items()):
             if call is not None:
                 call = attrs.evolve(call, arguments=heard.told["tool_input"])
-            if not concerns(hook, event, call):
+            if not concerns(hook, event, call, heard.told.get("triggered")):
                 continue
             for number, action in enumerate(hook.actions, start=1):
                 shown = name if len(hook.actions) == 1 else f"{name}-{number}"
@@ -156,7 +164,7 @@ class Hooks:
         if hook.visible:
             stage.finished(key, name, ran, outcome)
         elif outcome.fails:
-            stage.say(f"The hook {name} failed: {outcome.why}")
+            stage.failed(name, outcome.why)
         for problem in outcome.problems:
             _log.warning("the hook %s: %s", name, problem)
         if outcome.says.get("systemMessage"):

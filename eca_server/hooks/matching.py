@@ -35,12 +35,21 @@ class ToolCalled:
         return spellings(self.server, self.tool) | servers
 
 
-def concerns(hook: Hook, event: HookEvent, call: ToolCalled | None = None) -> bool:
-    """Whether a hook runs at an event."""
+def concerns(
+    hook: Hook, event: HookEvent, call: ToolCalled | None = None, triggered: str | None = None
+) -> bool:
+    """Whether a hook runs at an event.
+
+    Args:
+        hook: the hook.
+        event: what happens.
+        call: that it is about.
+        triggered: what the compaction is due to that it is about.
+    """
     if hook.type != event:
         return False
     if call is None:
-        return True
+        return triggered is None or not isinstance(hook.matcher, str) or hook.matcher == triggered
     if event == "postToolCall" and call.failed and not hook.run_on_error:
         return False
     match hook.matcher:

@@ -19,25 +19,46 @@ from eca_server.config.hook_settings import HookEvent
 from eca_server.hooks.running import LARGEST, Ran
 from eca_server.llm.calls import MOST_LEVELS, is_too_deep
 
-__all__ = ["BLOCKS", "EVENTS", "Outcome", "outcome_of"]
+__all__ = ["BLOCKS", "EVENTS", "Outcome", "Verdict", "outcome_of"]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 BLOCKS: Final = 2
 """The exit code by which an action intervenes."""
 
+_UNSEEN = frozenset({"continue"})
 _COMMON = frozenset({"systemMessage", "suppressOutput", "continue", "stopReason"})
 
 EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
     {
+        "sessionStart": _UNSEEN,
+        "sessionEnd": _UNSEEN,
         "chatStart": _COMMON | {"additionalContext"},
+        "chatEnd": _UNSEEN,
+        "chatStatusChanged": _UNSEEN,
+        "subagentStart": _COMMON | {"additionalContext"},
         "preRequest": _COMMON | {"additionalContext", "replacedPrompt"},
         "postRequest": _COMMON | {"followUp"},
+        "subagentPostRequest": _COMMON | {"followUp"},
         "preToolCall": _COMMON | {"additionalContext", "updatedInput", "approval"},
         "postToolCall": _COMMON | {"additionalContext", "replacedOutput"},
+        "preCompact": _COMMON,
+        "postCompact": _COMMON | {"additionalContext"},
     }
 )
 """The members that each event honours in what an action writes."""
+
+_BLOCKED: frozenset[HookEvent] = frozenset(
+    {
+        "preRequest",
+        "postRequest",
+        "subagentPostRequest",
+        "preToolCall",
+        "postToolCall",
+        "preCompact",
+    }
+)
+"""The events in which an action can intervene: at others there is nothing yet, or no more."""
 
 _TYPES: Mapping[str, tuple[type, str]] = {
     "systemMessage": (str, "a string"),
@@ -86,7 +107,7 @@ class Outcome:
 def outcome_of(event: HookEvent, ran: Ran) -> Outcome:
     """What an action says that ended like this."""
     why = ran.stderr.strip()
-    if ran.status == BLOCKS and event != "chatStart":  # there is nothing yet to block
+    if ran.status == BLOCKS and event in _BLOCKED:
         return Outcome(blocks=True, why=why)
     if ran.status != 0:
         return Outcome(fails=True, why=why or f"exit code {ran.status}")

@@ -66,7 +66,9 @@ async def run_action(
     if (action.shell is None) == (action.file is None):
         return Ran(status=FAILED, stderr="expected either `shell` or `file` in the action")
     try:
-        command = await trio.to_thread.run_sync(_command, action, environment)
+        command = await trio.to_thread.run_sync(
+            _command, action, environment, abandon_on_cancel=True
+        )
         child = spawn(command, cwd=directory, env=environment, stderr="pipe")
     except StartFailed as fault:
         return Ran(status=FAILED, stderr=str(fault))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from eca_server.config import Config
+from eca_server.config.hook_settings import HookEvent
 from eca_server.config.problems import Problem
 from eca_server.config.schema import config_schema
 from eca_server.config.upstream import UPSTREAM_KEYS
@@ -61,15 +62,15 @@ def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
     assert house.problem().message.endswith(", and 10 more")
 
 
-def test_a_hook_at_an_event_that_nothing_tells_of_is_told_as_such(house: House) -> None:
-    hooks: dict[str, Any] = {"h": {"type": "sessionEnd"}, "i": {"type": "prePrompt"}, "j": {}}
+def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house: House) -> None:
+    hooks = {each: {"type": each} for each in (*get_args(HookEvent), "prePrompt", "postPrompt")}
     house.write(house.user, {"hooks": hooks})
-    problem = house.problem()
-    assert problem.level == "warning"
-    assert problem.message == "without effect here: hooks.h (no hook runs at sessionEnd)"
+    loaded = house.load()
+    assert (loaded.problems, len(loaded.config.hooks)) == ((), 15)
+    assert loaded.config.hooks["prePrompt"].type == "preRequest"
     house.write(house.user, {"hooks": {"h": {"type": "chatBegin"}, "i": {"matcher": "("}}})
     first, second = house.load().problems
-    assert "expected chatStart or" in first.message
+    assert "expected sessionStart or" in first.message
     assert "the hook runs for every call" in second.message
 
 

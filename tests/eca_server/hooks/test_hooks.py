@@ -64,6 +64,15 @@ HERE = {"PATH": os.environ["PATH"]}
         ("preToolCall", Ran(status=0, stdout='{"mine": 1}'), Outcome()),
         ("preToolCall", Ran(status=0, stdout='{"approval": '), ["expected a JSON object"]),
         ("postToolCall", Ran(status=0, stdout='{"a', is_cut=True), ["it wrote more than"]),
+        ("preCompact", Ran(status=2, stderr="no"), (True, "no")),
+        ("postCompact", Ran(status=2, stderr="no"), "no"),
+        ("subagentStart", Ran(status=2, stderr="no"), "no"),
+        ("sessionEnd", Ran(status=2, stderr="no"), "no"),
+        (
+            "chatStatusChanged",
+            Ran(status=0, stdout='{"systemMessage": "x"}'),
+            ["systemMessage: chatStatusChanged does not know"],
+        ),
     ],
 )
 def test_an_exit_code_and_what_was_written_mean_one_thing(
@@ -140,6 +149,15 @@ def test_a_matcher_says_for_which_calls_a_hook_runs(matcher: Any, matches: bool)
     assert not concerns(hook, "postToolCall", call)
 
 
+@pytest.mark.parametrize(
+    ("matcher", "matches"),
+    [(None, True), ("auto", True), ("manual", False), ("a.*", False), ({"auto": rule()}, True)],
+)
+def test_a_matcher_says_for_which_compactions_a_hook_runs(matcher: Any, matches: bool) -> None:
+    hook = Hook(type="preCompact", matcher=matcher)
+    assert concerns(hook, "preCompact", triggered="auto") is matches
+
+
 def test_a_call_that_failed_concerns_only_who_asked_for_those() -> None:
     call = ToolCalled(server="eca", tool="grep", arguments={}, failed=True)
     assert not concerns(Hook(type="postToolCall"), "postToolCall", call)
@@ -210,6 +228,9 @@ class Stage:
     def finished(self, _: str, name: str, ran: Ran, __: Outcome) -> None:
         self.seen.append(("finished", name, str(ran.status)))
 
+    def failed(self, name: str, why: str) -> None:
+        self.seen.append(("failed", name, why))
+
     def say(self, text: str) -> None:
         self.seen.append(("said", text))
 
@@ -262,5 +283,5 @@ async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_row() ->
         ("said", "Hook 'a-1': hi"),
         ("started", "a-2"),
         ("finished", "a-2", "0"),
-        ("said", "The hook b failed: exit code 7"),
+        ("failed", "b", "exit code 7"),
     ]

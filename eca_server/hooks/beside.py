@@ -1,0 +1,174 @@
+"""Hooks that have no say: they run beside everything else, and what happens does not wait for them.
+
+The rules it keeps: those about one chat run one after the other, in the order of what happened and
+behind the session's start, and of its states only the newest waits; few run at once; one that fails
+is named to the user once; when the session ends they have what is left of its time (`CLOSE_SECONDS`),
+and are then killed with their children.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final
+
+import attrs
+import trio
+
+from eca_server.config.hook_settings import HookEvent
+from eca_server.hooks.hooks import Hooks
+from eca_server.hooks.outcome import Outcome
+from eca_server.hooks.running import Ran
+
+__all__ = ["Beside"]
+
+_log = logging.getLogger("eca_server.hooks")
+
+MOST: Final = 4
+"""Chats whose hooks run at once."""
+
+CLOSE_SECONDS: Final = 1.0
+"""How long hooks may run on once the session ends: `shutdown` is answered within 2 s (W-13), and a
+hook that is deaf to TERM takes half a second more."""
+
+
+@attrs.frozen
+class _Happened:
+    hooks: Hooks
+    event: HookEvent
+    told: Mapping[str, Any]
+
+
+@attrs.define
+class _Lane:
+    """What happened to one chat, or to the session.
+
+    Attributes:
+        places: lets it run hooks.
+        waiting: what hooks were not told of yet.
+        state: the last that they were told of.
+        scope: in which they run; None: none does.
+        over: set when none runs any more.
+    """
+
+    places: AbstractAsyncContextManager[object]
+    waiting: deque[_Happened] = attrs.field(factory=deque)
+    state: Mapping[str, Any] | None = None
+    scope: trio.CancelScope | None = None
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+
+class Beside:
+    """The hooks beside a session.
+
+    Args:
+        nursery: where they run.
+        warn: given what the user is to be told.
+    """
+
+    def __init__(self, nursery: trio.Nursery, warn: Callable[[str], None]) -> None:
+        self._nursery = nursery
+        self._stage = _Unseen(warn)
+        self._places = trio.CapacityLimiter(MOST)
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._is_closing = False
+
+    def fire(
+        self, hooks: Hooks, event: HookEvent, told: Mapping[str, Any], chat_id: str = ""
+    ) -> None:
+        """Let those that an event concerns run, in a moment; once the session ends, none.
+
+        Args:
+            hooks: the configured ones.
+            event: what happens; of a chat's state only what is new is told.
+            told: what each is told of it.
+            chat_id: to which chat it happens; empty: to the session.
+        """
+        if self._is_closing or not hooks.has(event):
+            return
+        key = chat_id or (event,)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(self._places if chat_id else nullcontext())
+        if event == "chatStatusChanged":
+            lane.waiting = deque(each for each in lane.waiting if each.event != event)
+            if told == lane.state:
+                return
+        lane.waiting.append(_Happened(hooks, event, told))
+        if lane.scope is None:
+            lane.scope, lane.over = trio.CancelScope(), trio.Event()
+            self._nursery.start_soon(self._run, key, lane, lane.scope)
+
+    async def wait(self, event: HookEvent) -> None:
+        """Until the session's hooks at an event are over."""
+        lane = self._lanes.get((event,))
+        if lane is not None:
+            await lane.over.wait()
+
+    async def close(self, hooks: Hooks, told: Mapping[str, Any]) -> None:
+        """Run those at the session's end and wait for all, `CLOSE_SECONDS` at most, then end them.
+
+        Args:
+            hooks: the configured ones.
+            told: what each at the session's end is told.
+        """
+        self.fire(hooks, "sessionEnd", told)
+        self._is_closing = True
+        lanes = [lane for lane in self._lanes.values() if lane.scope is not None]
+        with trio.move_on_after(CLOSE_SECONDS):
+            for lane in lanes:
+                await lane.over.wait()
+        for lane in lanes:
+            if lane.scope is not None:
+                lane.scope.cancel()
+        for lane in lanes:
+            await lane.over.wait()
+
+    async def _run(self, key: Hashable, lane: _Lane, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                if isinstance(key, str):
+                    await self.wait("sessionStart")
+                while lane.waiting:
+                    async with lane.places:
+                        if lane.waiting:  # a state may have become the last one told meanwhile
+                            await self._tell(lane, lane.waiting.popleft())
+        finally:
+            lane.scope = None
+            if lane.state is None or lane.state.get("status") == "idle":
+                del self._lanes[key]
+            lane.over.set()
+
+    async def _tell(self, lane: _Lane, happened: _Happened) -> None:
+        lane.state = happened.told if happened.event == "chatStatusChanged" else None
+        try:
+            await happened.hooks.fire(happened.event, happened.told, self._stage)
+        except Exception:  # noqa: BLE001 - a fault of a hook's must not end the server
+            _log.exception("the hooks at %s failed", happened.event)
+
+
+class _Unseen:
+    """No chat shows them; the user is told of each that fails, the first time."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._failed: set[str] = set()
+
+    def started(self, key: str, name: str) -> None:
+        pass
+
+    def finished(self, key: str, name: str, ran: Ran, outcome: Outcome) -> None:
+        if outcome.fails:
+            self.failed(name, outcome.why)
+
+    def failed(self, name: str, why: str) -> None:
+        words = f"The hook {name} failed: {why}"
+        _log.warning("%s", words)
+        if name not in self._failed:
+            self._failed.add(name)
+            self._warn(words)
+
+    def say(self, text: str) -> None:
+        self._warn(text)
