@@ -2,8 +2,8 @@
 
 The rules it keeps: those about one chat run one after the other, in the order of what happened and
 behind the session's start, and of its states only the newest waits; few run at once; one that fails
-is named to the user once; when the session ends they have what is left of its time (`CLOSE_SECONDS`),
-and are then killed with their children.
+is named to the user once; when the session ends they have what is left of its time, `CLOSE_SECONDS`
+at most, and are then killed with their children.
 """
 
 from __future__ import annotations
