@@ -30,7 +30,7 @@ _WORD: Final = re.compile(r"\[k([0-9]+)\]")
 _PREFIX: Final = re.compile(r"^eca_{1,2}")
 _USED_UP: Final = reply("The script has ended.")
 _A_TITLE: Final = reply("A title")
-_SIBLING_SECONDS: Final = 0.5
+_SIBLING_SECONDS: Final = 2.0  # once in a run, and of such servers only
 
 PAGE: Final = "What stands on the page."
 """All the text of the web page."""
