@@ -182,7 +182,7 @@ class WhatIsNoMessage(Play):
                 row,
                 code in accepted,
                 expected=f"an error {wanted[row]} with id null",
-                got="no answer" if code is None else f"an error {code!r}",
+                got=f"no answer; {bench.played.obituary}" if code is None else f"an error {code!r}",
             )
 
 

@@ -61,7 +61,8 @@ class Played:
     @property
     def obituary(self) -> str:
         """How it ended, for a person."""
-        last = "; ".join(self.errors.strip().splitlines()[-2:])
+        lines = [line.strip() for line in self.errors.splitlines()]
+        last = "; ".join([line for line in lines if line.strip("^~ ")][-2:])
         ended = "it never ended" if self.exit_code is None else f"exit code {self.exit_code}"
         return f"{ended}{': ' if last else ''}{last}"
 

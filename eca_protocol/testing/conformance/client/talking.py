@@ -202,12 +202,24 @@ class RequestsOfTheServer(Play):
 
     def judge(self, bench: ClientBench) -> None:
         unanswered = [id_ for id_ in self.ids if not self.refused.get(id_)]
-        if not unanswered:
+        is_silent = len(unanswered) == len(self.ids)
+        if unanswered:
+            bench.untestable("BASE-1", "the client does not answer requests")
+        else:
             bench.undisturbed("BASE-1")
-        bench.check("W-2b", not unanswered, expected="each id as it came", got=str(unanswered))
+        if is_silent:
+            bench.untestable("W-2b", "the client does not answer requests")
+        else:
+            got = f"no answers with the ids {unanswered}"
+            bench.check("W-2b", not unanswered, expected="each id as it came", got=got)
         everything = [answer for each in self.answers.values() for answer in each]
         twice = [id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"]
-        bench.check("BASE-17", not twice, expected="one answer a request", got=f"two to {twice}")
+        bench.check(
+            "BASE-17",
+            not twice and not is_silent,
+            expected="one answer a request",
+            got="none to any" if is_silent else f"two to {twice}",
+        )
         both = [each for each in everything if ("result" in each) == ("error" in each)]
         bench.check("W-2a", not both, expected="`result` or `error`", got=str(both))
         errors = [each["error"] for each in everything if "error" in each]

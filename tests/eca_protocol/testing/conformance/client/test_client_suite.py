@@ -38,7 +38,7 @@ CAUGHT = {
     "nameless": "LIFE-7",
     "answers notifications": "BASE-18",
     "ids as text": "W-2b",
-    "silent to requests": "W-2b",
+    "silent to requests": "BASE-17",
     "answers twice": "BASE-17",
     "result and error": "W-2a",
     "accepts all requests": "BASE-25",
