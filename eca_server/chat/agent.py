@@ -126,14 +126,13 @@ class Agent:
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
-            turn.take_steers()
+            if not await self._takes_steers(turn):
+                return
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
             if answer is None:
                 return
-            if self.hooks is not None and not (answer.calls or turn.steers):
-                await self.hooks.after_request(answer.text)
-            if not (answer.calls or turn.steers):
+            if await self._is_last(turn, answer):
                 return
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
@@ -147,6 +146,23 @@ class Agent:
                 )
                 return
         turn.fail(f"This turn took {most} steps without an end. Say `go on` to continue.")
+
+    async def _is_last(self, turn: Turn, answer: Answer) -> bool:
+        """Whether the model has no more to do, nor anyone more to say to it; hooks hear of that."""
+        if self.hooks is not None and not answer.calls:
+            await self.hooks.hear_steers()
+            if not turn.steers:
+                await self.hooks.after_request(answer.text)
+        return not (answer.calls or turn.steers)
+
+    async def _takes_steers(self, turn: Turn) -> bool:
+        """Take in what was said meanwhile; False if there is nothing to ask the model then."""
+        if self.hooks is not None:
+            await self.hooks.hear_steers()
+        if self._is_over:
+            return False
+        turn.take_steers()
+        return turn.messages[-1].role != "assistant"
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""

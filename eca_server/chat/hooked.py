@@ -119,6 +119,30 @@ class TurnHooks:
         """The message with what they add is the chat's from now on."""
         self._greeted.add(self._turn.chat)
 
+    async def hear_steers(self) -> None:
+        """Ask those who are asked of prompts about what is said to the turn that runs, each once.
+
+        What they let through the turn takes; what they do not the user is told.
+        """
+        steers = self._turn.steers
+        for steer in [each for each in steers if each.parts is None]:
+            heard = await self._hooks.fire(
+                "preRequest", {**self._told, "prompt": steer.text}, _Stage(self._turn)
+            )
+            if steer not in steers:
+                continue  # it was taken back meanwhile
+            if self._ends_with(heard):
+                return
+            place = steers.index(steer)
+            if heard.blocked_by is None:
+                parts = (*_framed(heard.contexts), TextPart(heard.told["prompt"]))
+                steers[place] = attrs.evolve(steer, parts=parts)
+            else:
+                del steers[place]
+                name, why = heard.blocked_by
+                words = f"Blocked by hook '{name}'{': ' + why if why else '.'}\n\n{steer.text}"
+                self._turn.say(words, role="system")
+
     async def after_request(self, response: str) -> None:
         """The model has no more to say; what a hook wants to follow is said to it as a steer."""
         told = {
@@ -134,7 +158,7 @@ class TurnHooks:
         text = "\n\n".join(each for each in follow_ups if each)
         if text and self._follow_ups < _MOST_FOLLOW_UPS:
             self._follow_ups += 1
-            self._turn.steers.append(Steer(text=text))
+            self._turn.steers.append(Steer(text=text, parts=(TextPart(text),)))
         elif text:
             self._turn.fail(f"Hooks went on {_MOST_FOLLOW_UPS} times, so this turn ends here.")
 

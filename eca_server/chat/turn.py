@@ -73,9 +73,14 @@ class Prompt:
 
 @attrs.frozen(kw_only=True)
 class Steer:
-    """What the user says to a turn that runs; `content_id` as for a prompt."""
+    """What the user, or a hook, says to a turn that runs; `content_id` as for a prompt.
+
+    Attributes:
+        parts: what the model is told, once hooks have heard it; None: its text.
+    """
 
     text: str
+    parts: tuple[TextPart, ...] | None = None
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -195,8 +200,12 @@ class Turn:
         taken, self.steers = self.steers, []
         for steer in taken:
             self.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
-            parts = (TextPart(steer.text),)
-            self.messages.append(Message(role="user", parts=parts, content_id=steer.content_id))
+            said = TextPart(steer.text)
+            parts = steer.parts or (said,)
+            shown = None if parts[-1] == said else steer.text
+            self.messages.append(
+                Message(role="user", parts=parts, content_id=steer.content_id, shown=shown)
+            )
 
     @property
     def last_said(self) -> str:

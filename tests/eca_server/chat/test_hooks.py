@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.llm.history import TextPart, ToolResultPart
 from eca_server.tools import background
 from tests.eca_server.chat.agent_session import ALLOW, calls
@@ -136,6 +136,34 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None
         requests = [*provider.requests, *provider.title_requests]
         assert [each.body["messages"][-1]["content"] for each in requests] == ["public"] * 2
         assert "planted" not in str([each.body for each in requests])
+
+
+@pytest.mark.requirement("W-20b")
+async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is() -> None:
+    config = hooked(
+        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        b=hook("preRequest", f"grep -q secret && {says(replacedPrompt='public')}; exit 0"),
+    )
+    script = [reply("one", wait("now")), reply("two"), reply("three", wait("again"))]
+    async with (
+        Provider(script) as provider,
+        current(provider_config(provider.url, **config)) as ours,
+    ):
+        await ours.prompt("go")
+        await provider.until(lambda: "now" in provider.reached)
+        for words in ("a bad idea", "a secret"):
+            await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
+        provider.open("now")
+        await ours.finished()
+        asked = [each["content"] for each in provider.requests[-1].body["messages"]]
+        assert asked[-3:] == ["go", "one", "public"]
+        assert "Blocked by hook 'a': not so\n\na bad idea" in text(ours.contents())
+        await ours.prompt("go on")
+        await provider.until(lambda: "again" in provider.reached)
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad alone"})
+        provider.open("again")
+        await ours.finished()
+        assert len(provider.requests) == 3
 
 
 @pytest.mark.requirement("W-20b")
