@@ -22,8 +22,8 @@ OCTOBER = {
 """What is written in October's edition, and what every client waits for beside it (W-11)."""
 
 TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in who.assistant]
-ASKED = {"chat/cleared", "chat/opened"}
-"""What belongs to the answer of `chat/open` and `chat/clear`, whoever asks."""
+ASKED = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
+"""What belongs to the answer of `chat/open`, `chat/clear` and `rewrite/prompt`, whoever asks."""
 
 
 def methods(day: Day) -> set[str]:
