@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -73,6 +73,7 @@ in a case or cannot write what it found, 130 and 143 ended by a signal.
 """
 
 AnyCase: TypeAlias = Case | ClientCase
+_Read = TypeVar("_Read")
 
 _CANNOT_START: Final = 3
 _SUITE_FAILED: Final = 4
@@ -139,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="rows or cases by name, such as 'W-2*' or 'stops.*'; may be repeated",
+        help="rows, cases or chapters by name, such as 'W-2*' or stops; may be repeated",
     )
     which.add_argument("--list", action="store_true", help="list the cases and run none")
     which.add_argument("--jobs", type=_count, metavar="N", help="cases at once (default: by CPUs)")
@@ -187,7 +188,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     words = list(arguments)
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
-    options = _parser().parse_args(words[:split])
+    options = _options(words[:split])
     chosen = _chosen(options)
     if not chosen:
         return _refuse(
@@ -202,12 +203,12 @@ def _run_command(arguments: Sequence[str]) -> int:
         if not path.parent.is_dir() or path.is_dir():
             return _refuse(f"expected a file in a folder that is there, got {str(path)!r}")
     try:
-        known = known_failures(_text(options.known_failures))
+        known = _read(options.known_failures, lambda text: known_failures(text.decode()))
+        earlier = _read(options.compare, Run.from_json)
         target = _target(options, command)
-        earlier = Run.from_json(options.compare.read_bytes()) if options.compare else None
     except (OSError, ValueError) as fault:
         return _refuse(str(fault))
-    return _judge(options, target, chosen, known, earlier)
+    return _judge(options, target, chosen, known or frozenset(), earlier)
 
 
 def _judge(
@@ -321,7 +322,8 @@ def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase], patterns: Sequence[st
 
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    chapter = name.partition(".")[0]
+    return any(fnmatch.fnmatchcase(name, each) or chapter == each for each in patterns)
 
 
 def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
@@ -346,8 +348,29 @@ def _listed(case: AnyCase) -> str:
     return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
 
 
-def _text(path: Path | None) -> str:
-    return path.read_text("utf-8") if path is not None else ""
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(words)
+    if rest and not rest[0].startswith("-"):
+        parser.error(f"expected `--` before the command: `-- {' '.join(rest)}`")
+    if rest:
+        parser.error(f"unknown options: {' '.join(rest)}")
+    return options
+
+
+def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
+    """What a file holds.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds nothing of the kind; the text begins with its name.
+    """
+    if path is None:
+        return None
+    try:
+        return read(path.read_bytes())
+    except ValueError as fault:
+        raise ValueError(f"{path}: {fault}") from fault
 
 
 def _edition(name: str) -> Revision:

@@ -10,7 +10,7 @@ from typing import Final
 
 from eca_protocol.testing.conformance.known import new_faults, passing_again, unexpected
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.verdicts import VERDICTS, Finding, Verdict
+from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.command_line import printable
 
 __all__ = ["table"]
@@ -96,6 +96,8 @@ def _not_judged(run: Run, width: int) -> Iterator[str]:
 def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
     counts = run.counts()
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict))
+    if late := sum(finding.got.startswith(NO_TIME) for finding in run.findings):
+        yield f"{late} rows had no time: --seconds gives more, --only begins with some."
     if again := passing_again(run, known):
         yield f"No failures any more, take them off the list: {' '.join(again)}"
     new, faults = unexpected(run, known), new_faults(run, known)

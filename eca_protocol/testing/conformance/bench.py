@@ -56,6 +56,11 @@ class Bench:
         self._alone = alone
         self._seats: list[Seat] = []
 
+    @property
+    def introduction_seconds(self) -> float:
+        """How long a server has to tell of itself once it is initialized."""
+        return self._servers.introduction_seconds
+
     @asynccontextmanager
     async def seat(
         self,

@@ -30,7 +30,6 @@ UNSET: Final[Any] = object()
 """A member that is not there at all, which null is not."""
 
 _START_SECONDS: Final = 30.0
-_INTRODUCED_SECONDS: Final = 3.0
 
 
 class Process:
@@ -296,9 +295,14 @@ class Seat:
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
         await self.tell("initialized", target.personality.initialized)
         if self.edition > Revision.DRAFT:
-            with anyio.move_on_after(_INTRODUCED_SECONDS):
-                while not (self._has_config and self._native is not None):
+            with anyio.move_on_after(self._bench.introduction_seconds):
+                while not self.is_introduced:
                     await self.wire.changed.wait()
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether the server has told of its settings and of its native tools."""
+        return self._has_config and self._native is not None
 
     @property
     def config(self) -> dict[str, Any]:

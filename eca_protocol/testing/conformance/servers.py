@@ -33,10 +33,12 @@ class Servers:
 
     Attributes:
         started: every server of the run.
+        introduction_seconds: how long each has to tell of itself once it is initialized.
     """
 
     def __init__(self, group: anyio.abc.TaskGroup, target: Target, root: Path, *, url: str) -> None:
         self.started: list[Wire] = []
+        self.introduction_seconds = 3.0
         self._group = group
         self._target = target
         self._root = root

@@ -24,7 +24,7 @@ from eca_protocol.testing.conformance.server import BY_WEIGHT
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target, own_folder
 from eca_protocol.testing.conformance.unseen import UNSEEN
-from eca_protocol.testing.conformance.verdicts import Finding, Verdict, failing, worst
+from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, Verdict, failing, worst
 from eca_protocol.testing.conformance.watched import watched
 from eca_protocol.testing.requirements import REQUIREMENTS
 
@@ -34,6 +34,9 @@ SECONDS: Final = 150.0
 
 _END_SECONDS: Final = 5.0
 """What of the whole time is kept for ending the servers."""
+
+_SHORT_INTRODUCTION: Final = 0.5
+"""Seconds that are waited for what the first server, which had the machine alone, did not tell."""
 
 _SAID: Final = 20
 """Lines of stderr that are told of a server which does not start."""
@@ -71,6 +74,8 @@ class Suite:
             async with bench.seat() as seat:
                 if self._target.edition is None:
                     self.edition = detect_server(seat.config.get("variants"))
+                if not seat.is_introduced:
+                    self.servers.introduction_seconds = _SHORT_INTRODUCTION
         except Stuck as stuck:
             said = self.servers.started[-1].errors.splitlines()[-_SAID:]
             return StartFailed("\n".join([str(stuck), *said]))
@@ -261,7 +266,7 @@ async def run_suite(
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
-        late = f"no time in {seconds:g} s"
+        late = f"{NO_TIME} {seconds:g} s"
         unjudged = [
             _untold(case, id_, "untestable", late) for case in undone.values() for id_ in case.rows
         ]

@@ -10,13 +10,26 @@ import attrs
 
 from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
 
-__all__ = ["VERDICTS", "Exchanged", "Finding", "Party", "Verdict", "failing", "judgement", "worst"]
+__all__ = [
+    "NO_TIME",
+    "VERDICTS",
+    "Exchanged",
+    "Finding",
+    "Party",
+    "Verdict",
+    "failing",
+    "judgement",
+    "worst",
+]
 
 Verdict = Literal["pass", "fail", "warn", "not-applicable", "untestable"]
 Party = Literal["client", "server", "model"]
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "not-applicable")
 """From what counts most: of several verdicts on one row the first of these stays."""
+
+NO_TIME: Final = "no time in"
+"""So begins what is told of rows that were not judged because the time of the run was over."""
 
 _SHOWN: Final = 4096  # bytes of one message that a finding keeps
 _LONGEST: Final = 600  # characters of what was got

@@ -53,6 +53,10 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
     ("arguments", "why"),
     [
         ([], "expected `-- COMMAND`"),
+        (["my-server", "--stdio"], "expected `--` before the command: `-- my-server --stdio`"),
+        (["--jsonout", "x", "--", "x"], "unknown options: --jsonout x"),
+        (["--compare", "README.md", "--", "x"], "README.md: expected the records of a run"),
+        (["--known-failures", "README.md", "--", "x"], "README.md: line 3: expected the id"),
         (["--only", "W-9999", "--", "x"], "no case is called W-9999, or judges such rows"),
         (["--only", "W-9999", "--list"], "no case is called W-9999"),
         (["--html", "/no/such/folder/x.html", "--", "x"], "got '/no/such/folder/x.html'"),
@@ -80,11 +84,15 @@ def test_a_server_that_cannot_be_started_is_told_of(capsys):
     assert run(["--", sys.executable, "-S", "-c", dies]) == 3
     told = capsys.readouterr()
     assert "cannot be started" in told.err
+    assert run(["--client", "--", "/no/such/client"]) == 3
+    assert "cannot be started: cannot start '/no/such/client'" in capsys.readouterr().err
     assert "\\x1b[31mno key" in told.err
     assert told.out == ""
 
 
 def test_the_cases_are_listed_with_what_they_do_and_judge(capsys):
+    assert run(["--list", "--only", "turns"]) == 0
+    assert "turns.a_turn_has_its_parts_in_order\n" in capsys.readouterr().out
     assert run(["--list", *ONLY]) == 0
     name, does, rows = capsys.readouterr().out.splitlines()
     assert name == "turns.a_turn_has_its_parts_in_order"
@@ -112,6 +120,7 @@ def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
             Finding(id="W-20b", verdict="pass", case="c.e"),
             Finding(id="W-22a", verdict="untestable", got="no time"),
             Finding(id="W-22b", verdict="untestable", got="no time"),
+            Finding(id="W-22c", verdict="untestable", got="no time in 150 s"),
             Finding(id="W-30a", verdict="not-applicable", got="no tools"),
         ),
         incidents=(Incident(case="c.f", what="its end"),),
@@ -123,7 +132,7 @@ def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
     assert "warn       CLIENT-2  Clients in the field (observed)\n" in brief
     assert "untestable W-22a W-22b\n    why       no time\n" in brief
     assert "The server ended during a case\n    case      c.f\n" in brief
-    assert "1 fail, 1 warn, 1 pass, 2 untestable, 1 not-applicable\n" in brief
+    assert "1 fail, 1 warn, 1 pass, 3 untestable, 1 not-applicable\n1 rows had no time:" in brief
     assert "take them off the list: W-20b\n" in brief
     assert brief.endswith("Not conformant: W-20a c.f\n")
     assert "pass       W-20b" not in brief

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import attrs
 
-from eca_protocol.errors import ConnectionClosed
+from eca_protocol.errors import ConnectionClosed, StartFailed
 from eca_protocol.process import Child, Ladder, spawn, watch_descriptor
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.testing.conformance.client.played import Connection, PlayedServer
@@ -73,34 +73,52 @@ async def play(make: Make, target: Target, folders: Folders, *, seconds: float) 
     Raises:
         StartFailed: the command cannot be started.
     """
-    errors = bytearray()
     played: list[PlayedServer] = []
-    exit_code: int | None = None
+    failure: StartFailed | None = None
     async with _listening(make, played) as listener:
         command, env = _prepared(target, folders, listener)
-        own_stdio = SERVER not in " ".join(target.command)
-        child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
-        stderr = child.take_stderr()
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_keep_last, stderr, errors)
-                if own_stdio:
-                    group.start_soon(_play_on, child, make, played)
-                else:
-                    group.start_soon(_throw_away, child)
-                with anyio.move_on_after(seconds):
-                    await _until_its_last_word(child, played)
-                    exit_code = await child.wait()
-                group.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await child.end(_LADDER)
-                await stderr.aclose()
-    return Played(
-        server=played[0] if played else None,
-        exit_code=exit_code,
-        errors=bytes(errors).decode("utf-8", "replace"),
-    )
+            child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
+        except StartFailed as fault:
+            failure = fault  # out of the block it would come in a group
+        else:
+            speaks = None if SERVER in " ".join(target.command) else make
+            exit_code, errors = await _attend(child, speaks, played, seconds=seconds)
+    if failure is not None:
+        raise failure
+    return Played(server=played[0] if played else None, exit_code=exit_code, errors=errors)
+
+
+async def _attend(
+    child: Child, speaks: Make | None, played: list[PlayedServer], *, seconds: float
+) -> tuple[int | None, str]:
+    """Be there until the client has ended; its exit code, and the last of its stderr.
+
+    Args:
+        child: the client.
+        speaks: makes the server of a client that speaks over its own streams.
+        played: the server, once it is made.
+        seconds: after which the client is ended.
+    """
+    errors = bytearray()
+    exit_code: int | None = None
+    stderr = child.take_stderr()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_keep_last, stderr, errors)
+            if speaks is not None:
+                group.start_soon(_play_on, child, speaks, played)
+            else:
+                group.start_soon(_throw_away, child)
+            with anyio.move_on_after(seconds):
+                await _until_its_last_word(child, played)
+                exit_code = await child.wait()
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await child.end(_LADDER)
+            await stderr.aclose()
+    return exit_code, bytes(errors).decode("utf-8", "replace")
 
 
 async def _until_its_last_word(child: Child, played: list[PlayedServer]) -> None:

@@ -25,7 +25,7 @@ from eca_protocol.testing.conformance.client.stage import Played, play
 from eca_protocol.testing.conformance.client.watched import watched
 from eca_protocol.testing.conformance.run import Run, SuiteFault, binds
 from eca_protocol.testing.conformance.target import Folders, Target, own_folder
-from eca_protocol.testing.conformance.verdicts import Finding, worst
+from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = [
@@ -140,19 +140,15 @@ class ClientSuite:
             raise StartFailed(f"the client says nothing: {self._plain.obituary}")
 
     async def judge(self, case: ClientCase) -> list[Finding]:
-        """Start the client once more, for that case; a finding at least for each of its rows.
-
-        Raises:
-            StartFailed: the client cannot be started any more.
-        """
+        """Start the client once more, for that case; a finding at least for each of its rows."""
         plain = self._plain
         assert plain.server is not None
         if case.play is talking.Plain:
             return [*self._judged(case, plain), *watched(plain.server, self.edition)]
         try:
             played = await self._play(case.play, calls=bool(plain.server.decided))
-        except StartFailed:
-            raise
+        except StartFailed as failure:
+            return [_untold(case, row, str(failure)) for row in case.rows]
         except Exception as raised:  # noqa: BLE001 - it is told as a fault of the suite's own
             why = self._failed(case, raised)
             return [_untold(case, row, why) for row in case.rows]
@@ -251,7 +247,7 @@ async def run_client_suite(
                     workers.start_soon(work)
     for case in undone.values():
         for row in case.rows:
-            late = _untold(case, row, f"no time in {seconds:g} s")
+            late = _untold(case, row, f"{NO_TIME} {seconds:g} s")
             found.setdefault(row, []).append(late)
     return Run(
         target=shown or " ".join(target.command),
