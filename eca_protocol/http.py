@@ -12,14 +12,11 @@ failure below the status line is an `HTTPFault`.
 from __future__ import annotations
 
 import functools
-import os
 import re
-import ssl
 import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,8 +27,11 @@ import attrs
 
 from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
 from eca_protocol.proxies import proxy_for, proxy_trouble
+from eca_protocol.tls import is_tls_failure, make_context
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
@@ -317,7 +317,7 @@ def _make_transport(
     secure: bool, proxy: str | None, ca_file: str | None
 ) -> httpx.AsyncBaseTransport:
     library = _httpx()
-    context = _context(ca_file) if secure else False
+    context = make_context(library.create_ssl_context, ca_file) if secure else False
     limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
     try:
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
@@ -429,28 +429,6 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     return checked
 
 
-def _context(ca_file: str | None) -> ssl.SSLContext:
-    _check_certificate_variables()
-    try:
-        context: ssl.SSLContext = _httpx().create_ssl_context()
-    except ssl.SSLError as error:
-        raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ValueError) as error:
-            words = f"the certificates in {ca_file} cannot be loaded: {error}"
-            raise HTTPFault("config", words) from error
-    return context
-
-
-def _check_certificate_variables() -> None:
-    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
-        path = os.environ.get(variable)
-        if path and not Path(path).exists():
-            raise HTTPFault("config", f"{variable} names {path}, which does not exist")
-
-
 _TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
     ("ConnectError", "connect", "cannot connect"),
     ("ProxyError", "proxy", "the proxy refused"),
@@ -473,7 +451,7 @@ def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
     for name, kind, words in _TROUBLES:
         if isinstance(error, getattr(library, name)):
             text = str(error) or type(error).__name__
-            if kind == "connect" and _tls_cause(error):
+            if kind == "connect" and is_tls_failure(error):
                 return HTTPFault("tls", f"TLS failed: {text}")
             if kind == "protocol" and ("disconnected" in text or "closed" in text):
                 return HTTPFault("broken", f"the connection was lost: {text}")
@@ -490,9 +468,3 @@ def _timeout_fault(error: Exception, deadlines: Deadlines) -> HTTPTimeout:
         seconds = deadlines.write
         return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
     return _silence(deadlines.idle)
-
-
-def _tls_cause(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error is not None
