@@ -3,7 +3,7 @@
 The rules it keeps: an agent's own settings count over those it begins with, as a later source's
 count over an earlier one's. A base that is not there, or that leads back to the agent itself, costs
 that agent its base and nothing else; what it would have forbidden is not known, so until it is
-mended, what no rule of the agent's covers asks.
+mended, what no rule of the agent's covers asks. So it does for whoever begins with that agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES
 
 __all__ = ["inherited", "where_it_inherits"]
 
-_CAUTIOUS: Final[Mapping[str, Any]] = {"approval": {"by_default": "ask"}}
 _UNTIL_THEN: Final = "(until this is mended, what no rule allows this agent asks)"
 _SHOWN: Final = 10  # names in a message
 
@@ -42,15 +41,17 @@ def inherited(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str
         way = _named([*circle, circle[0]], " -> ")
         faults[circle[0]] = f"expected an agent that does not begin with this one, got {way}"
     whole: dict[str, Any] = {}
+    cautious = set(lost)
     for name in agents:
         for each in _roots_first(name, bases, lost, whole):
             own: Any = agents.get(each)
-            if each in lost:
-                whole[each] = {**deep_merge(_CAUTIOUS, own), "inherit": None}
-            elif each in bases:
-                whole[each] = {**_over(whole[bases[each]] or {}, own), "inherit": bases[each]}
-            else:
-                whole[each] = own
+            base = None if each in lost else bases.get(each)
+            if base is not None:
+                own = _over(whole[base] or {}, own)
+            if each in lost or base in cautious:
+                cautious.add(each)
+                own = {**own, "approval": _cautious(own.get("approval") or {})}
+            whole[each] = {**own, "inherit": base} if each in bases else own
     told = {name: f"{message} {_UNTIL_THEN}" for name, message in faults.items()}
     return {name: whole[name] for name in agents}, told
 
@@ -86,6 +87,11 @@ def _roots_first(
         chain.append(name)
         name = None if name in lost else bases.get(name)
     return chain[::-1]
+
+
+def _cautious(approval: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The approval of an agent whose bases are not all known."""
+    return {**approval, "by_default": approval.get("by_default") or "ask"}
 
 
 def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

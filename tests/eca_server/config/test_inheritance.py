@@ -57,6 +57,8 @@ def test_what_begins_with_the_plan_only_reads_whatever_else_it_is(base: str, hou
     assert config.selectable_behaviors == ("agent", "plan", "mine", "x", "y")
 
 
+UNSET = {"toolCall": {"approval": None}}
+NO_DEFAULT = {"toolCall": {"approval": {"byDefault": None}}}
 CIRCLE = "expected an agent that does not begin with this one, got "
 
 
@@ -76,6 +78,11 @@ CIRCLE = "expected an agent that does not begin with this one, got "
             f"{CIRCLE}y -> z -> y",
         ),
         ({"code": {"inherit": "agent"}}, "agent.code.inherit", f"{CIRCLE}agent -> agent"),
+        (
+            {"x": {**UNSET, "inherit": "y"}, "y": {**NO_DEFAULT, "inherit": "none"}},
+            "agent.y.inherit",
+            "got another one",
+        ),
     ],
 )
 def test_a_base_that_cannot_be_is_told_where_it_stands_and_loosens_nothing(
