@@ -42,9 +42,8 @@ async def _run(turn: Turn, situation: Situation) -> None:
 
 
 def _chosen(wanted: str, others: Sequence[ChatSummary]) -> ChatSummary | None:
-    if wanted.isdecimal() and 0 < int(wanted) <= len(others):
-        return others[int(wanted) - 1]
-    return next((each for each in others if each.id == wanted), None)
+    numbered = {f"{number}": each for number, each in enumerate(others, 1)}
+    return numbered.get(wanted) or next((each for each in others if each.id == wanted), None)
 
 
 RESUME = Command(

@@ -86,6 +86,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path: Pat
         ]  # fmt: skip
         words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
         assert "now knows the 2 messages" in words
+        assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert "no chats but those" in text(await ours.turn("/fork"))
