@@ -22,6 +22,7 @@ from eca_server.chat.tool_call import Naming
 from eca_server.features.connection import Connection
 from eca_server.features.hooks import tell_end
 from eca_server.features.selection import choose
+from eca_server.features.subagents import told_of
 from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.schema_check import fitting
@@ -251,8 +252,9 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
 
 def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Told]:
     """What was said in a page of a chat, for a client that shows it again."""
-    policy = policy_of(connection.config, choose(connection, chat).behavior)
-    toolbox = connection.tools().toolbox(policy)
+    behavior = choose(connection, chat).behavior
+    policy = policy_of(connection.config, behavior)
+    toolbox = connection.tools(more=told_of(connection, behavior)).toolbox(policy)
     lists = dict(lists_in(chat.history))
     described = partial(_described, toolbox, lists)
     return replayed(

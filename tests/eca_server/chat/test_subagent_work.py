@@ -99,6 +99,7 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
         assert len(child) > 8
         assert of_child(opened, "c") == child
         assert around_child(opened) == [*begins, ("child", None), *ends]
+        assert summaries(opened) == summaries(live) == ["scout"]
         history = await ours.ask("chat/history", {"chatId": "c"})
         assert of_child(history["contents"], "c") == child
         begun = len(ours.seen)
@@ -114,6 +115,11 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
         assert is_on_disk(b"found it", tmp_path)
         await ours.ask("chat/rollback", {"chatId": fork, "contentId": first, "include": []})
     assert not is_on_disk(b"found it", tmp_path)
+
+
+def summaries(contents: list[Mapping[str, Any]]) -> list[str]:
+    ends = (each["content"] for each in contents if each["content"]["type"] == "toolCalled")
+    return [each["summary"] for each in ends if each["name"] == "spawn_agent"]
 
 
 def is_users(told: Mapping[str, Any]) -> bool:
