@@ -123,8 +123,14 @@ class BetweenTurns:
         self._nursery.start_soon(self._keep_cleared, before, cleared)
 
     async def _keep_cleared(self, before: trio.Event, cleared: trio.Event) -> None:
-        await before.wait()
-        await self._chat.restore()  # what stays: the user's name for it, its settings, its costs
-        if self._memory is not None and self._chat.state is not ChatState.DELETED:
-            await self._memory.clear(self._chat)
-        cleared.set()
+        try:
+            await before.wait()
+            await (
+                self._chat.restore()
+            )  # what stays: the user's name for it, its settings, its costs
+            if self._memory is not None and self._chat.state is not ChatState.DELETED:
+                await self._memory.clear(self._chat)
+        except Exception:  # noqa: BLE001 - a fault of it must not end the server
+            _log.exception("chat %s cannot be cleared where it is stored", self._chat.id)
+        finally:
+            cleared.set()

@@ -13,6 +13,7 @@ from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MOST_LEVELS
 from eca_server.session import Session
 from eca_server.spelling import Role
+from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
     SCRIPT,
@@ -143,6 +144,22 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
             await ours.finished()
         assert finishes(ours.contents()) == 1
         assert [each.levelname for each in caplog.records] == ["ERROR"]
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def clear(*_: object) -> None:
+        raise RuntimeError("there is no thread for it")
+
+    monkeypatch.setattr(Memory, "clear", clear)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say a", model=SCRIPT)
+        await ours.ask("chat/clear", {"chatId": "c"})
+        assert "cannot be cleared" in caplog.text
+        assert not ours.connection.chats.open("c").history
         await assert_goes_on(ours)
 
 
