@@ -284,12 +284,14 @@ class Chat:
             await self._close_late(self._turn)
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
-        """Store what files are before a call changes them.
+        """Store what files are before a call changes them, and the words that led to that.
 
         It is done before the turn is kept: killed in between, the file can still be restored.
         """
         if self._memory is not None and changes and self._is_of_ours(turn):
-            await self._memory.keep_before_images(turn, changes)
+            await self._memory.keep_words(turn)
+            if self._is_of_ours(turn):  # it may be deleted by now
+                await self._memory.keep_before_images(turn, changes)
 
     async def keep_pictures(self, turn: Turn, pictures: Iterable[bytes]) -> None:
         """Have files of what a client that shows no pictures is to be told of."""

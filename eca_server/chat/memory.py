@@ -1,4 +1,8 @@
-"""What outlives the process: a chat read back when it is named again, each turn kept at its end."""
+"""What outlives the process: a chat read back when it is named again, each turn kept at its end.
+
+Of a turn that changes files the words that led to it are kept before: killed in the middle, it has
+left something that can be rolled back.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +95,7 @@ class Memory:
         await self._store.append(
             turn.chat.id,
             self._workspace,
-            _stored(turn.messages),
+            _unstored(turn, len(turn.messages)),
             title=turn.chat.title,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
             settings=turn.chat.settings,
@@ -106,6 +110,18 @@ class Memory:
             title=chat.title,
             settings=chat.settings,
         )
+
+    async def keep_words(self, turn: Turn) -> None:
+        """Store a turn up to what the user said last, unless it is; bounded in time."""
+        places = (n for n, each in enumerate(turn.messages, 1) if each.content_id is not None)
+        if words := _unstored(turn, max(places, default=0)):
+            await self._store.append(
+                turn.chat.id,
+                self._workspace,
+                words,
+                title=turn.chat.title,
+                settings=turn.chat.settings,
+            )
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
         """Store what files are that a call of the turn is about to change; bounded in time."""
@@ -157,6 +173,12 @@ def _stored(messages: Sequence[Message]) -> list[StoredMessage]:
         StoredMessage(id=each.content_id or f"{_NOBODYS}{uuid.uuid4()}", message=each)
         for each in messages
     ]
+
+
+def _unstored(turn: Turn, count: int) -> list[StoredMessage]:
+    """What of the turn's first `count` messages is not stored; it is from now on."""
+    messages, turn.stored = turn.messages[turn.stored : count], max(turn.stored, count)
+    return _stored(messages)
 
 
 def _restored(kept: StoredMessage) -> Message:

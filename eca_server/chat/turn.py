@@ -101,7 +101,8 @@ class Turn:
         open_calls: those of them that run, or that wait for the user.
         cited: the URLs of the sources shown.
         cut_a_call: a tool ran when the turn was stopped.
-        kept: what it brought is stored, or on its way there.
+        stored: how many of the messages are stored, or on their way there.
+        kept: all it brought is.
         steers: what the user said meanwhile, and no request has taken in yet.
         subagents: the chats of the agents that work for it now; they end with it.
     """
@@ -122,6 +123,7 @@ class Turn:
         self.open_calls: dict[str, ToolCall] = {}
         self.cited: set[str] = set()
         self.cut_a_call = False
+        self.stored = 0
         self.kept = False
         self.steers: list[Steer] = []
         self.subagents: list[SubagentChat] = []

@@ -153,6 +153,22 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.requirement
+async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as killed:
+        changing = f"{writes(a='1')}\nsay one\nwait forever"
+        await killed.prompt(changing, model=SCRIPT, trust=True)
+        await killed.content("text", text="one")
+        async with current(data=tmp_path, folder=folder) as ours:  # it finds what a kill leaves
+            assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
+            [(role, words)] = contents(ours.seen, "c")
+            assert (role, words["text"]) == ("user", changing)
+            assert shown(await rolled_back(ours, words["contentId"])) == ["1 file put back."]
+            assert tree(folder) == {}
+
+
 def full_disk(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
