@@ -103,6 +103,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (chat, position)
         )""",
     ),
+    (
+        "ALTER TABLE rollback ADD COLUMN last_message INTEGER",
+        "ALTER TABLE rollback ADD COLUMN last_change INTEGER",
+    ),
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
 
@@ -271,10 +275,10 @@ class Database:
             "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
             " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
             " FROM (SELECT chat.* FROM chat"
-            "  JOIN message ON message.chat = chat.id AND message.sequence = 1"
-            "  WHERE workspace = ?"
+            "  WHERE workspace = ? AND EXISTS (SELECT 1 FROM message WHERE message.chat = chat.id)"
             "  ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?) AS chat"
-            " JOIN message ON message.chat = chat.id AND message.sequence = 1"
+            " JOIN message ON message.chat = chat.id AND message.sequence ="
+            "  (SELECT min(sequence) FROM message WHERE message.chat = chat.id)"
             " LEFT JOIN settings ON settings.chat = chat.id",
             (workspace, by, limit),
         )

@@ -2,7 +2,8 @@
 
 The rules it keeps: a rollback is noted whole before its first step, each step is struck out when
 it is done, and the messages go in the transaction that ends it. Killed at any moment, what is
-left here is what is left to do. The bytes that come back stay where they are kept anyway.
+left here is what is left to do. What another server has added to the chat since it was noted stays.
+The bytes that come back stay where they are kept anyway.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ __all__ = ["changes_since", "content", "do_step", "finish", "note", "unfinished"
 _CUT: Final = (
     "DELETE FROM message WHERE chat = ?1 AND sequence >="
     " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
+    " AND sequence <= ifnull(?4, sequence)"
 )
 _FORGET: Final = (
-    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2"
+    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2 AND number <= ifnull(?4, number)"
     " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
 )
 
@@ -64,7 +66,9 @@ def note(database: Database, rollback: Rollback) -> None:
     with database.writing() as execute:
         execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
         execute(
-            "INSERT OR REPLACE INTO rollback VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO rollback VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+            " (SELECT max(sequence) FROM message WHERE chat = ?1),"
+            " (SELECT max(number) FROM before_image WHERE chat = ?1))",
             (
                 chat,
                 rollback.cut,
@@ -107,9 +111,11 @@ def unfinished(database: Database, workspace: str, chat: str) -> tuple[Rollback,
             kept=kept,
             first_change=first,
             undoes=bool(undoes),
+            last_message=last_message,
+            last_change=last_change,
             steps=_steps(database, name),
         )
-        for name, cut, earlier, kept, first, undoes in found
+        for name, cut, earlier, kept, first, undoes, last_message, last_change in found
     )
 
 
@@ -149,10 +155,10 @@ def finish(
         ("DELETE FROM undo_step WHERE chat = ?", (chat,)),
     ]
     if rollback.cut is not None:
-        erased.append((_CUT, (chat, rollback.cut, rollback.earlier)))
+        erased.append((_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message)))
     changed: list[Statement] = []
     if first is not None and (rollback.undoes or rollback.kept is None):
-        erased.insert(0, (_FORGET, (chat, first, not rollback.steps)))
+        erased.insert(0, (_FORGET, (chat, first, not rollback.steps, rollback.last_change)))
     elif first is not None:
         changed.append(
             (

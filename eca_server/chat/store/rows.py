@@ -215,6 +215,8 @@ class Rollback:
         kept: the id of the last message of the user's that stays.
         first_change: the number of the first change of a file that came after it.
         undoes: the files go back, too.
+        last_message: the number of the last message that goes; None: all go that came after.
+        last_change: the number of the last change that it is about; None: likewise.
         steps: those that are left to do, in order.
     """
 
@@ -224,6 +226,8 @@ class Rollback:
     kept: str | None = None
     first_change: int | None = None
     undoes: bool = False
+    last_message: int | None = None
+    last_change: int | None = None
     steps: tuple[UndoStep, ...] = ()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -292,7 +293,8 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
     async with opened(path) as ours, opened(path) as another:
         await ours.store.append("c", WORKSPACE, said("zero", "one"))
         assert await ours.store.note_rollback(rollback)
-        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (rollback,)
+        noted = attrs.evolve(rollback, last_message=2)
+        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
         with monkeypatch.context() as patched:
             patched.setattr(journal, "finish", full)
             assert not await ours.store.finish_rollback(rollback)
@@ -302,6 +304,25 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         assert await ours.texts("c") == ["zero"]
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
         assert await ours.store.before_images("c") == later
+
+
+async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path: Path) -> None:
+    rollback = Rollback(
+        chat="c", cut="zero", first_change=1, undoes=True, steps=(UndoStep(path="/f"),)
+    )
+    later = (image("two", "/f", data=b"later"),)
+    async with opened(path) as killed, opened(path) as another:
+        await killed.store.append("c", WORKSPACE, said("zero", "one"))
+        await killed.store.add_before_images("c", (image("one", "/f", data=b"before"),))
+        await killed.store.note_rollback(rollback)
+        await another.store.append("c", WORKSPACE, said("two"))
+        await another.store.add_before_images("c", later)
+        [found] = await another.store.unfinished_rollbacks(WORKSPACE, "")
+        assert attrs.evolve(found, last_message=None, last_change=None) == rollback
+        await another.store.finish_rollback(found)
+        assert await another.texts("c") == ["two"]
+        assert await another.store.before_images("c") == later
+        assert [chat.id for chat in await another.store.list(WORKSPACE, 9)] == ["c"]
 
 
 async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> None:
