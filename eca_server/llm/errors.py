@@ -54,7 +54,7 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
     "network": ("the provider cannot be reached", "Check the url and the network."),
     "overloaded": ("the provider is overloaded or failing", "Try again later."),
     "permission": ("the key may not do this", "Check what the key is allowed to do."),
-    "premature_stop": ("the answer broke off", 'Say "continue" to go on.'),
+    "premature_stop": ("the answer broke off", 'Ask again, or say "continue".'),
     "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
     "quota": ("the credit or plan is used up", "Trying again does not help: check the account."),
     "rate_limit": ("too many requests", "Try again later."),
@@ -87,7 +87,8 @@ def in_words(error: BackendError) -> str:
     if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
         advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
     aside = f" ({', '.join(facts)})" if facts else ""
-    return f"{words}: {told}{aside}. {advice}".strip()
+    said = told if told.startswith(words) else f"{words}: {told}"
+    return f"{said}{aside}. {advice}".strip()
 
 
 def _in_units(seconds: float) -> str:

@@ -187,6 +187,14 @@ def test_the_user_reads_who_failed_how_and_what_to_do():
     )
 
 
+def test_words_that_name_the_class_are_said_once() -> None:
+    error = BackendError("empty_response", "the model answered nothing; it may be the prompt")
+    assert readable(error, provider="p", model="m") == (
+        "p/m: the model answered nothing; it may be the prompt. "
+        "Try again, or with a shorter prompt."
+    )
+
+
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 def test_every_class_has_its_words(kind):
     text = readable(BackendError(kind, "said"), provider="p", model="m")
