@@ -7,7 +7,6 @@ started, 4 the suite itself failed, 130 and 143 ended by a signal.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
-from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
 from eca_protocol.testing.conformance.client.suite import SAME as SAME_OF_CLIENTS
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
@@ -322,8 +321,7 @@ def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase], patterns: Sequence[st
 
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:
-    chapter = name.partition(".")[0]
-    return any(fnmatch.fnmatchcase(name, each) or chapter == each for each in patterns)
+    return any(is_named(name, pattern) for pattern in patterns)
 
 
 def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:

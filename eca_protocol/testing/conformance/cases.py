@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from eca_protocol.testing.requirements import lookup
 if TYPE_CHECKING:
     from eca_protocol.testing.conformance.bench import Bench
 
-__all__ = ["Case", "Died", "Need", "NotApplicable", "Stuck", "case", "server_cases"]
+__all__ = ["Case", "Died", "Need", "NotApplicable", "Stuck", "case", "is_named", "server_cases"]
 
 Need = Literal["process", "config", "native-tools", "mcp"]
 """What a case cannot do without.
@@ -110,6 +111,11 @@ def case(
         return function
 
     return declare
+
+
+def is_named(name: str, pattern: str) -> bool:
+    """Whether a pattern means that row or case; the name of a chapter means all its cases."""
+    return fnmatch.fnmatchcase(name, pattern) or name.partition(".")[0] == pattern
 
 
 def server_cases() -> MappingProxyType[str, Case]:

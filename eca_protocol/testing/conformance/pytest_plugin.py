@@ -4,9 +4,10 @@ It is loaded only where it is asked for. Each case is a test, called after it:
 
     pytest -p eca_protocol.testing.conformance.pytest_plugin --eca-command "my-server --stdio"
 
-`--eca-cases PATTERN` chooses among them by name (`stops.*`; `none` for none), `-k` does as well.
-With `--eca-client` the command starts a client, and the suite is its server; `{{server}}` in the
-command stands for the program that it has to start.
+`--eca-cases PATTERN` chooses among them by name (`stops`, `*.files_*`; `none` for none), `-k` does
+as well. What `--eca-known-failures FILE` lists, as `conformance --write-known-failures` writes it,
+fails no test. With `--eca-client` the command starts a client, and the suite is its server;
+`{{server}}` in the command stands for the program that it has to start.
 
 A test of one's own takes `eca_bench`, or a seat at a server that is the test's alone:
 
@@ -23,10 +24,11 @@ Whatever breaks a row of the requirements table meanwhile fails the test at its 
 
 from __future__ import annotations
 
-import fnmatch
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
@@ -35,13 +37,14 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
-from eca_protocol.testing.conformance.cases import Case, server_cases
+from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
     ClientSuite,
     client_cases,
     open_client_suite,
 )
+from eca_protocol.testing.conformance.known import known_failures
 from eca_protocol.testing.conformance.run import SuiteFault
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.suite import Suite, open_suite
@@ -63,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
     )
     group.addoption(
+        "--eca-known-failures", metavar="FILE", help="what fails there, by id, fails no test"
+    )
+    group.addoption(
         "--eca-cases",
         default="*",
         metavar="PATTERN",
@@ -71,8 +77,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make ready to run cases; no server is started before the first."""
+    """Make ready to run cases; no server is started before the first.
+
+    Raises:
+        UsageError: there are no known failures in the file that is to have them.
+    """
     config.stash[_RUNNER] = _Runner()
+    config.stash[_KNOWN] = frozenset()
+    if path := config.getoption("--eca-known-failures"):
+        try:
+            config.stash[_KNOWN] = known_failures(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as fault:
+            raise pytest.UsageError(f"--eca-known-failures: {fault}") from fault
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -89,7 +105,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     is_client = session.config.getoption("--eca-client")
     cases = client_cases() if is_client else server_cases()
     for name, case in cases.items():
-        if fnmatch.fnmatchcase(name, pattern):
+        if is_named(name, pattern):
             nodeid = f"conformance::{name}"
             items.append(CaseItem.from_parent(session, name=name, nodeid=nodeid, case=case))
 
@@ -98,10 +114,16 @@ AnyCase: TypeAlias = Case | ClientCase
 
 
 class Broken(AssertionError):
-    """Rows that are not kept; the text tells of each."""
+    """Rows that are not kept; the text tells of each, once."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__("\n\n".join(map(_told, findings)))
+        times = Counter(finding.id for finding in findings)
+        first = {finding.id: finding for finding in reversed(findings)}
+        super().__init__("\n\n".join(_told(first[id_], times[id_]) for id_ in times))
+
+
+class Ended(AssertionError):
+    """The target ended while the case talked to it."""
 
 
 class SuiteFailed(Exception):
@@ -123,19 +145,19 @@ class CaseItem(pytest.Item):
 
         Raises:
             Broken: binding rows are not kept.
+            Ended: the target ended while it was talked to.
             SuiteFailed: the case failed by itself.
         """
-        runner = self.config.stash[_RUNNER]
+        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
         findings = runner.judge(_target(self.config), self._case)
-        broken = [finding for finding in findings if finding.verdict == "fail"]
+        broken = _broken(findings, known)
         if broken:
             raise Broken(broken)
-        for fault in runner.faults:
-            if fault.case == self._case.name:
-                raise SuiteFailed(fault)
+        if self._case.name not in known:
+            runner.raise_for(self._case.name)
         odd = [finding for finding in findings if finding.verdict == "warn"]
         if odd:
-            self.add_report_section("call", "warnings", "\n\n".join(map(_told, odd)))
+            self.add_report_section("call", "warnings", str(Broken(odd)))
         elif all(finding.verdict != "pass" for finding in findings):
             pytest.skip("; ".join(dict.fromkeys(finding.got for finding in findings)))
 
@@ -145,7 +167,7 @@ class CaseItem(pytest.Item):
         """The rows, without a traceback: that of a case says nothing of the target."""
         if isinstance(excinfo.value, Broken):
             return f"{self._case.does}\n\n{excinfo.value}"
-        if isinstance(excinfo.value, SuiteFailed):
+        if isinstance(excinfo.value, SuiteFailed | Ended):
             return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
             return f"The target cannot be started: {excinfo.value}"
@@ -167,10 +189,20 @@ class _Runner:
         self._portal: BlockingPortal | None = None
         self._suite: Suite | ClientSuite | StartFailed | None = None
 
-    @property
-    def faults(self) -> Sequence[SuiteFault]:
-        """The suite's own, so far."""
-        return self._suite.faults if isinstance(self._suite, Suite | ClientSuite) else ()
+    def raise_for(self, case: str) -> None:
+        """See what went wrong in a case beside the rows.
+
+        Raises:
+            Ended: the target ended while it was talked to.
+            SuiteFailed: the case failed by itself.
+        """
+        suite = self._suite
+        for incident in suite.incidents if isinstance(suite, Suite) else ():
+            if incident.case == case:
+                raise Ended(f"the target ended: {incident.what}")
+        for fault in suite.faults if isinstance(suite, Suite | ClientSuite) else ():
+            if fault.case == case:
+                raise SuiteFailed(fault)
 
     def judge(self, target: Target, case: AnyCase) -> list[Finding]:
         """Run a case; what it finds.
@@ -209,6 +241,7 @@ class _Runner:
 
 
 _RUNNER: Final = pytest.StashKey[_Runner]()
+_KNOWN: Final = pytest.StashKey[frozenset[str]]()
 
 
 async def _judge(suite: Suite, case: Case) -> list[Finding]:
@@ -222,12 +255,18 @@ def _target(config: pytest.Config) -> Target:
     return Target(command=tuple(shlex.split(command)), edition=config.getoption("--eca-edition"))
 
 
-def _told(finding: Finding) -> str:
+def _broken(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
+    """What fails a test."""
+    return [each for each in findings if each.verdict == "fail" and each.id not in known]
+
+
+def _told(finding: Finding, times: int) -> str:
     row = finding.requirement
+    again = f" ({times} times)" if times > 1 else ""
     return (
         f"{finding.id} ({row.section}): {row.duty}\n"
         f"  expected: {finding.expected}\n"
-        f"  got:      {finding.got}"
+        f"  got:      {finding.got}{again}"
     )
 
 
@@ -245,7 +284,8 @@ async def eca_bench(
     async with open_suite(eca_target) as suite:
         bench = suite.bench(request.node.name)
         yield bench
-        broken = [f for f in [*bench.findings, *await suite.close()] if f.verdict == "fail"]
+        known = request.config.stash[_KNOWN]
+        broken = _broken([*bench.findings, *await suite.close()], known)
     if broken:
         pytest.fail(str(Broken(broken)), pytrace=False)
 

@@ -59,7 +59,9 @@ def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
     case = "turns.a_turn_has_its_parts_in_order"
     told = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
     assert f"conformance::{case}" in told
-    assert "W-22e (Rulings: chat): Each turn that began ends with exactly one `finished`." in told
+    row = "W-22e (Rulings: chat): Each turn that began ends with exactly one `finished`."
+    assert told.count(row) == 2, "once for the case, once for the test, however often it happened"
+    assert "got:      a second one (2 times)" in told
     assert "Traceback" not in told
     assert "1 failed, 1 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
 
@@ -68,6 +70,16 @@ def test_a_target_that_cannot_be_started_is_told_of_without_a_traceback(tmp_path
     told = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
     assert told.count("The target cannot be started: cannot start '/no/such/server'") == 3
     assert "pytest_plugin.py" not in told
+
+
+@pytest.mark.long
+def test_what_is_known_fails_no_test(tmp_path):
+    known = tmp_path / "known.txt"
+    options = ["--eca-cases", "titles", "--eca-known-failures", str(known)]
+    assert "--eca-known-failures: [Errno 2]" in run_pytest(tmp_path, *options)
+    known.write_text("W-22e")
+    told = run_pytest(tmp_path, *options, server=f"{REFERENCE} --mutant FinishesTwice")
+    assert "3 passed" in told
 
 
 @pytest.mark.long
