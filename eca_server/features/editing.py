@@ -30,7 +30,7 @@ __all__ = ["handlers_of"]
 MOST_SELECTED: Final = 512 * 1024
 """Characters of a selection; more is no piece of a document that a model rewrites."""
 
-_NO_MODEL: Final = "there is no model to ask; log in with /login, or set `completion.model`."
+_NO_MODEL: Final = "there is no model to ask; log in with /login, or set `{}`."
 
 _NONE: Final = m.CompletionInlineResponse(items=())
 
@@ -57,7 +57,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             return _NONE
         if isinstance(model.backend, Simulator) and not _was_chosen(connection, name):
             wanted.is_over = True
-            completions.say_once(name, "configuration", _NO_MODEL)
+            completions.say_once(name, "configuration", _NO_MODEL.format("completion.model"))
             return _NONE
         instruction = _prompts(connection).completion
 
@@ -144,6 +144,9 @@ def _was_chosen(connection: Connection, name: str) -> bool:
 def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
     name, variant = _chosen(connection, configured)
     try:
-        return name, connection.models.find(name, variant)
+        model = connection.models.find(name, variant)
     except BackendError as error:
         raise RPCError(INTERNAL_ERROR, f"{name} cannot be asked: {error.message}.") from None
+    if isinstance(model.backend, Simulator) and not _was_chosen(connection, name):
+        raise RPCError(INTERNAL_ERROR, f"Rewrite: {_NO_MODEL.format('rewrite.model')}")
+    return name, model
