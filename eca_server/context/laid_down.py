@@ -87,11 +87,9 @@ class LaidDown(ABC):
             if not any(were_found):
                 self.notes.append(f"{printable(path)}: there is no such file.")
 
-    def listed(self, folder: Path, *, most: int, links: bool = True) -> Iterator[str]:
+    def listed(self, folder: Path, *, most: int) -> Iterator[str]:
         """The files below a real folder, but for hidden ones, by name."""
-        paths = list_files(
-            folder, limit=most, gitignore=False, links=links, checkpoint=self.checkpoint
-        )
+        paths = list_files(folder, limit=most, gitignore=False, checkpoint=self.checkpoint)
         for path in sorted(paths):
             if not any(name.startswith(".") for name in path.split("/")):
                 yield path

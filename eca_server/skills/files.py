@@ -84,15 +84,22 @@ class _Reading(LaidDown):
         return FoundSkills(skills=tuple(self.skills.values()), notes=readable(self.notes))
 
     def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
-        """The SKILL.md files below a folder; in the user's a skill may be a link to a folder."""
-        yield from self._below(folder.real_path, links=not is_the_projects)
-        for inside in sorted(folder.real_path.iterdir()) if not is_the_projects else ():
-            if inside.is_symlink() and inside.is_dir():
-                for name in self._below(inside.resolve(), links=True):
-                    yield f"{inside.name}/{name}"
+        """The SKILL.md files below a folder; a skill may be a link to its folder.
 
-    def _below(self, folder: Path, *, links: bool) -> Iterator[str]:
-        paths = self.listed(folder, most=_MOST_FILES, links=links)
+        One of the project's that leads out of it is named by its folder, to be refused.
+        """
+        yield from self._below(folder.real_path)
+        for inside in sorted(folder.real_path.iterdir()):
+            if not (inside.is_symlink() and inside.is_dir()):
+                continue
+            if is_the_projects and not self.workspace.locate(str(inside)).inside:
+                yield inside.name
+                continue
+            for name in self._below(inside.resolve()):
+                yield f"{inside.name}/{name}"
+
+    def _below(self, folder: Path) -> Iterator[str]:
+        paths = self.listed(folder, most=_MOST_FILES)
         return (path for path in paths if PurePosixPath(path).name == _NAME)
 
     def take(self, place: Place) -> None:

@@ -146,10 +146,27 @@ async def test_a_skill_may_be_a_link_of_the_users_and_none_of_the_projects_leads
     (places.root / ".eca" / "skills" / "SKILL.md").symlink_to(places.other / "secret" / "SKILL.md")
     (places.root / ".agents").symlink_to(places.other)
     (places.other / "skills").symlink_to(places.other / "secret")
-    assert texts(await places.files().read()) == {}
+    found = await places.files().read()
+    assert texts(found) == {}
+    assert len(found.notes) == 3
+    assert all("a link leads out of the workspace" in each for each in found.notes)
     (places.user / "skills").mkdir()
     (places.user / "skills" / "mine").symlink_to(places.other / "secret")
     assert texts(await places.files().read()) == {"secret": "Do it."}
+
+
+@pytest.mark.trio
+async def test_a_skill_of_the_project_may_be_a_link_that_stays_in_it(places: Places) -> None:
+    skills = places.root / ".eca" / "skills"
+    kept = places.write(places.root / "docs" / "release", written("release"))
+    one = places.write(places.root / "docs" / "one", written("one"))
+    (skills / "single").mkdir(parents=True)
+    (skills / "linked").symlink_to(kept)
+    (skills / "single" / "SKILL.md").symlink_to(one / "SKILL.md")
+    (skills / "round").symlink_to(skills)
+    found = await places.files().read()
+    assert texts(found) == {"release": "Do it.", "one": "Do it."}
+    assert found.notes == ()
 
 
 @pytest.mark.trio
