@@ -120,12 +120,12 @@ class TurnHooks:
         self._greeted.add(self._turn.chat)
 
     async def hear_steers(self) -> None:
-        """Ask those who are asked of prompts about what is said to the turn that runs, each once.
+        """Ask those who are asked of prompts about all that is said to the turn that runs, once.
 
         What they let through the turn takes; what they do not the user is told.
         """
         steers = self._turn.steers
-        for steer in [each for each in steers if each.parts is None]:
+        while (steer := next((each for each in steers if each.parts is None), None)) is not None:
             heard = await self._hooks.fire(
                 "preRequest", {**self._told, "prompt": steer.text}, _Stage(self._turn)
             )

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
+from eca_server.hooks import Heard, Hooks
 from eca_server.llm.history import TextPart, ToolResultPart
 from eca_server.tools import background
 from tests.eca_server.chat.agent_session import ALLOW, calls
@@ -139,7 +140,17 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("W-20b")
-async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is() -> None:
+async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> Heard:
+        more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
+        if more_said is not None:  # while hooks hear the one before
+            ours.connection.chats.open("c").steer(more_said)
+        return await heard(hooks, event, told, *more)
+
+    heard = Hooks.fire
+    monkeypatch.setattr(Hooks, "fire", fire)
     config = hooked(
         a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
         b=hook("preRequest", f"grep -q secret && {says(replacedPrompt='public')}; exit 0"),
@@ -157,7 +168,8 @@ async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is() -> Non
         await ours.finished()
         asked = [each["content"] for each in provider.requests[-1].body["messages"]]
         assert asked[-3:] == ["go", "one", "public"]
-        assert "Blocked by hook 'a': not so\n\na bad idea" in text(ours.contents())
+        for words in ("a bad idea", "as bad", "too bad"):
+            assert f"Blocked by hook 'a': not so\n\n{words}" in text(ours.contents())
         await ours.prompt("go on")
         await provider.until(lambda: "again" in provider.reached)
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad alone"})
