@@ -125,9 +125,7 @@ class BetweenTurns:
     async def _keep_cleared(self, before: trio.Event, cleared: trio.Event) -> None:
         try:
             await before.wait()
-            await (
-                self._chat.restore()
-            )  # what stays: the user's name for it, its settings, its costs
+            await self._chat.restore()  # what stays: its settings, costs, the user's name for it
             if self._memory is not None and self._chat.state is not ChatState.DELETED:
                 await self._memory.clear(self._chat)
         except Exception:  # noqa: BLE001 - a fault of it must not end the server
