@@ -81,6 +81,8 @@ def tell_status(connection: Connection, chat: Chat) -> None:
 
 def tell_end(connection: Connection, chat_id: str) -> None:
     """Tell hooks of a chat that is deleted next; one that is only stored is looked up first."""
+    if "beside" in vars(connection):
+        connection.beside.forget(chat_id)
     if not (chat_id and _has(connection, "chatEnd")):
         return
     hooks = _hooks(connection, connection.config)

@@ -101,6 +101,15 @@ class Beside:
             lane.scope, lane.over = trio.CancelScope(), trio.Event()
             self._nursery.start_soon(self._run, key, lane, lane.scope)
 
+    def forget(self, chat_id: str) -> None:
+        """The chat is deleted: no state of it is told any more, and the last one not remembered."""
+        lane = self._lanes.get(chat_id)
+        if lane is not None:
+            lane.state = None
+            lane.waiting = deque(each for each in lane.waiting if each.event != "chatStatusChanged")
+            if lane.scope is None:
+                del self._lanes[chat_id]
+
     async def wait(self, event: HookEvent) -> None:
         """Until the session's hooks at an event are over."""
         lane = self._lanes.get((event,))

@@ -77,6 +77,22 @@ async def test_of_states_that_lag_the_newest_is_told_and_nothing_twice(
     ]
 
 
+@pytest.mark.requirement("W-24")
+async def test_a_chat_that_was_deleted_while_it_ran_and_is_taken_again_is_told_to_run(
+    log: Log, nursery: trio.Nursery
+) -> None:
+    beside, runs = Beside(nursery, pytest.fail), {"status": "running"}
+    for _ in range(2):
+        beside.fire(HOOKS, "chatStatusChanged", runs, "c")
+        await trio.testing.wait_all_tasks_blocked()
+        beside.fire(HOOKS, "chatStatusChanged", {"status": "stopping"}, "c")
+        beside.forget("c")
+        log.end.set()
+        await trio.testing.wait_all_tasks_blocked()
+    beside.forget("c")
+    assert log.told == [("chatStatusChanged", "running")] * 2
+
+
 async def test_few_chats_run_theirs_at_once_and_all_behind_the_sessions_start(
     log: Log, nursery: trio.Nursery
 ) -> None:
