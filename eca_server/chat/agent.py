@@ -126,8 +126,9 @@ class Agent:
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
-            if not await self._takes_steers(turn):
-                return
+            await self._take_steers(turn)
+            if self._is_over or (step and turn.messages[-1].role == "assistant"):
+                return  # or there is nothing to ask: what was said meanwhile is blocked
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
             if answer is None:
@@ -155,14 +156,12 @@ class Agent:
                 await self.hooks.after_request(answer.text)
         return not (answer.calls or turn.steers)
 
-    async def _takes_steers(self, turn: Turn) -> bool:
-        """Take in what was said meanwhile; False if there is nothing to ask the model then."""
+    async def _take_steers(self, turn: Turn) -> None:
+        """Take in what was said meanwhile, as far as hooks let it through."""
         if self.hooks is not None:
             await self.hooks.hear_steers()
-        if self._is_over:
-            return False
-        turn.take_steers()
-        return turn.messages[-1].role != "assistant"
+        if not self._is_over:
+            turn.take_steers()
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""
