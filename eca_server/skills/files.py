@@ -86,17 +86,20 @@ class _Reading(LaidDown):
     def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
         """The SKILL.md files below a folder; a skill may be a link to its folder.
 
-        One of the project's that leads out of it is named by its folder, to be refused.
+        One of the project's that leads out of it is named by its folder, to be refused. However
+        many links lead to a folder, it is looked through once.
         """
         yield from self._below(folder.real_path)
+        seen = {folder.real_path}
         for inside in sorted(folder.real_path.iterdir()):
             if not (inside.is_symlink() and inside.is_dir()):
                 continue
             if is_the_projects and not self.workspace.locate(str(inside)).inside:
                 yield inside.name
-                continue
-            for name in self._below(inside.resolve()):
-                yield f"{inside.name}/{name}"
+            elif (real := inside.resolve()) not in seen:
+                seen.add(real)
+                for name in self._below(real):
+                    yield f"{inside.name}/{name}"
 
     def _below(self, folder: Path) -> Iterator[str]:
         paths = self.listed(folder, most=_MOST_FILES)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_server.context import laid_down
 from eca_server.skills import (
     FoundSkills,
     LoadSkill,
@@ -156,17 +159,29 @@ async def test_a_skill_may_be_a_link_of_the_users_and_none_of_the_projects_leads
 
 
 @pytest.mark.trio
-async def test_a_skill_of_the_project_may_be_a_link_that_stays_in_it(places: Places) -> None:
+async def test_a_skill_of_the_project_may_be_a_link_that_stays_in_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_files(folder: Path, **how: Any) -> Iterator[str]:
+        looked_through.append(folder)
+        return listed(folder, **how)
+
+    looked_through: list[Path] = []
+    listed = laid_down.list_files
+    monkeypatch.setattr(laid_down, "list_files", list_files)
     skills = places.root / ".eca" / "skills"
     kept = places.write(places.root / "docs" / "release", written("release"))
     one = places.write(places.root / "docs" / "one", written("one"))
     (skills / "single").mkdir(parents=True)
     (skills / "linked").symlink_to(kept)
     (skills / "single" / "SKILL.md").symlink_to(one / "SKILL.md")
-    (skills / "round").symlink_to(skills)
+    for number in range(9):
+        (skills / f"round{number}").symlink_to(skills)
+        (skills / f"all{number}").symlink_to(places.root)
     found = await places.files().read()
     assert texts(found) == {"release": "Do it.", "one": "Do it."}
     assert found.notes == ()
+    assert looked_through == [skills, places.root, kept]
 
 
 @pytest.mark.trio
