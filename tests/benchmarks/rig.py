@@ -52,8 +52,15 @@ class Rig:
         approval = {"byDefault": "allow"}
         config: dict[str, Any] = {"chat": {"title": False}, "toolCall": {"approval": approval}}
         if provider is not None:
-            scripted = {"api": "openai-chat", "url": provider, "key": "k", "models": {"any": {}}}
-            config["providers"] = {"scripted": scripted}
+            config["providers"] = {
+                "scripted": {
+                    "api": "openai-chat",
+                    "url": provider,
+                    "key": "k",
+                    "models": {"any": {}},
+                    "fetchModels": False,
+                }
+            }
         return {"ECA_CONFIG": json.dumps(config)}
 
     @contextmanager
@@ -214,10 +221,13 @@ class ProviderByHand:
             self._connection.close()
 
     def receive(self) -> None:
-        """Wait for the next request, up to its last byte."""
-        if self._connection is None:
-            self._connection, _ = self._listener.accept()
+        """Wait for the next request, up to its last byte; a mere look whether we listen is none."""
         data = b""
+        while self._connection is None:
+            connection, _ = self._listener.accept()
+            data = connection.recv(2**20)
+            if data:
+                self._connection = connection
         while b"\r\n\r\n" not in data:
             data += self._some()
         head, _, body = data.partition(b"\r\n\r\n")
