@@ -27,7 +27,7 @@ import attrs
 
 from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
 from eca_protocol.proxies import proxy_for, proxy_trouble
-from eca_protocol.tls import is_tls_failure, make_context
+from eca_protocol.tls import ClientCertificate, make_context, tls_trouble
 
 if TYPE_CHECKING:
     import ssl
@@ -180,6 +180,8 @@ class HTTPClient:
 
     Attributes:
         ca_file: certificates of authorities that are trusted beside those; may be set at any time.
+        client_certificate: shown to servers that ask for one, by requests that may show it;
+            likewise.
     """
 
     def __init__(
@@ -197,8 +199,9 @@ class HTTPClient:
         self._headers |= _checked(headers or {})
         self._transport = transport
         self.ca_file: str | None = None
+        self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[tuple[bool, str | None, str | None], httpx.AsyncBaseTransport] = {}
+        self._transports: dict[_Way, httpx.AsyncBaseTransport] = {}
         self._left: list[HTTPResponse] = []
         self._closed = False
 
@@ -237,6 +240,7 @@ class HTTPClient:
         content: bytes = b"",
         deadlines: Deadlines | None = None,
         address: str | None = None,
+        shows_certificate: bool = False,
     ) -> AsyncIterator[HTTPResponse]:
         """Sends a request; in the block its answer can be read, after it the body is gone.
 
@@ -254,6 +258,10 @@ class HTTPClient:
             address: where to connect in place of what the URL's host resolves to; the name stays in
                 `Host`, and the certificate must be for it. Such a connection serves one request. A
                 proxy is given the name and resolves it itself.
+            shows_certificate: the client's certificate may be shown to the server (and to a proxy
+                that is asked over TLS). It tells who the user is: leave it where the URL is not of
+                the user's own choice. Requests that show it share no connection with those that do
+                not.
 
         Raises:
             HTTPFault: no answer could be had; `kind` and text say why.
@@ -262,7 +270,7 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
         await self._unwind_left()
-        transport, proxy = await self._transport_for(url)
+        transport, proxy = await self._transport_for(url, shows_certificate)
         request = _request(method, url, merged, content, deadlines)
         if address is not None and proxy is None:
             _lead_to(request, address)
@@ -282,7 +290,9 @@ class HTTPClient:
             if not answer.is_read:
                 self._left.append(answer)
 
-    async def _transport_for(self, url: str) -> tuple[httpx.AsyncBaseTransport, str | None]:
+    async def _transport_for(
+        self, url: str, shows_certificate: bool
+    ) -> tuple[httpx.AsyncBaseTransport, str | None]:
         """What carries requests to this URL, and the proxy it goes through."""
         if self._closed:
             raise HTTPFault("config", "the HTTP client is closed")
@@ -290,17 +300,21 @@ class HTTPClient:
             return self._transport, None
         proxy = self._proxy_for(url)
         secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-        ca_file = self.ca_file if secure else None
-        key = secure, proxy, ca_file
-        if key not in self._transports:
-            transport = await anyio.to_thread.run_sync(_make_transport, secure, proxy, ca_file)
-            if key in self._transports or self._closed:
+        way = _Way(
+            secure=secure,
+            proxy=proxy,
+            ca_file=self.ca_file if secure else None,
+            certificate=self.client_certificate if secure and shows_certificate else None,
+        )
+        if way not in self._transports:
+            transport = await anyio.to_thread.run_sync(_make_transport, way)
+            if way in self._transports or self._closed:
                 await transport.aclose()  # another request was quicker, or we are leaving
             else:
-                self._transports[key] = transport
+                self._transports[way] = transport
         if self._closed:
             raise HTTPFault("config", "the HTTP client is closed")
-        return self._transports[key], proxy
+        return self._transports[way], proxy
 
     def _proxy_for(self, url: str) -> str | None:
         if self._environment is None:
@@ -313,15 +327,26 @@ class HTTPClient:
             raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
 
 
-def _make_transport(
-    secure: bool, proxy: str | None, ca_file: str | None
-) -> httpx.AsyncBaseTransport:
+@attrs.frozen(kw_only=True)
+class _Way:
+    """What requests that share connections have in common."""
+
+    secure: bool
+    proxy: str | None
+    ca_file: str | None
+    certificate: ClientCertificate | None
+
+
+def _make_transport(way: _Way) -> httpx.AsyncBaseTransport:
     library = _httpx()
-    context = make_context(library.create_ssl_context, ca_file) if secure else False
+    context: ssl.SSLContext | bool = False
+    if way.secure:
+        context = make_context(library.create_ssl_context, way.ca_file, way.certificate)
     limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
     try:
+        proxy = way.proxy and _proxy(way.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
-            verify=context, limits=limits, proxy=proxy and _proxy(proxy, context), trust_env=False
+            verify=context, limits=limits, proxy=proxy, trust_env=False
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
         raise HTTPFault("config", proxy_trouble(error)) from error
@@ -448,11 +473,12 @@ def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
         return _timeout_fault(error, deadlines)
     if isinstance(error, UnicodeError):
         return HTTPFault("config", f"not the name of a host: {error}")
+    lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
     for name, kind, words in _TROUBLES:
-        if isinstance(error, getattr(library, name)):
+        if isinstance(error, lost if kind == "broken" else getattr(library, name)):
             text = str(error) or type(error).__name__
-            if kind == "connect" and is_tls_failure(error):
-                return HTTPFault("tls", f"TLS failed: {text}")
+            if trouble := tls_trouble(error, is_connecting=kind == "connect"):
+                return HTTPFault("tls", f"TLS failed: {trouble}")
             if kind == "protocol" and ("disconnected" in text or "closed" in text):
                 return HTTPFault("broken", f"the connection was lost: {text}")
             return HTTPFault(kind, f"{words}: {text}")

@@ -1,8 +1,8 @@
-"""Whom an HTTPS request trusts.
+"""Whom an HTTPS request trusts, and who we are to a server that asks.
 
-The rule it keeps: a file that cannot be used is a fault that names it, before anything is sent.
-Loading the usual authorities takes milliseconds: whoever makes a context does it in a worker thread
-and keeps it.
+The rules it keeps: a file that cannot be used is a fault that names it, before anything is sent; a
+passphrase stands in no text; nobody is asked for one on the terminal. Loading the usual authorities
+takes milliseconds: whoever makes a context does it in a worker thread and keeps it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,42 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
+
 from eca_protocol.errors import HTTPFault
 
-__all__ = ["is_tls_failure", "make_context"]
+__all__ = ["ClientCertificate", "make_context", "tls_trouble"]
+
+_LONGEST = 2**20  # bytes of a file in which a certificate or key is looked for
 
 
-def make_context(usual: Callable[[], ssl.SSLContext], ca_file: str | None) -> ssl.SSLContext:
+@attrs.frozen(kw_only=True)
+class ClientCertificate:
+    """What proves who we are to a server that asks for it (mutual TLS).
+
+    Attributes:
+        certificate: a PEM file: the certificate, then those that lead to its authority, if any.
+        key: a PEM file with its private key; None: that stands in the same file.
+        passphrase: what the key is encrypted with, if it is.
+    """
+
+    certificate: str
+    key: str | None = None
+    passphrase: str | None = attrs.field(default=None, repr=False)
+
+
+def make_context(
+    usual: Callable[[], ssl.SSLContext],
+    ca_file: str | None,
+    certificate: ClientCertificate | None = None,
+) -> ssl.SSLContext:
     """What a connection is secured with.
 
     Args:
         usual: makes a context that trusts those that `SSL_CERT_FILE` or `SSL_CERT_DIR` names, or
             if neither is set, the usual authorities.
         ca_file: certificates of authorities that are trusted beside those.
+        certificate: shown to every server that asks for one, once it has shown its own.
 
     Raises:
         HTTPFault: of the kind `config`: certificates cannot be loaded; the text says which.
@@ -39,6 +63,8 @@ def make_context(usual: Callable[[], ssl.SSLContext], ca_file: str | None) -> ss
         except (OSError, ValueError) as error:
             words = f"the certificates in {ca_file} cannot be loaded: {error}"
             raise HTTPFault("config", words) from error
+    if certificate is not None:
+        _load(certificate, context)
     return context
 
 
@@ -49,8 +75,63 @@ def _check_variables() -> None:
             raise HTTPFault("config", f"{variable} names {path}, which does not exist")
 
 
-def is_tls_failure(error: BaseException | None) -> bool:
-    """Whether TLS is what an error came from."""
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
+    key = certificate.key or certificate.certificate
+    _check_pem("client certificate", certificate.certificate, b"CERTIFICATE-----")
+    _check_pem("key of the client certificate", key, b"PRIVATE KEY-----")
+    is_encrypted = False
+
+    def passphrase() -> str:
+        nonlocal is_encrypted
+        is_encrypted = True
+        return certificate.passphrase or ""
+
+    try:
+        # Without the function OpenSSL asks whoever sits at the terminal, and waits.
+        context.load_cert_chain(certificate.certificate, certificate.key, passphrase)
+    except (OSError, ValueError) as error:
+        raise HTTPFault("config", _words(error, certificate, key, is_encrypted)) from error
+
+
+def _words(error: Exception, certificate: ClientCertificate, key: str, is_encrypted: bool) -> str:
+    """Why a client certificate and its key, which both are there, cannot be used."""
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        pair = f"the key in {key} does not fit the client certificate in {certificate.certificate}"
+        return f"{pair}: name the two that belong together"
+    if not is_encrypted:
+        pair = f"the client certificate in {certificate.certificate} with the key in {key}"
+        return f"{pair} cannot be loaded: {error}"
+    if certificate.passphrase is None:
+        return f"the key in {key} is encrypted: give its passphrase"
+    return f"the passphrase given for the key in {key} does not open it: correct it"
+
+
+def _check_pem(what: str, path: str, mark: bytes) -> None:
+    """See that a file can be read and has a PEM block of that kind."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LONGEST)
+    except (OSError, ValueError) as error:
+        trouble = getattr(error, "strerror", None) or error
+        raise HTTPFault("config", f"the {what} cannot be read from {path}: {trouble}") from error
+    if mark not in content:
+        raise HTTPFault("config", f"expected the {what} in PEM in {path}, found none there")
+
+
+def tls_trouble(error: Exception, *, is_connecting: bool) -> str | None:
+    """Why TLS ended a connection; None: something else did.
+
+    Since TLS 1.3 a server refuses a client when that believes the connection made.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return None
+    alert = (cause.reason or "").partition("ALERT_")[2]
+    if alert == "CERTIFICATE_REQUIRED":
+        return "the server wants a client certificate, and none was shown"
+    if "CERTIFICATE" in alert or alert == "UNKNOWN_CA":
+        refusal = alert.replace("_", " ").lower()
+        return f"the server refused the client certificate ({refusal})"
+    return (str(error) or type(error).__name__) if is_connecting else None

@@ -16,7 +16,7 @@ import attrs
 
 from eca_server.config.interpolation import Surroundings, Unresolved
 from eca_server.config.problems import kind_of
-from eca_server.secret import key_from
+from eca_server.secret import Secret, key_from
 
 __all__ = [
     "COUNT",
@@ -29,6 +29,7 @@ __all__ = [
     "PERCENT",
     "PRICE",
     "SECONDS",
+    "SECRET",
     "TEXT",
     "KeyPath",
     "Place",
@@ -247,6 +248,11 @@ def _key(value: object, place: Place) -> object:
         place.refuse(str(fault))
 
 
+def _secret(value: object, place: Place) -> Secret | None:
+    text = _text(value, place).strip("\r\n")  # a file that holds it ends its line
+    return Secret(text) if text else None
+
+
 def _flag(value: object, place: Place) -> object:
     place.expect(isinstance(value, bool), "true or false", value)
     return value
@@ -303,6 +309,7 @@ TEXT = Reader(read=_text, schema={"type": "string"})
 NAME = Reader(read=_name, schema={"type": "string"})  # blanks around it are cut, only blanks unset
 PATH = Reader(read=_path, schema={"type": "string"})  # relative to the folder of its file
 KEY = Reader(read=_key, schema={"type": "string"})
+SECRET = Reader(read=_secret, schema={"type": "string"})  # any text
 FLAG = Reader(read=_flag, schema={"type": "boolean"})
 COUNT = Reader(read=_count, schema={"type": "integer", "minimum": 0})
 NUMBER = Reader(read=_number, schema=_above_zero(_MOST))

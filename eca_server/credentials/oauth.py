@@ -299,6 +299,7 @@ async def ask(
             headers={"accept": "application/json", **headers},
             content=content,
             deadlines=_DEADLINES,
+            shows_certificate=True,
         ) as response:
             body = await response.read()
         return _answer(response.status, body, hide)

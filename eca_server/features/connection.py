@@ -236,10 +236,12 @@ class Connection:
         """The models that the configuration in force and the keys make available."""
         from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
 
-        self.http.ca_file = self.config.network.ca_cert_file
+        network, environ = self.config.network, self.options.environ
+        self.http.ca_file = network.ca_cert_file
+        self.http.client_certificate = network.client_certificate(environ)
         models = Models(
             self.config,
-            environ=self.options.environ,
+            environ=environ,
             http=self.http,
             stored=self.logins.read(),
             logins=self.logins,

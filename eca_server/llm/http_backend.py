@@ -229,6 +229,7 @@ class HTTPBackend(ABC):
                     headers=self._headers(target, None) | {"accept": "application/json"},
                     content=content,
                     deadlines=self._deadlines,
+                    shows_certificate=True,
                 ) as response:
                     log.answered(response.status)
                     body = await response.read(limit=MAX_BODY)
@@ -274,6 +275,7 @@ class HTTPBackend(ABC):
                         headers=self._headers(target, request),
                         content=content,
                         deadlines=self._deadlines,
+                        shows_certificate=True,
                     ) as response:
                         log.answered(response.status)
                         if response.status == 200:

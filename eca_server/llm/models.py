@@ -151,6 +151,7 @@ class Models:
             )
             for secret in secrets_in(headers)
         )
+        self._passphrase = config.network.passphrase(environ)
         self._policy = policy_of(config)
         self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
@@ -202,11 +203,12 @@ class Models:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """Every key in use, to be hidden from the log."""
+        """Every key in use, and what opens the client certificate's, to be hidden from the log."""
         found = (facts.credential for facts in self.providers)
         keys = (each.key for each in found if each is not None)
         refreshing = (each.refresh for each in self._stored.tokens.values())
-        known = tuple(key for key in (*keys, *refreshing) if key is not None)
+        every = (*keys, *refreshing, self._passphrase)
+        known = tuple(key for key in every if key is not None)
         return (*known, *self._in_headers)
 
     def tokens_of(self, provider: str) -> TokenSet | None:

@@ -132,6 +132,7 @@ class HTTPEndpoint:
                 headers={**self._headers, **bearer, **headers},
                 content=content,
                 deadlines=deadlines,
+                shows_certificate=is_same_origin(url, self.url),
             ) as response:
                 if response.status in _KEPT_AS_IT_WAS:
                     redirects += 1

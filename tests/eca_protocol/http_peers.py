@@ -96,6 +96,14 @@ def tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
     return context
 
 
+def mutual_tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    """That of a server which has nobody in without a certificate of the authority's."""
+    context = tls(authority, name)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 def trust(authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process trust one authority and no other."""
     authority.cert_pem.write_to_path(str(bundle))

@@ -193,7 +193,9 @@ class Judge:
                 config_file=None if settings.config_file is None else Path(settings.config_file),
             )
             logins = Logins(environ, in_keyring=lambda: loaded.config.keyring)
-            self._http.ca_file = loaded.config.network.ca_cert_file
+            network = loaded.config.network
+            self._http.ca_file = network.ca_cert_file
+            self._http.client_certificate = network.client_certificate(environ)
             self._models = Models(
                 loaded.config,
                 environ=environ,

@@ -133,7 +133,11 @@ class CopilotAccess:
         }
         try:
             async with self._way.http.stream(
-                "GET", self._token_url, headers=headers, deadlines=_DEADLINES
+                "GET",
+                self._token_url,
+                headers=headers,
+                deadlines=_DEADLINES,
+                shows_certificate=True,
             ) as response:
                 body = await response.read()
         except HTTPFault as fault:

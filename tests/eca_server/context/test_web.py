@@ -12,6 +12,7 @@ import trustme
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
+from eca_protocol.tls import ClientCertificate
 from eca_server.context.html_text import Page
 from eca_server.context.web import PageFault, fetch_page
 from tests.eca_protocol.http_peers import server, tls, trust
@@ -313,6 +314,8 @@ async def test_that_holds_for_https_whose_certificate_must_be_for_the_name(
     trust(authority, tmp_path / "authority.pem", monkeypatch)
     context = tls(authority, "page.example")
     async with server(context, "text/plain") as seen, HTTPClient() as http:
+        # No page is shown who the user is: a file that is not there would be a fault.
+        http.client_certificate = ClientCertificate(certificate="gone.pem")
         names["page.example"] = OnlyOnce(["127.0.0.1"])
         url = f"https://page.example:{seen.port}/"
         assert (await fetch_page(url, http=http, allow_private=True)).text == "hello"

@@ -8,13 +8,16 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.tls import ClientCertificate
 from eca_server.config import Config
 from eca_server.config import Model as ModelConfig
 from eca_server.config import Provider as ProviderConfig
+from eca_server.config.login_settings import Network
 from eca_server.llm.backend import Capabilities, ModelInfo, Request, Tool
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.listings import Listing
 from eca_server.llm.models import Models
+from eca_server.secret import Secret
 
 pytestmark = pytest.mark.trio
 
@@ -120,3 +123,17 @@ async def test_thoughts_of_an_earlier_turn_go_back_as_configured(
         body = provider.requests[0].body
     assert ("reasoning_content" in body["messages"][1]) == goes_back
     assert body["messages"][1]["content"] == "so"
+
+
+async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key() -> None:
+    environ = {"ECA_CLIENT_CERT": "a.pem", "ECA_CLIENT_KEY_PASSPHRASE": "of the environment"}
+    for network, passphrase in (
+        (Network(), "of the environment"),
+        (Network(client_key_passphrase=Secret("of the file")), "of the file"),
+    ):
+        models = Models(Config(network=network), environ=environ, http=HTTPClient())
+        assert Secret(passphrase) in models.secrets
+        certificate = network.client_certificate(environ)
+        assert certificate == ClientCertificate(certificate="a.pem", passphrase=passphrase)
+        assert passphrase not in f"{network} {certificate}"
+    assert Network().client_certificate({}) is None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.http import HTTPClient
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.server_log import ServerLog
 from tests.eca_server.mcp.web import Exchange, call, session_at, text_of, until_left, web_server
@@ -47,6 +48,27 @@ async def test_the_users_headers_do_not_go_to_another_origin():
         async with session_at(server.url) as session:
             assert text_of(await call(session)) == "called"
     assert "authorization" not in other.seen[0].headers
+
+
+class Remembering(HTTPClient):
+    """Knows which URLs may be shown who the user is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shows: dict[str, bool] = {}
+
+    def stream(self, method: str, url: str, **more: Any) -> Any:
+        self.shows[url] = more.get("shows_certificate", False)
+        return super().stream(method, url, **more)
+
+
+async def test_the_users_certificate_is_not_for_another_origin():
+    async with web_server() as server, web_server() as other, Remembering() as http:
+        target = other.url
+        server.on["initialize"] = lambda e: e.text(307, "", location=target)
+        async with session_at(server.url, http=http):
+            pass
+    assert http.shows == {server.url: True, other.url: False}
 
 
 async def test_redirects_come_to_an_end():
