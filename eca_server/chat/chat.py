@@ -408,8 +408,8 @@ class Chat:
         return "\n\n".join([f"{why}:", *texts]) if texts else ""
 
     def tell_title(self) -> None:
-        """Tell the client what the chat is called, if it has a name."""
-        if self.title:
+        """Tell the client what the chat is called, if it has a name and is not deleted (W-24)."""
+        if self.title and self.state is not ChatState.DELETED:
             self.emit("system", ChatMetadataContent(title=self.title))
 
     def _cancel_title(self) -> None:

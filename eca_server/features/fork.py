@@ -44,8 +44,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         title = title_of_fork(chat.title)
         settings = attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True)
         await begin_chat(connection, kept, title, settings)
-        told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
-        connection.session.emit(chat.id, "system", told)
+        if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
+            told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
+            chat.emit("system", told)
         return m.ChatForkResponse()
 
     return {"chat/fork": fork}

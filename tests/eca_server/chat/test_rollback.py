@@ -15,6 +15,7 @@ import pytest
 import trio
 import trio.testing
 
+from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings, KeptContent, Rollback, Store, UndoStep
 from eca_server.config.lock import Locked
 from eca_server.llm.history import Message, TextPart
@@ -437,6 +438,24 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
         await ours.ask("chat/open", {"chatId": new})
         texts = [words for name, words in since(ours, begun) if name == "text"]
         assert texts == ["say one", "one", "say two", "say four", "four"]
+
+
+@pytest.mark.requirement("W-24a")
+async def test_in_a_chat_deleted_meanwhile_nothing_is_said_of_its_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep_copy(*_: object) -> None:
+        ours.connection.chats.delete("c")
+
+    async with current(data=tmp_path) as ours:
+        content_id = await said(ours, "say one")
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        chat, begun = ours.connection.chats.open("c"), len(ours.seen)
+        monkeypatch.setattr(Memory, "keep_copy", keep_copy)
+        await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
+        chat.tell_title()
+        await ours.ask("chat/queryContext", {"query": ""})
+        assert contents(ours.seen[begun:]) == []
 
 
 @pytest.mark.requirement("W-24a", "W-24c")
