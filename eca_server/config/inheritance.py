@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from eca_server.config.reading import KeyPath, deep_merge
-from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES
+from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES, cautious_approval
 
 __all__ = ["inherited", "where_it_inherits"]
 
@@ -50,7 +50,7 @@ def inherited(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str
                 own = _over(whole[base] or {}, own)
             if each in lost or base in cautious:
                 cautious.add(each)
-                own = {**own, "approval": _cautious(own.get("approval") or {})}
+                own = {**own, "approval": cautious_approval(own.get("approval"))}
             whole[each] = {**own, "inherit": base} if each in bases else own
     told = {name: f"{message} {_UNTIL_THEN}" for name, message in faults.items()}
     return {name: whole[name] for name in agents}, told
@@ -87,11 +87,6 @@ def _roots_first(
         chain.append(name)
         name = None if name in lost else bases.get(name)
     return chain[::-1]
-
-
-def _cautious(approval: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The approval of an agent whose bases are not all known."""
-    return {**approval, "by_default": approval.get("by_default") or "ask"}
 
 
 def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

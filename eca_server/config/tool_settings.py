@@ -44,6 +44,7 @@ __all__ = [
     "ShellCommand",
     "ToolCall",
     "Verdict",
+    "cautious_approval",
 ]
 
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
@@ -349,8 +350,17 @@ class Behavior:
 _NAMED_BEHAVIORS = each(record(Behavior))
 
 
+def cautious_approval(own: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The approval, as it was read, of a behaviour of whose bases not all are known."""
+    own = own or {}
+    return {**own, "by_default": own.get("by_default") or "ask"}
+
+
 def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
     behaviors: dict[str, Any] = _NAMED_BEHAVIORS.read(value, place)
+    for name, own in behaviors.items():
+        if place.at(name).at("inherit").path in place.faults:
+            own["approval"] = cautious_approval(own.get("approval"))
     for alias in OTHER_NAMES.keys() & behaviors.keys():
         layer = {OTHER_NAMES[alias]: behaviors.pop(alias)}
         behaviors = deep_merge(behaviors, layer)

@@ -103,6 +103,18 @@ def test_a_base_that_cannot_be_is_told_where_it_stands_and_loosens_nothing(
     assert policy_of(loaded.config, "free").decide(WRITE).verdict == "allow"
 
 
+def test_a_base_that_cannot_be_read_loosens_nothing(house: House) -> None:
+    agents = {"x": {"inherit": ["plan"]}, "y": {"maxSteps": 3}}
+    house.in_root(0, {"toolCall": {"approval": {"byDefault": "allow"}}, "agent": agents})
+    loaded = house.load()
+    (problem,) = loaded.problems
+    assert (problem.key, problem.message) == ("agent.x.inherit", "expected a string, got a list")
+    assert [policy_of(loaded.config, name).decide(WRITE).verdict for name in "xy"] == [
+        "ask",
+        "allow",
+    ]
+
+
 def test_a_markdown_file_with_an_unknown_base_is_named(house: House) -> None:
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", "---\ninherit: b\n---\nMine")
     problem = house.problem()
