@@ -21,7 +21,7 @@ from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
 from eca_server.features import Connection, Handlers, Options
 from eca_server.features.lifecycle import Greeting
-from eca_server.telemetry import telling
+from eca_server.telemetry import ending, telling
 
 __all__ = ["Options", "serve"]
 
@@ -68,6 +68,7 @@ async def serve(
             handlers.serve(connection)
             end = await peer.serve()
             on_ending()
+            ending()
             _log.info("ending: %s", end.reason)
             await connection.close()
         nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ a project's own configuration must not decide that. The end waits for what is un
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-__all__ = ["FLUSH_SECONDS", "Operation", "configure", "operation", "telling"]
+__all__ = ["FLUSH_SECONDS", "Operation", "configure", "ending", "operation", "telling"]
 
 _log = logging.getLogger("eca_server.telemetry")
 
 FLUSH_SECONDS = 2.0
-"""What is unsent at the end of a connection is given this long."""
+"""What is unsent is given this long, from when the connection begins to end."""
 
 SERVICE = "eca-server"
 
@@ -162,6 +163,7 @@ class _Telling:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.properties: Mapping[str, str] = {}
+        self.deadline = math.inf
         self._library: _Library | None = None
         self._looked = False
         self._loading = trio.Lock()
@@ -198,7 +200,8 @@ class _Telling:
     async def close(self) -> None:
         """Send what is unsent, within bounds."""
         if self._library is not None:
-            with trio.move_on_after(FLUSH_SECONDS, shield=True):
+            deadline = min(self.deadline, trio.current_time() + FLUSH_SECONDS)
+            with trio.CancelScope(deadline=deadline, shield=True):
                 await trio.to_thread.run_sync(self._library.close, abandon_on_cancel=True)
 
 
@@ -222,6 +225,13 @@ def configure(properties: Mapping[str, Secret]) -> None:
     ours = _telling.get()
     if ours is not None:
         ours.properties = {name: text.reveal() for name, text in properties.items()}
+
+
+def ending() -> None:
+    """The connection begins to end: what that takes is taken from the time for what is unsent."""
+    ours = _telling.get()
+    if ours is not None:
+        ours.deadline = trio.current_time() + FLUSH_SECONDS
 
 
 @asynccontextmanager

@@ -231,8 +231,9 @@ async def test_without_the_library_the_user_is_told_once_and_the_work_goes_on(
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("began_before", [False, True])
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
-    monkeypatch: pytest.MonkeyPatch,
+    began_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
     with collecting(hangs=True) as collector:
@@ -240,6 +241,9 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
         async with telemetry.telling(variables):
             async with telemetry.operation("chat", "m") as span:
                 assert span.wanted
+            if began_before:
+                telemetry.ending()
+                monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 30)
             ended = trio.current_time()
         assert trio.current_time() - ended < 3
         assert collector.bodies
