@@ -132,12 +132,13 @@ def _told_of_chat(chat: Chat) -> dict[str, str]:
 def _status(chat: Chat) -> dict[str, Any]:
     """Where a chat stands, all of it."""
     from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.tools.approval import NATIVE  # noqa: PLC0415
+    from eca_server.spelling import NATIVE, PREFIX  # noqa: PLC0415
     from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
 
     approvals, questions, running = [], [], []
     for call in chat.open_calls:
-        is_question = (call.naming.server, call.naming.name) == (NATIVE, AskUser.name)
+        own_name = call.naming.name.removeprefix(PREFIX)
+        is_question = (call.naming.server, own_name) == (NATIVE, AskUser.name)
         if call.state is CallState.WAITING:
             approvals.append(call.naming.id)
         elif is_question:

@@ -2,8 +2,8 @@
 
 The rules it keeps: those about one chat run one after the other, in the order of what happened and
 behind the session's start, and of its states only the newest waits; few run at once; one that fails
-is named to the user once; when the session ends they have what is left of its time, `CLOSE_SECONDS`
-at most, and are then killed with their children.
+is named to the user once; when the session ends they have `CLOSE_SECONDS`, those at its end the
+last half at least, and are then killed with their children.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from eca_server.config.hook_settings import HookEvent
 from eca_server.hooks.hooks import Hooks
 from eca_server.hooks.outcome import Outcome
 from eca_server.hooks.running import Ran
+from eca_server.tools.output import Cap, cut_middle
 
 __all__ = ["Beside"]
 
 _log = logging.getLogger("eca_server.hooks")
+
+_SHOWN: Final = Cap(lines=20, size=2048)  # of why one failed
 
 MOST: Final = 4
 """Chats whose hooks run at once."""
@@ -138,8 +141,7 @@ class Beside:
     async def _run(self, key: Hashable, lane: _Lane, scope: trio.CancelScope) -> None:
         try:
             with scope:
-                if isinstance(key, str):
-                    await self.wait("sessionStart")
+                await self._wait_for_others(key)
                 while lane.waiting:
                     async with lane.places:
                         if lane.waiting:  # a state may have become the last one told meanwhile
@@ -149,6 +151,16 @@ class Beside:
             if lane.state is None or lane.state.get("status") == "idle":
                 del self._lanes[key]
             lane.over.set()
+
+    async def _wait_for_others(self, key: Hashable) -> None:
+        """The session's start is first, and its end is last unless that comes too late."""
+        if isinstance(key, str):
+            await self.wait("sessionStart")
+        elif key == ("sessionEnd",):
+            with trio.move_on_after(CLOSE_SECONDS / 2):
+                for other, lane in tuple(self._lanes.items()):
+                    if other != key and lane.scope is not None:
+                        await lane.over.wait()
 
     async def _tell(self, lane: _Lane, happened: _Happened) -> None:
         lane.state = happened.told if happened.event == "chatStatusChanged" else None
@@ -173,7 +185,7 @@ class _Unseen:
             self.failed(name, outcome.why)
 
     def failed(self, name: str, why: str) -> None:
-        words = f"The hook {name} failed: {why}"
+        words = f"The hook {name} failed: {cut_middle(why, _SHOWN)}"
         _log.warning("%s", words)
         if name not in self._failed:
             self._failed.add(name)

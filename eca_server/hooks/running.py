@@ -70,7 +70,7 @@ async def run_action(
             _command, action, environment, abandon_on_cancel=True
         )
         child = spawn(command, cwd=directory, env=environment, stderr="pipe")
-    except StartFailed as fault:
+    except (StartFailed, ValueError) as fault:  # a file's name may be none: `\0` is in it
         return Ran(status=FAILED, stderr=str(fault))
     said: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     is_cut = False

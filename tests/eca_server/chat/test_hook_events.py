@@ -92,6 +92,21 @@ async def test_each_event_is_told_once_and_states_as_they_change(tmp_path: Path)
     }
 
 
+async def test_a_chat_that_asks_its_user_something_is_told_as_waiting(tmp_path: Path) -> None:
+    config = hooked(h=hook("chatStatusChanged", KEEPS))
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
+        asked = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
+        await settled(ours)
+        await ours.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"answer": "this"}})
+        await ours.finished()
+    (waits,) = (each for each in kept(tmp_path) if each["awaiting_user_input"])
+    assert waits["waiting_reason"] == "userQuestion"
+    made = [each["id"] for each in ours.contents() if each["type"] == "toolCallRunning"]
+    assert waits["pending_question_tool_call_ids"] == made
+    assert waits["running_tool_call_ids"] == []
+
+
 @pytest.mark.requirement("W-13")
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(

@@ -33,6 +33,7 @@ class Log:
     told: list[Any] = attrs.field(factory=list)
     end: trio.Event = attrs.field(factory=trio.Event)
     status: int = 0
+    stderr: str = ""
     running: int = 0
 
     async def fire(self, event: Any, told: Mapping[str, Any], stage: Any) -> None:
@@ -42,7 +43,7 @@ class Log:
             await self.end.wait()
         finally:
             self.running -= 1
-        ran = Ran(status=self.status)
+        ran = Ran(status=self.status, stderr=self.stderr)
         stage.finished("", event, ran, outcome_of(event, ran))
 
 
@@ -123,6 +124,10 @@ async def test_one_that_fails_is_named_once_and_one_that_breaks_hurts_nothing_el
         beside.fire(HOOKS, "chatStatusChanged", {"state": state}, "c")
         await trio.testing.wait_all_tasks_blocked()
     assert warned == ["The hook chatStatusChanged failed: exit code 2"]
+    log.stderr = "x" * 60_000
+    beside.fire(HOOKS, "chatEnd", {}, "c")
+    await trio.testing.wait_all_tasks_blocked()
+    assert "57952 bytes left out" in warned[1]
     with monkeypatch.context() as patched:
         patched.setattr(Hooks, "fire", lambda *_: 1 / 0)
         beside.fire(HOOKS, "chatStatusChanged", {"state": 3}, "c")
@@ -130,6 +135,20 @@ async def test_one_that_fails_is_named_once_and_one_that_breaks_hurts_nothing_el
     beside.fire(HOOKS, "chatStatusChanged", {"state": 4}, "c")
     await trio.testing.wait_all_tasks_blocked()
     assert log.told[-1] == ("chatStatusChanged", 4)
+
+
+@pytest.mark.requirement("W-13")
+async def test_the_sessions_end_is_told_last(log: Log, nursery: trio.Nursery) -> None:
+    beside = Beside(nursery, pytest.fail)
+    beside.fire(HOOKS, "chatEnd", {}, "c")
+    beside.fire(HOOKS, "sessionStart", {})
+    nursery.start_soon(beside.close, HOOKS, {})
+    for told in (["sessionStart"], ["chatEnd"], ["sessionEnd"]):
+        await trio.testing.wait_all_tasks_blocked()
+        assert [event for (event,) in log.told] == told
+        log.told.clear()
+        end, log.end = log.end, trio.Event()
+        end.set()
 
 
 @pytest.mark.requirement("W-13")

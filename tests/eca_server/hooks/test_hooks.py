@@ -189,6 +189,10 @@ async def test_an_action_reads_what_it_is_told_and_says_how_it_ended(tmp_path: P
         HookAction(shell="true"), b"", directory=tmp_path / "no", environment=HERE, timeout=5
     )
     assert "cannot start" in missing.stderr
+    no_name = await run_action(
+        HookAction(file="a\0"), b"", directory=tmp_path, environment=HERE, timeout=5
+    )
+    assert "null byte" in no_name.stderr
 
 
 @pytest.mark.trio
