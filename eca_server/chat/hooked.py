@@ -265,7 +265,7 @@ class _Stage:
 
     def finished(self, key: str, name: str, ran: Ran, outcome: Outcome) -> None:
         hides = outcome.says.get("suppressOutput") is True
-        error = "\n".join(each for each in (ran.stderr.strip(), *outcome.problems) if each)
+        error = "\n".join(each for each in (outcome.why, *outcome.problems) if each)
         if self._shows_hooks:
             self.turn.finish_hook(
                 ChatHookActionFinishedContent(

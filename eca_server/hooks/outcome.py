@@ -110,7 +110,8 @@ def outcome_of(event: HookEvent, ran: Ran) -> Outcome:
     if ran.status == BLOCKS and event in _BLOCKED:
         return Outcome(blocks=True, why=why)
     if ran.status != 0:
-        return Outcome(fails=True, why=why or f"exit code {ran.status}")
+        how = f"exit code {ran.status}" if ran.status > 0 else f"ended by signal {-ran.status}"
+        return Outcome(fails=True, why=why or how)
     if not ran.stdout.lstrip().startswith("{"):
         return Outcome(why=why)
     if ran.is_cut:

@@ -7,6 +7,7 @@ group is left, and no more than a bounded part of what it wrote is held.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
 from eca_server.config.hook_settings import HookAction
 from eca_server.jobs import RunningShell, Stream
+from eca_server.tools.output import cut_mark
 from eca_server.tools.script import shell_in
 
 __all__ = ["FAILED", "LARGEST", "Ran", "run_action"]
@@ -35,7 +37,7 @@ class Ran:
 
     Attributes:
         status: its exit code, negative for a signal; `FAILED` where we ended it.
-        stdout: what it wrote, up to `LARGEST`.
+        stdout: what it wrote, up to `LARGEST`, and how much there was beyond (W-38).
         stderr: likewise; or why there is nothing.
         is_cut: it wrote more to stdout.
     """
@@ -73,13 +75,12 @@ async def run_action(
     except (StartFailed, ValueError) as fault:  # a file's name may be none: `\0` is in it
         return Ran(status=FAILED, stderr=str(fault))
     said: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-    is_cut = False
+    left_out: Counter[Stream] = Counter()
 
     async def take(stream: Stream, data: bytes) -> None:
-        nonlocal is_cut
         room = LARGEST - len(said[stream])
         said[stream] += data[:room]
-        is_cut = is_cut or (stream == "stdout" and len(data) > room)
+        left_out[stream] += max(len(data) - room, 0)
 
     shell = RunningShell(child, take)
     try:
@@ -90,13 +91,13 @@ async def run_action(
                 nursery.cancel_scope.cancel()
     finally:
         await shell.end()
-    stdout, stderr = (said[stream].decode(errors="replace") for stream in ("stdout", "stderr"))
+    stdout, stderr = (_shown(said[each], left_out[each]) for each in ("stdout", "stderr"))
     if deadline.cancelled_caught:
         return Ran(
             status=FAILED, stdout=stdout, stderr=f"timed out after {timeout:g} s and was ended"
         )
     status = FAILED if child.returncode is None else child.returncode
-    return Ran(status=status, stdout=stdout, stderr=stderr, is_cut=is_cut)
+    return Ran(status=status, stdout=stdout, stderr=stderr, is_cut=left_out["stdout"] > 0)
 
 
 def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
@@ -106,6 +107,11 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
         return [shell, "-c", action.shell]
     assert action.file is not None
     return [action.file] if os.access(action.file, os.X_OK) else [shell, action.file]
+
+
+def _shown(said: bytes, left_out: int) -> str:
+    text = said.decode(errors="replace")
+    return f"{text}\n{cut_mark(left_out)}" if left_out else text
 
 
 async def _tell(child: Child, told: bytes) -> None:

@@ -116,6 +116,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path:
         received = await ours.turn("say fine", model=SCRIPT)
         assert text(received).endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
+        assert [each["error"] for each in received if each.get("error")] == ["exit code 1"]
         assert "the date" in told(ours)
         await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         await ours.turn("say anew", model=SCRIPT)

@@ -39,6 +39,7 @@ HERE = {"PATH": os.environ["PATH"]}
         ("chatStart", Ran(status=2, stderr="no"), "no"),
         ("preRequest", Ran(status=1, stdout='{"continue": false}'), "exit code 1"),
         ("preRequest", Ran(status=-9, stderr="x"), "x"),
+        ("preRequest", Ran(status=-11), "ended by signal 11"),
         (
             "chatStart",
             Ran(status=0, stdout='{"additionalContext": "c"}'),
@@ -215,9 +216,12 @@ async def test_one_that_hangs_is_over_in_time_and_nothing_of_it_is_left(
 
 
 @pytest.mark.trio
+@pytest.mark.requirement("W-38")
 async def test_of_what_one_writes_a_bounded_part_is_held() -> None:
-    found = await ran("yes | head -c 200000", timeout=60)
-    assert (found.status, len(found.stdout), found.is_cut) == (0, 64 * 1024, True)
+    found = await ran("yes | head -c 200000; yes | head -c 70000 >&2", timeout=60)
+    assert (found.status, found.is_cut) == (0, True)
+    assert found.stdout == "y\n" * 32 * 1024 + "\n... cut, 134464 bytes left out ..."
+    assert found.stderr == "y\n" * 32 * 1024 + "\n... cut, 4464 bytes left out ..."
 
 
 class Stage:
