@@ -109,7 +109,7 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     return [action.file] if os.access(action.file, os.X_OK) else [shell, action.file]
 
 
-def _shown(said: bytes, left_out: int) -> str:
+def _shown(said: bytearray, left_out: int) -> str:
     text = said.decode(errors="replace")
     return f"{text}\n{cut_mark(left_out)}" if left_out else text
 
