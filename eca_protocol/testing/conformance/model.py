@@ -18,6 +18,7 @@ import anyio
 import attrs
 
 from eca_protocol import json
+from eca_protocol.testing.conformance.cases import Stuck
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 
@@ -65,6 +66,17 @@ class ChatModel:
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
         self.passed: list[tuple[float, Literal["server", "model"], bytes]] = []
+
+    @property
+    def first(self) -> ReceivedRequest:
+        """The first request.
+
+        Raises:
+            Stuck: there was none.
+        """
+        if not self.requests:
+            raise Stuck("a request to the model", "none")
+        return self.requests[0]
 
     @property
     def reached(self) -> frozenset[str]:

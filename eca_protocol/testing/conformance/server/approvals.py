@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance.server.reading import (
     next_end,
     next_run,
     offered,
+    params_of,
     shown,
     told_of_calls,
 )
@@ -248,7 +249,7 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(bench: Bench) -> 
         again = await seat.until(
             lambda message: (
                 message.get("method") == "tool/serverUpdated"
-                and message["params"].get("type") == "native"
+                and params_of(message).get("type") == "native"
             ),
             after=told[-1],
             shows="W-33b",

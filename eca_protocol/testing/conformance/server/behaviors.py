@@ -60,7 +60,7 @@ async def _asked(seat: Seat, **params: Any) -> str:
     await chat.finished()
     if not chat.model.requests:
         raise Stuck("a request to the model", "the end of the turn without one")
-    return _governed(chat.model.requests[0].body)
+    return _governed(chat.model.first.body)
 
 
 def _governed(body: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import anyio
 
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.server.reading import params_of
 from eca_protocol.testing.conformance.wire import Heard
 
 MEMBERS: Final = (
@@ -87,14 +88,16 @@ def _settings_are_whole(bench: Bench, chat: Mapping[str, Any]) -> None:
     odd = {
         name: chat[name]
         for name, of in SELECTED.items()
-        if name in chat and of in chat and not (chat[name] and chat[name] in chat[of])
+        if name in chat
+        and isinstance(chat.get(of), list)
+        and not (chat[name] and chat[name] in chat[of])
     }
     bench.check("W-11b", not odd, expected="selections of their lists, no empty ones", got=odd)
 
 
 def _is_native(message: Mapping[str, Any]) -> bool:
     """Whether it shows the native server, whatever its name is."""
-    return message.get("method") == "tool/serverUpdated" and message["params"].get("type") != "mcp"
+    return message.get("method") == "tool/serverUpdated" and params_of(message).get("type") != "mcp"
 
 
 async def _task_ends(seat: Seat, *, shows: str | None = None) -> None:
@@ -108,7 +111,7 @@ async def _task_ends(seat: Seat, *, shows: str | None = None) -> None:
     def ends(message: Mapping[str, Any]) -> bool:
         if message.get("method") != "$/progress":
             return False
-        params = message["params"]
+        params = params_of(message)
         if params.get("type") == "start":
             started.append(params.get("taskId"))
         return params.get("type") == "finish" and params.get("taskId") in started
@@ -207,7 +210,9 @@ async def _comes_to_an_end(seat: Seat) -> bool:
 
 
 def _is_mute(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "tool/serverUpdated" and message["params"].get("name") == "mute"
+    return (
+        message.get("method") == "tool/serverUpdated" and params_of(message).get("name") == "mute"
+    )
 
 
 @case("LIFE-16", needs="config")

@@ -28,7 +28,7 @@ async def shown_to_the_model(seat: Seat, *contexts: Mapping[str, Any], text: str
     chat = seat.chat(reply("I see."))
     await chat.prompt(text, contexts=list(contexts))
     await chat.finished()
-    return words(chat.model.requests[0].body)
+    return words(chat.model.first.body)
 
 
 def file(path: Path, *lines: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ async def an_unknown_context_is_skipped_with_a_note(bench: Bench) -> None:
         chat = seat.chat(reply("I see."))
         answer = await chat.prompt("Hi.", contexts=[{"type": "hologram", "of": "a cat"}])
         ended = result_of(answer) and await finishes(chat)
-        asked = words(chat.model.requests[0].body) if chat.model.requests else ""
+        asked = words(chat.model.first.body) if chat.model.requests else ""
         bench.check(
             "W-41e",
             ended and asked and "hologram" in told(chat) + asked,

@@ -108,12 +108,12 @@ async def the_contexts_of_the_draft_are_read(bench: Bench) -> None:
         chat = seat.chat(reply("I see."))
         await chat.prompt("Look.", context=contexts)
         await chat.finished()
-        told = words(chat.model.requests[0].body)
+        told = words(chat.model.first.body)
         bench.check(
             "W-51a",
             "line beta" in told and "SELECT 4711" in told and "terminal" in text_of(chat) + told,
             expected="the selection, the code, and a note of the terminal",
-            got=f"{conversation(chat.model.requests[0].body)}, {text_of(chat)}",
+            got=f"{conversation(chat.model.first.body)}, {text_of(chat)}",
         )
 
 

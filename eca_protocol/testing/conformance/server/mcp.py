@@ -28,6 +28,7 @@ from eca_protocol.testing.conformance.server.reading import (
     contents,
     conversation,
     offered,
+    params_of,
     shown,
     words,
 )
@@ -76,8 +77,8 @@ async def is_so(
     return await seat.until(
         lambda message: (
             message.get("method") == UPDATED
-            and message["params"].get("name") == name
-            and message["params"].get("status") in statuses
+            and params_of(message).get("name") == name
+            and params_of(message).get("status") in statuses
         ),
         seconds=15,
         after=after,
@@ -117,7 +118,7 @@ async def a_tool_of_an_mcp_server_is_called(bench: Bench) -> None:
         )
         await chat.prompt("Call it.")
         await approving(chat)
-        names = offered(chat.model.requests[0].body)
+        names = offered(chat.model.first.body)
         foreign = [name for name in names if "kit" in name or "toggled" in name]
         wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
         bench.check(
@@ -126,7 +127,7 @@ async def a_tool_of_an_mcp_server_is_called(bench: Bench) -> None:
             expected="eight names with server and tool, legal, each once",
             got=foreign,
         )
-        called = chat.of("toolCalled")[-1]
+        called = (chat.of("toolCalled") or [{}])[-1]
         if "echo: hello" not in words(called.get("outputs")):
             raise Stuck("the output of the tool", called)
         told = [each for each in contents(chat) if str(each.get("type")).startswith("toolCall")]
@@ -235,14 +236,19 @@ async def a_prompt_of_an_mcp_server_is_a_command(bench: Bench) -> None:
         mine = [name for name in names if "kit" in name]
         bench.check("CHAT-31", mine, expected="a command of kit's to greet", got=names)
         if mine:
-            arguments = [each for command in listed for each in command.get("arguments") or ()]
-            unsaid = [each for each in arguments if not isinstance(each.get("required"), bool)]
+            some = [command.get("arguments") for command in listed]
+            arguments = [each for its in some if isinstance(its, list) for each in its]
+            unsaid = [
+                each
+                for each in arguments
+                if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
+            ]
             said = arguments and not unsaid
             bench.check("W-40d", said, expected="`required` of each argument", got=arguments)
             chat = seat.chat(reply("Hello!"))
             await chat.prompt(f"/{mine[0]} {chat.model.word}", word=False)
             await asked(chat)
-            told = conversation(chat.model.requests[0].body)
+            told = conversation(chat.model.first.body)
             bench.check(
                 "CHAT-31",
                 f"Say hello to {chat.model.word}." in told,
@@ -270,12 +276,12 @@ async def a_resource_of_an_mcp_server_is_a_context(bench: Bench) -> None:
         chat = seat.chat(reply("I see."))
         await chat.prompt("What is on?", contexts=[resource])
         await chat.finished()
-        told = words(chat.model.requests[0].body)
+        told = words(chat.model.first.body)
         bench.check(
             "CTX-7",
             "Today we test." in told and any(each.get("server") == "kit" for each in listed),
             expected="the resource among the contexts, its text in the request",
-            got=f"{listed}, {conversation(chat.model.requests[0].body)}",
+            got=f"{listed}, {conversation(chat.model.first.body)}",
         )
 
 

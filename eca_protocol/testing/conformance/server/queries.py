@@ -107,7 +107,9 @@ async def commands_are_found(bench: Bench) -> None:
             expected="commands, each with name and description",
             got=nameless or everything,
         )
-        some = everything[-1]
+        some = everything[-1] if everything else {}
+        if not some.get("name"):
+            raise Stuck("commands with names", everything)
         narrow = await commands(seat, str(some["name"]))
         bench.check(
             "CHAT-28",

@@ -29,6 +29,7 @@ __all__ = [
     "next_end",
     "next_run",
     "offered",
+    "params_of",
     "result_of",
     "runs",
     "said",
@@ -118,6 +119,12 @@ def result_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The result of an answer; empty if it has none that is an object."""
     result = answer.get("result")
     return result if isinstance(result, Mapping) else {}
+
+
+def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The params of a message; empty if it has none that are an object."""
+    params = message.get("params")
+    return params if isinstance(params, Mapping) else {}
 
 
 async def shown(

@@ -106,7 +106,7 @@ async def _unanswered(seat: Seat, ids: list[str]) -> list[str]:
     due = set(ids)
 
     def all_came(answer: Any) -> bool:
-        due.discard(answer.get("id"))
+        due.discard(str(answer.get("id")))
         return not due
 
     with contextlib.suppress(Stuck):

@@ -120,7 +120,7 @@ async def stopped(chat: ChatSeat) -> float | None:
 
 async def hung_up(chat: ChatSeat) -> bool:
     """Whether the server closes the connection of its first request for that chat."""
-    request = chat.model.requests[0]
+    request = chat.model.first
     try:
         await chat.model.until(lambda: request.closed_by_client, seconds=2)
     except DeadlineExceeded:

@@ -15,7 +15,7 @@ from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.mcp import is_so, program
-from eca_protocol.testing.conformance.server.reading import at_gate, calls, result_of
+from eca_protocol.testing.conformance.server.reading import at_gate, calls, params_of, result_of
 from eca_protocol.testing.conformance.server.tools import approving, listed_tools
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import Reply, reply, wait
@@ -134,7 +134,7 @@ async def a_chat_is_forked(bench: Bench) -> None:
 
 
 def _other(message: Mapping[str, Any], chat: ChatSeat) -> bool:
-    return bool(message["params"].get("chatId") != chat.id)
+    return bool(params_of(message).get("chatId") != chat.id)
 
 
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
@@ -322,7 +322,7 @@ async def a_text_is_rewritten(bench: Bench) -> None:
         await seat.until(
             lambda message: (
                 message.get("method") == "rewrite/contentReceived"
-                and message["params"]["content"].get("type") == "finished"
+                and "finished" in str(params_of(message).get("content"))
             ),
             expected="the end of the rewrite",
         )

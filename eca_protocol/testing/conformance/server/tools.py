@@ -57,7 +57,7 @@ async def a_call_is_told_while_the_model_still_speaks(bench: Bench) -> None:
         )
         await chat.prompt("Look at the file.")
         await at_gate(chat, "end")
-        names = offered(chat.model.requests[0].body)
+        names = offered(chat.model.first.body)
         bench.check(
             "ARROW:chat-tool-call-2", bool(names), expected="tools in the request", got=names
         )
@@ -69,7 +69,7 @@ async def a_call_is_told_while_the_model_still_speaks(bench: Bench) -> None:
         early = len(chat.of("toolCallPrepare"))
         chat.model.open("end")
         run = await shown(chat, "toolCallRun")
-        pieces = [each["argumentsText"] for each in chat.of("toolCallPrepare")]
+        pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
         if not pieces:
             raise Stuck("a call that is prepared")
         bench.check("TOOL-1", early, expected="pieces before the answer ends", got=early)
@@ -137,7 +137,8 @@ async def approving(chat: ChatSeat, *, seconds: float = 10) -> None:
     ended, approved = chat.ends, set[str]()
 
     def unapproved() -> list[str]:
-        return [str(run["id"]) for run in runs(chat) if run["id"] not in approved]
+        told = [str(run.get("id")) for run in runs(chat)]
+        return [call for call in told if call not in approved]
 
     while chat.ends == ended:
         await chat.seat.until(
@@ -313,7 +314,7 @@ async def native_tools_have_the_names_that_people_configure(bench: Bench) -> Non
         chat = seat.chat(reply("Hi."))
         await chat.prompt("Hi.")
         await chat.finished()
-        bare = [each for each in offered(chat.model.requests[0].body) if each in PARAMETERS]
+        bare = [each for each in offered(chat.model.first.body) if each in PARAMETERS]
         if bench.edition <= Revision.R2025_10:
             bare += [name for name in listed if name in PARAMETERS]
         bench.check("W-33c", not bare, expected="names that begin with eca_", got=bare)

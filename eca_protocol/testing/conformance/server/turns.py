@@ -70,7 +70,7 @@ async def the_models_words_are_passed_on_as_they_come(bench: Bench) -> None:
             expected="prompting, as the model is asked",
             got=answer.get("status"),
         )
-        sent = conversation(chat.model.requests[0].body)
+        sent = conversation(chat.model.first.body)
         bench.check("CHAT-3", chat.prompted[0] in sent, expected=chat.prompted[0], got=sent)
         running = await comes(chat, "progress", state="running")
         bench.check("W-20a", running, expected="a running progress", got=contents(chat))
@@ -151,7 +151,7 @@ async def a_thought_is_started_told_and_finished(bench: Bench) -> None:
         whole = "".join(str(each.get("text", "")) for each in thoughts)
         bench.check(
             "CHAT-15",
-            len({each.get("id") for each in thoughts}) == 1 and whole == "hm, well",
+            len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
             expected="a start, 'hm, well' and an end with one id",
             got=thoughts,
         )

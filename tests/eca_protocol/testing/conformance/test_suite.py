@@ -11,12 +11,12 @@ import attrs
 import pytest
 
 from eca_protocol.errors import StartFailed
-from eca_protocol.json import dumps
+from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import wire
 from eca_protocol.testing.conformance.bench import Bench
-from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck
+from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck, server_cases
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import BY_WEIGHT, CHAPTERS
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
@@ -267,6 +267,18 @@ async def test_two_suites_at_once_do_not_disturb_each_other():
         both.start_soon(run_one)
     assert [of(run, "W-20a")[0] for run in runs] == ["pass", "pass"]
     assert not any(run.failed() for run in runs)
+
+
+async def test_a_model_that_is_never_asked_is_no_fault_of_the_suite():
+    async def serve_alone(transport: Transport, config: Mapping[str, Any]) -> int:
+        elsewhere = dumps(config).replace(b"http://127.0.0.1", b"http://x")
+        return await serve(transport, loads(elsewhere))
+
+    known = server_cases()
+    cases = [known["contexts.a_directory_is_shown"]]
+    run = await verdicts(*cases, target=attrs.evolve(REFERENCE, serve=serve_alone))
+    assert run.faults == ()
+    assert of(run, "CTX-3") == ("untestable", "expected a request to the model, got none")
 
 
 async def test_what_every_client_needs_is_judged_before_what_is_dear():
