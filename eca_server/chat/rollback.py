@@ -8,7 +8,7 @@ finishes it; of two servers only one puts files back at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -17,7 +17,8 @@ from eca_protocol.errors import ECAError
 from eca_server.chat.store import Change, ChatSettings, Rollback, Store
 from eca_server.chat.undo import Disk, LeftAlone, Plan, named, plan, take
 from eca_server.config.lock import Locked, lock
-from eca_server.llm.history import CompactionPart, Message, ToolCallPart
+from eca_server.llm.history import CompactionPart, Message, ToolCallPart, ToolResultPart
+from eca_server.spelling import NATIVE, PREFIX
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ LOCK_SECONDS = 2.0
 """How long another server that puts files back is waited for."""
 
 _UNREADABLE = "what it was cannot be read now"
+_COMMAND: Final = (NATIVE, f"{PREFIX}shell_command")
 
 
 class UnknownMessage(ECAError):
@@ -80,11 +82,13 @@ class RolledBack:
         restored: how many files are as they were.
         left: which are not, and why.
         is_unknown: nobody knows whether files were changed.
+        has_commands: there were some, and nobody knows what those changed.
     """
 
     restored: int = 0
     left: tuple[LeftAlone, ...] = ()
     is_unknown: bool = False
+    has_commands: bool = False
 
     def told(self) -> str:
         """It, for the user; empty where no file was concerned."""
@@ -93,6 +97,8 @@ class RolledBack:
             lines.append(f"{self.restored} file{'s' * (self.restored > 1)} put back.")
         if self.left:
             lines.append(f"Left as they are:\n{named(self.left)}")
+        if self.has_commands:
+            lines.append("What commands changed stays as it is.")
         if self.is_unknown:
             lines.append("Chats are not stored here: files stay as they are.")
         return "\n\n".join(lines)
@@ -114,6 +120,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     cut = place - earlier
     said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
     kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
+    has_commands = wanted.files and _have_commands(chat.history[cut:])
     if rollbacks is None:
         called = any(isinstance(part, ToolCallPart) for m in chat.history[cut:] for part in m.parts)
         if wanted.messages:
@@ -149,6 +156,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     return RolledBack(
         restored=planned.files - len({each.path for each in left}),
         left=planned.left + left,
+        has_commands=has_commands,
     )
 
 
@@ -267,6 +275,18 @@ class Rollbacks:
                 left.append(LeftAlone(step.path, why))
             await self._store.note_step(rollback.chat, step.path)
         return tuple(left)
+
+
+def _have_commands(messages: Sequence[Message]) -> bool:
+    """Whether they call for commands, or an agent that worked in one of their calls does."""
+    for part in (part for message in messages for part in message.parts):
+        match part:
+            case ToolCallPart(server=server, tool=tool) if (server, tool) == _COMMAND:
+                return True
+            case ToolResultPart(subagent=subagent) if subagent is not None:
+                if _have_commands(subagent.messages):
+                    return True
+    return False
 
 
 def _is_readable(left: Sequence[LeftAlone]) -> bool:

@@ -170,6 +170,18 @@ async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it
             assert tree(folder) == {}
 
 
+@pytest.mark.requirement
+async def test_what_commands_changed_stays_and_the_user_is_told(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        command = json.dumps({"command": "touch b"})
+        first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
+        [words] = shown(await rolled_back(ours, first))
+        assert words == "1 file put back.\n\nWhat commands changed stays as it is."
+        assert tree(folder) == {"b": ""}
+
+
 def full_disk(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
