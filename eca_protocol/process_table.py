@@ -19,7 +19,7 @@ __all__ = ["ProcessTable", "process_table"]
 
 
 class ProcessTable:
-    """One look at /proc; it shows no process where there is no such thing."""
+    """One look at /proc; it shows no process where there is no such thing, or it cannot be read."""
 
     def session(self, leader: int) -> frozenset[int]:
         """The processes of the session that a process leads."""
@@ -39,7 +39,11 @@ class ProcessTable:
     def _numbers(self) -> list[int]:
         if sys.platform != "linux":
             return []
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+        try:
+            names = os.listdir("/proc")  # noqa: PTH208
+        except OSError:  # no descriptor is left for it: the group is ended all the same
+            return []
+        return [int(name) for name in names if name.isdecimal()]
 
     @cached_property
     def _by_session(self) -> dict[int, list[int]]:

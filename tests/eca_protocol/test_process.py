@@ -268,7 +268,7 @@ def so_many_descriptors(free: int) -> Iterator[None]:
             os.close(each)
 
 
-async def test_where_descriptors_run_out_nothing_is_left_of_a_start() -> None:
+async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_end() -> None:
     before = descriptors(), ProcessTable().descendants(os.getpid())
     for free in range(8):
         with (
@@ -276,9 +276,11 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start() -> None:
             pytest.raises(StartFailed, match=r"cannot start 'sleep': \[Errno 24"),
         ):
             spawn(["sleep", "60"], stderr="pipe")
-    with so_many_descriptors(8):
-        child = spawn(["sleep", "60"], stderr="pipe")
-    await child.end(Ladder(after_stdin=0))
+    for free in (0, 8):
+        with so_many_descriptors(8):
+            child = spawn(["sleep", "60"], stdin="null", stderr="pipe")
+        with so_many_descriptors(free):
+            assert await child.end(Ladder(after_stdin=0)) == -signal.SIGTERM
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 
