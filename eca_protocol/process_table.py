@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -65,7 +66,13 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
-_next: ProcessTable | None = None
+class _Asked(threading.local):
+    """What the event loop of this thread has asked for in this turn."""
+
+    table: ProcessTable | None = None
+
+
+_asked = _Asked()
 
 
 async def process_table() -> ProcessTable:
@@ -73,11 +80,8 @@ async def process_table() -> ProcessTable:
 
     Cancellation waits: whoever asks has processes to end.
     """
-    global _next  # noqa: PLW0603 - /proc is the machine's, and so is a look at it
-    if _next is None:
-        _next = ProcessTable()
-    table = _next
+    table = _asked.table = _asked.table or ProcessTable()
     await anyio.lowlevel.cancel_shielded_checkpoint()
-    if _next is table:
-        _next = None
+    if _asked.table is table:
+        _asked.table = None
     return table

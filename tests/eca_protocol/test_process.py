@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, Ladder, spawn
-from eca_protocol.process_table import ProcessTable
+from eca_protocol.process_table import ProcessTable, process_table
 
 pytestmark = pytest.mark.anyio
 
@@ -282,6 +283,29 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_en
         with so_many_descriptors(free):
             assert await child.end(Ladder(after_stdin=0)) == -signal.SIGTERM
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
+
+
+async def test_an_event_loop_shares_its_look_at_what_runs_with_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[ProcessTable] = []
+
+    async def ask() -> None:
+        looks.append(await process_table())
+
+    async def ask_elsewhere_meanwhile() -> None:
+        monkeypatch.undo()
+        thread = threading.Thread(target=anyio.run, args=(ask,))
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(anyio.lowlevel, "cancel_shielded_checkpoint", ask_elsewhere_meanwhile)
+    await ask()
+    assert looks[0] is not looks[1]
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        group.start_soon(ask)
+    assert looks[2] is looks[3]
 
 
 async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> None:
