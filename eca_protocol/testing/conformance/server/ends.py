@@ -117,8 +117,8 @@ async def _answer_to_shutdown(bench: Bench, seat: Seat) -> Mapping[str, Any]:
 
 
 def _is_finished(chat: ChatSeat) -> bool:
-    last = chat.contents[-1]
-    return last["content"].get("state") == "finished" or last.get("isComplete") is True
+    last = chat.heard[-1]
+    return last.content.get("state") == "finished" or last.params.get("isComplete") is True
 
 
 async def _is_refused(bench: Bench, seat: Seat) -> None:

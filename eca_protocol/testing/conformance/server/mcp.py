@@ -92,7 +92,12 @@ async def mcp_servers_are_shown_as_they_come(bench: Bench) -> None:
     """One that works, one whose program there is not, and one that is disabled."""
     async with bench.seat(config=CONFIG) as seat:
         running = await is_so(seat, "kit", "running", shows="CONF-10")
-        tools = [tool.get("name") for tool in running.params.get("tools") or ()]
+        told = running.params.get("tools")
+        tools = [
+            tool.get("name")
+            for tool in (told if isinstance(told, list) else ())
+            if isinstance(tool, Mapping)
+        ]
         wanted = ["echo", "sleep", "odd name!", "odd name?"]
         bench.check("CONF-10", tools == wanted, expected=str(wanted), got=tools)
         await is_so(seat, "broken", "failed", shows="CONF-9")

@@ -183,9 +183,9 @@ async def a_stop_of_what_does_not_run_is_ignored(bench: Bench) -> None:
         await chat.stop()
         await seat.settle()
         told = [
-            each
-            for each in [*unknown.contents, *chat.contents[before:]]
-            if each["content"].get("type") != "metadata"
+            heard.params
+            for heard in [*unknown.heard, *chat.heard[before:]]
+            if heard.content.get("type") != "metadata"
         ]
         bench.check("W-22f", not told, expected="nothing", got=told)
         await chat.prompt("Second.")
