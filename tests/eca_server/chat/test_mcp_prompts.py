@@ -104,7 +104,7 @@ async def test_prompts_are_commands_with_their_arguments(
         }
         assert [each["name"] for each in found[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
         found = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
-        assert [each["name"] for each in found] == ["hub:commit"]
+        assert [each["name"] for each in found if ":" in each["name"]] == ["hub:commit"]
         everything = (await ours.ask("chat/queryCommands", {"query": ""}))["commands"]
         assert [each["type"] for each in everything[-4:]] == ["mcp-prompt"] * 4
         places["hub"].session.prompts = ()
