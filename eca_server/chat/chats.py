@@ -148,9 +148,8 @@ class Chats:
             for chat in self._chats.values():
                 closing.start_soon(chat.close)
             with trio.move_on_after(TOOL_STOP_SECONDS):
-                for turn in tuple(self._bodies):  # those of deleted chats, too
-                    if turn.cut_a_call:
-                        await turn.ended.wait()
+                for turn in tuple(self._bodies):  # those of deleted chats, too; one may run a hook
+                    await turn.ended.wait()
             with trio.move_on_after(STOP_SECONDS):
                 for gone in tuple(self._going.values()):
                     await gone.wait()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import trio
 
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.chat import chat
 from eca_server.config.hook_settings import HookEvent
 from eca_server.hooks import beside
 from eca_server.jobs import running
@@ -108,19 +111,25 @@ async def test_a_chat_that_asks_its_user_something_is_told_as_waiting(tmp_path: 
 
 
 @pytest.mark.requirement("W-13")
+@pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(
-    hurries: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hurries: bool, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hurries:
         monkeypatch.setattr(beside, "CLOSE_SECONDS", 0.1)
         monkeypatch.setattr(running, "_GRACE", 0.1)
-    deaf = "trap '' TERM; sleep 100 & echo $$ $! > pids; wait"
-    async with current(hooked(h=hook("sessionEnd", deaf)), folder=tmp_path) as ours:
+        monkeypatch.setattr(chat, "STOP_SECONDS", 0.02)
+    deaf = "trap '' TERM; sleep 100 & echo $$ $! > pids; [ -p begun ] && echo > begun; wait"
+    async with current(hooked(h=hook(event, deaf)), folder=tmp_path) as ours:
+        if event == "preRequest":
+            os.mkfifo(tmp_path / "begun")
+            await ours.prompt("say a", model=SCRIPT)
+            await trio.to_thread.run_sync((tmp_path / "begun").read_text)
         began = time.monotonic()
         assert (await shut_down(ours))["result"] is None
         assert time.monotonic() - began < 2
-    assert_gone({int(each) for each in (tmp_path / "pids").read_text().split()}, within=0)
+        assert_gone({int(each) for each in (tmp_path / "pids").read_text().split()}, within=0)
 
 
 async def test_nothing_is_told_before_the_client_listens_nor_after_who_never_did(
