@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("long" if config.getoption("--long") else "ci")
     if getattr(config.option, "dist", "no") == "load":  # pytest-xdist, by `-n`
-        config.option.dist = "loadgroup"  # tests of one `xdist_group` share a worker's fixtures
+        config.option.dist = "worksteal"  # neighbours share a worker, and so its fixtures
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

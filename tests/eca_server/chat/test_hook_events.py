@@ -117,7 +117,7 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
     hurries: bool, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hurries:
-        monkeypatch.setattr(beside, "CLOSE_SECONDS", 0.1)
+        monkeypatch.setattr(beside, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(running, "_GRACE", 0.1)
         monkeypatch.setattr(chat, "STOP_SECONDS", 0.02)
     deaf = "trap '' TERM; sleep 100 & echo $$ $! > pids; [ -p begun ] && echo > begun; wait"

@@ -13,13 +13,6 @@ from tests.eca_server.personalities.personality import PERSONALITIES, Personalit
 from tests.eca_server.personalities.seat import Place, Seat
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those who look at the days share a worker, so that each is spent once in all."""
-    for item in items:
-        if "spend_day" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("days"))
-
-
 @attrs.frozen(kw_only=True)
 class Day:
     """What a client heard in a day, and how it ended.

@@ -82,13 +82,11 @@ def reference_run() -> Run:
     return judged(Target(serve=serve))
 
 
-@pytest.mark.xdist_group("reference run")
 def test_the_reference_server_breaks_nothing(reference_run: Run) -> None:
     assert broken(reference_run) == set()
     assert reference_run.incidents == ()
 
 
-@pytest.mark.xdist_group("reference run")
 def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
     unjudged = {
         finding.id
@@ -98,7 +96,6 @@ def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
     assert unjudged - UNSEEN.keys() - SAME.keys() == UNABLE.keys()
 
 
-@pytest.mark.xdist_group("reference run")
 def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
     kept = {
         finding.id
