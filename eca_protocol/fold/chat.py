@@ -75,6 +75,7 @@ class ChatFold:
         self.view = ChatView(id=chat_id)
         self._tell = tell
         self._is_abandoned = False
+        self._forks = 0  # of which the server may still say that they were made
         self.clear()
 
     def clear(self) -> None:
@@ -89,6 +90,10 @@ class ChatFold:
     def replay(self) -> None:
         """What was said before comes once more, outside of any turn."""
         self._turn_is_over = False
+
+    def fork(self) -> None:
+        """It is forked: a text may say so, whenever the fork is made."""
+        self._forks += 1
 
     def abandon(self) -> None:
         """Nobody waits for the end of what is open."""
@@ -110,6 +115,8 @@ class ChatFold:
             case _:
                 if role == "user":
                     self._turn_is_over = False  # some servers tell it before their progress
+                elif self._turn_is_over and self._forks and isinstance(content, m.ChatTextContent):
+                    self._forks -= 1
                 elif self._turn_is_over:
                     self._tell(Rule.AFTER_FINISHED, _type(content))
                 self._said(role, content)

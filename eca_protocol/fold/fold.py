@@ -80,9 +80,9 @@ class Fold:
             self._folds[chat_id].abandon()
 
     def forking(self, chat_id: str) -> None:
-        """The client forks a chat; the server says so in it, outside of any turn."""
+        """The client forks a chat; the server may say so in it, outside of any turn."""
         if chat_id in self._folds:
-            self._folds[chat_id].replay()
+            self._folds[chat_id].fork()
 
     def deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""

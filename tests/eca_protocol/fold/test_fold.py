@@ -243,6 +243,24 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None
     assert list(fold.chats) == ["c"]
 
 
+def test_that_a_chat_was_forked_may_be_said_in_it_once_though_a_turn_ended_meanwhile() -> None:
+    fold = Fold()
+
+    def told(content: m.ChatContent) -> list[Rule]:
+        said = m.ChatContentReceivedParams(chat_id="c", role="system", content=content)
+        return [each.rule for each in fold.take("chat/contentReceived", said)]
+
+    finished = m.ChatProgressContent(state="finished", text="")
+    word = m.ChatTextContent(text="This chat goes on as another one, too.")
+    assert told(m.ChatProgressContent(state="running", text="Waiting")) == []
+    fold.forking("c")
+    assert told(finished) == []
+    assert told(word) == []
+    assert told(word) == [Rule.AFTER_FINISHED]
+    fold.forking("c")
+    assert told(finished) == [Rule.SECOND_FINISHED]
+
+
 def test_raw_messages_of_both_sides_are_folded_together() -> None:
     running = {"type": "progress", "state": "running", "text": "Waiting"}
     said = {"method": "chat/contentReceived",
