@@ -295,15 +295,21 @@ class Turn:
         usage = self.chat.usage.content(self.limit)
         asked = self.asked
         if asked is not None and self.chat.session.writes(ChatUsageContent, "context_breakdown"):
-            told = in_force(self.messages, self.chat.told)
-            request = attrs.evolve(asked.request, messages=told)
-            used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
-            usage = attrs.evolve(
-                usage,
-                auto_compact_percentage=asked.compact_at,
-                context_breakdown=breakdown(request, used, asked.context),
-            )
+            try:
+                usage = self._with_breakdown(usage, asked)
+            except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
+                _log.exception("what fills the context of chat %s cannot be told", self.chat.id)
         self._write("system", usage)
+
+    def _with_breakdown(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
+        told = in_force(self.messages, self.chat.told)
+        request = attrs.evolve(asked.request, messages=told)
+        used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
+        return attrs.evolve(
+            usage,
+            auto_compact_percentage=asked.compact_at,
+            context_breakdown=breakdown(request, used, asked.context),
+        )
 
     def silence(self) -> None:
         """Write nothing more."""

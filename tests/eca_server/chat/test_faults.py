@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from eca_protocol import json
+from eca_server.chat import turn
 from eca_server.chat.memory import Memory
 from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MOST_LEVELS
@@ -143,6 +144,19 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
                 await ours.prompt("say a", model=SCRIPT)
             await ours.finished()
         assert finishes(ours.contents()) == 1
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-27")
+async def test_a_context_that_cannot_be_told_keeps_neither_the_usage_nor_the_end_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(turn, "breakdown", lambda *_: 1 / 0)
+    async with current() as ours:
+        *_, usage, end = await ours.turn("say a", model=SCRIPT)
+        assert (usage["type"], end["state"]) == ("usage", "finished")
+        assert "contextBreakdown" not in usage
         assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
 
