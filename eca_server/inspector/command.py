@@ -48,7 +48,7 @@ def newest_transcript() -> Path | None:
 
 
 def write_page(transcript: Path, out: Path) -> int:
-    """Write the page of a transcript as one file; the exit code.
+    """Write the page of a transcript, as far as it goes by now, as one file; the exit code.
 
     Raises:
         OSError: one of the two cannot be opened.
@@ -57,12 +57,13 @@ def write_page(transcript: Path, out: Path) -> int:
     if out.exists() and out.samefile(transcript):
         return _refuse(f"{out}: expected another file for the page, got the transcript itself")
     with transcript.open("rb") as file:
+        may_go_on = is_claimed(file.fileno())
         parts = list(_parts(file, inspection))
     if not parts:
         return _refuse(
             inspection.fault or f"{transcript}: expected a transcript, got an empty file"
         )
-    if (last := inspection.end()) is not None:
+    if (last := inspection.end(may_go_on=may_go_on)) is not None:
         parts.append(last)
     page = whole_page(transcript.name, parts)
     with open(out, "wb", opener=_for_the_user) as written:

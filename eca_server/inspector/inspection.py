@@ -21,6 +21,7 @@ from eca_protocol.transcript import (
     Exited,
     Mask,
     Passed,
+    Side,
     TranscriptReader,
     without_secrets,
 )
@@ -40,7 +41,7 @@ class Inspection:
     Attributes:
         has_begun: the first line is there.
         is_over: the server's process has ended, or the rest cannot be read.
-        fault: why it cannot be read, if so, and where; or that it breaks off.
+        fault: why it cannot be read, if so, and where; or that its end is missing.
 
     Args:
         name: what the page calls the transcript.
@@ -54,7 +55,8 @@ class Inspection:
         self._mask = mask
         self._reader = TranscriptReader(name)
         self.has_begun = False
-        self._has_end = False
+        self._speaking: set[Side] = {"client", "server"}  # those who may still say something
+        self._says_exit = False
         self._rows = Rows()
         self._watcher = Watcher()
         self._watched: list[int] = []  # the row of each message that the watcher was given
@@ -70,15 +72,20 @@ class Inspection:
             self.fault = part["fault"] = self._masked(str(fault))
         return self._told(part)
 
-    def end(self) -> bytes | None:
-        """Take the end: what is still open now will never be closed, as far as it was kept."""
+    def end(self, *, may_go_on: bool = False) -> bytes | None:
+        """Take the end: what is still open now will never be closed, as far as it was kept.
+
+        Args:
+            may_go_on: somebody may still write more of it.
+        """
         part: _Part = {"findings": []}
-        if self.fault is None and self._has_end:
+        has_end = not self._speaking or (self._says_exit and not may_go_on)
+        if self.fault is None and has_end:
             self._note(self._watcher.finish(), part)
         elif self.fault is None:
-            self.fault = part["fault"] = self._masked(
-                f"{self._name}: the record breaks off before the end of the conversation"
-            )
+            missing = "breaks off before the end of the conversation"
+            why = "has no end yet; more may be written" if may_go_on else missing
+            self.fault = part["fault"] = self._masked(f"{self._name}: the record {why}")
         return self._told(part)
 
     def _take(self, entry: Entry, part: _Part) -> None:
@@ -87,8 +94,11 @@ class Inspection:
         self._note(self._watch(kept, message), part)
         part["rows"].append(self._rows.row(kept, message).packed())
         self.is_over = isinstance(kept, Exited)
-        says_exit = message is not None and message.get("method") == "exit"
-        self._has_end = self._has_end or says_exit or not isinstance(kept, Passed)
+        self._says_exit |= message is not None and message.get("method") == "exit"
+        if isinstance(kept, Exited):
+            self._speaking.clear()
+        elif isinstance(kept, Ended):
+            self._speaking.discard(kept.side)
 
     def _told(self, part: _Part) -> bytes | None:
         started = self._reader.started

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eca_protocol.transcript import claim
 from eca_server.inspector.command import write_page
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import live_page, whole_page
@@ -144,6 +145,39 @@ def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
     assert write_page(record, out) == 0
     assert out.stat().st_mode & 0o777 == 0o600
     assert rows_of(json.loads(_Data(out.read_text("utf-8")).data)) == rows_of(inspected(RECORD))
+
+
+EXIT = line("client", {"method": "exit"})
+ENDED = [f'{{"at":0.1,"from":"{side}","ended":true}}\n' for side in ("client", "server")]
+EXITED = '{"at":0.2,"exit":0}\n'
+BREAKS_OFF = "breaks off before the end of the conversation"
+GOES_ON = "has no end yet; more may be written"
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_written", "why"),
+    [
+        (ENDED[0], False, BREAKS_OFF),
+        (ENDED[1], False, BREAKS_OFF),
+        (ENDED[1], True, GOES_ON),
+        ("".join(ENDED), True, ""),
+        (EXIT, False, ""),
+        (EXIT, True, GOES_ON),
+        (EXITED, True, ""),
+    ],
+)
+def test_a_page_says_that_the_end_is_missing_and_whether_it_may_come(
+    kept: str, is_written: bool, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "kept.jsonl"
+    with record.open("w") as writer:
+        if is_written:
+            claim(writer.fileno())
+        writer.write(HEAD + kept)
+        writer.flush()
+        assert write_page(record, tmp_path / "kept.html") == 0
+    told = f"inspect: kept.jsonl: the record {why}\n" if why else ""
+    assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize(
