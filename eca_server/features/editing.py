@@ -48,14 +48,15 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             raise RPCError(INVALID_PARAMS, f"params.position: {fault}") from None
         completions = connection.completions
         wanted = completions.begin()
-        name, variant = _chosen(connection, connection.config.completion_model)
+        configured = connection.config.completion_model
+        name, variant = _chosen(connection, configured)
         try:
             model = connection.models.find(name, variant)
         except BackendError as error:
             wanted.is_over = True
             completions.say_once(name, error.kind, f"{name} cannot be asked: {error.message}.")
             return _NONE
-        if isinstance(model.backend, Simulator) and not _was_chosen(connection, name):
+        if _stands_in(connection, name, model, configured):
             wanted.is_over = True
             completions.say_once(name, "configuration", _NO_MODEL.format("completion.model"))
             return _NONE
@@ -133,12 +134,12 @@ def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | 
     return name, chosen.variant if name == chosen.model else None
 
 
-def _was_chosen(connection: Connection, name: str) -> bool:
-    """Whether the user has named that model, and it is not there for want of another."""
+def _stands_in(connection: Connection, name: str, model: Model, configured: str | None) -> bool:
+    """Whether a model is the simulator, for want of another: the user has named it nowhere."""
     config = connection.config
     own = config.behaviors.get(choose(connection).behavior, Behavior())
-    named = (config.completion_model, connection.model, config.default_model, own.default_model)
-    return name in named
+    named = (configured, connection.model, config.default_model, own.default_model)
+    return isinstance(model.backend, Simulator) and name not in named
 
 
 def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
@@ -147,6 +148,6 @@ def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
         model = connection.models.find(name, variant)
     except BackendError as error:
         raise RPCError(INTERNAL_ERROR, f"{name} cannot be asked: {error.message}.") from None
-    if isinstance(model.backend, Simulator) and not _was_chosen(connection, name):
+    if _stands_in(connection, name, model, configured):
         raise RPCError(INTERNAL_ERROR, f"Rewrite: {_NO_MODEL.format('rewrite.model')}")
     return name, model

@@ -178,6 +178,8 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(
         assert "no/such cannot be asked" in error["message"]
     async with current() as ours:
         assert "/login" in (await refused(ours, "rewrite/prompt", params("say x")))["message"]
+    async with current({"rewrite": {"model": ECHO}}) as ours:
+        assert (await ours.ask("rewrite/prompt", params("x")))["model"] == ECHO
     async with current(ON_SCRIPT) as ours:
         error = await refused(ours, "rewrite/prompt", params("x", "x" * 600_000))
         assert (error["code"], "params.text" in error["message"]) == (-32602, True)
