@@ -1,6 +1,6 @@
 """The commands of the upstream server that are none here, and what serves instead.
 
-Who types one is told that; the table of README tells it, too.
+Who types one is told that; README tells it, too.
 """
 
 from __future__ import annotations
