@@ -48,7 +48,7 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
     """The system prompt of a chat with that behaviour in that workspace.
 
     Args:
-        behavior: one of ours, which the user's own may be made of (`Config.built_in`).
+        behavior: one of ours; for the user's own the one that stands for it (`Config.built_in`).
         roots: the workspace.
         own: the user's text, which stands in place of ours.
     """

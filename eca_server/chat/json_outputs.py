@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as laid_out
+import json as stdlib_json
 from collections.abc import Iterable
 from typing import Final
 
@@ -13,7 +13,7 @@ from eca_protocol.messages import JsonOutputsDetails
 __all__ = ["json_outputs"]
 
 MOST_LONGER: Final = 4
-"""How many times as long a text may get; one that nests deeply stays as it is."""
+"""How many times as long a text may get, about; one that nests deeply stays as it is."""
 
 
 def json_outputs(texts: Iterable[str]) -> JsonOutputsDetails | None:
@@ -26,6 +26,6 @@ def json_outputs(texts: Iterable[str]) -> JsonOutputsDetails | None:
             value = json.loads(text)
         except InvalidJSON:
             return None
-        pretty = laid_out.dumps(value, indent=2, ensure_ascii=False)
+        pretty = stdlib_json.dumps(value, indent=2, ensure_ascii=False)
         shown.append(pretty if len(pretty) <= MOST_LONGER * len(text) + 100 else text)
     return JsonOutputsDetails(jsons=tuple(shown)) if shown else None

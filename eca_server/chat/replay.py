@@ -42,7 +42,7 @@ __all__ = ["Describe", "Told", "replayed"]
 
 
 class Told(NamedTuple):
-    """A content of a chat; `subagent_chat_id`: it was said in that one, by an agent of its."""
+    """A content of a chat, or of an agent's that worked for it, in the chat `subagent_chat_id`."""
 
     role: Role
     content: ChatContent

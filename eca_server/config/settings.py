@@ -367,7 +367,7 @@ class Config:
         return tuple(dict.fromkeys((*BUILT_IN, *own)))
 
     def built_in(self, behavior: str) -> str:
-        """Which of ours a behaviour is, or begins with: `plan`, of which it is, or `agent`."""
+        """Which of ours stands for a behaviour: `plan` if it begins with that, else `agent`."""
         name: str | None = behavior
         while name is not None and name != "plan":
             name = self.behaviors[name].inherit if name in self.behaviors else None

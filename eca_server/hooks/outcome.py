@@ -26,16 +26,18 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 BLOCKS: Final = 2
 """The exit code by which an action intervenes."""
 
-_UNSEEN = frozenset({"continue"})
+_BESIDE = frozenset({"continue"})
+"""Nothing waits for the hooks at these events: `false` keeps those behind from running, no more."""
+
 _COMMON = frozenset({"systemMessage", "suppressOutput", "continue", "stopReason"})
 
 EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
     {
-        "sessionStart": _UNSEEN,
-        "sessionEnd": _UNSEEN,
+        "sessionStart": _BESIDE,
+        "sessionEnd": _BESIDE,
         "chatStart": _COMMON | {"additionalContext"},
-        "chatEnd": _UNSEEN,
-        "chatStatusChanged": _UNSEEN,
+        "chatEnd": _BESIDE,
+        "chatStatusChanged": _BESIDE,
         "subagentStart": _COMMON | {"additionalContext"},
         "preRequest": _COMMON | {"additionalContext", "replacedPrompt"},
         "postRequest": _COMMON | {"followUp"},

@@ -10,6 +10,7 @@ from typing import Literal
 __all__ = ["THINK_TAGS", "ThinkTags"]
 
 THINK_TAGS = ("<think>", "</think>")
+"""What usually begins a thought, and what ends it."""
 
 
 class ThinkTags:

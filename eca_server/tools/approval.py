@@ -145,8 +145,8 @@ class Policy:
     Args:
         own: the behaviour's rules; of the same rank, they count before the common ones.
         common: the global rules.
-        behavior: its name; `plan` may only read,
-        reads_only: and so may this one.
+        behavior: its name.
+        reads_only: whether it may do nothing but read, as `plan` always.
         manual: `toolCall.manualApproval`.
         disabled: selectors of tools that are not offered, by the key they stand under.
         within: another policy; what it refuses or asks for, this one does too.

@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
     )
     group.addoption(
-        "--eca-known-failures", metavar="FILE", help="what fails there, by id, fails no test"
+        "--eca-known-failures", metavar="FILE", help="rows and cases that fail no test, one a line"
     )
     group.addoption(
         "--eca-cases",

@@ -22,7 +22,7 @@ _CONFUSING: Final = {"BASE-13", "BASE-16", "W-2b", "W-2d"}
 """Who receives what breaks these may answer it, or not."""
 
 _OF_THE_CALL: Final = {"BASE-16", "W-2b", "W-2d", "W-15d"}
-"""What breaks these says all the same what it says."""
+"""What breaks these is understood all the same: what else is odd about it is told, too."""
 
 
 @attrs.frozen(kw_only=True)

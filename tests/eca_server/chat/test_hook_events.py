@@ -84,8 +84,8 @@ async def test_each_event_is_told_once_and_states_as_they_change(tmp_path: Path)
     assert waits["pending_approval_tool_call_ids"] == [asked]
 
     async with current(ALL, folder=folder, data=data) as ours:
-        for chat in ("d", "nobody"):
-            assert await ours.ask("chat/delete", {"chatId": chat}) == {}
+        for name in ("d", "nobody"):
+            assert await ours.ask("chat/delete", {"chatId": name}) == {}
         await ours.connection.chats.open("d").between_turns.finish()
         await settled(ours)
     assert {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]} == {

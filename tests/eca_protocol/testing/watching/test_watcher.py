@@ -324,7 +324,7 @@ def test_a_fault_is_told_as_its_row_and_nothing_else(row: str, change: Change) -
     assert rows(watch(change(good_session()))) == [row]
 
 
-@pytest.mark.parametrize(("broken", "change"), AT_ONCE, ids=lambda it: "")
+@pytest.mark.parametrize(("broken", "change"), AT_ONCE, ids=[" ".join(each) for each, _ in AT_ONCE])
 def test_an_entry_that_breaks_several_rows_is_told_as_each(
     broken: list[str], change: Change
 ) -> None:
