@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import trio
 
+from eca_protocol import json
 from eca_server.chat.breakdown import Asked
 from eca_server.chat.compaction import RoomKeeper
 from eca_server.chat.reply import reply
@@ -394,7 +395,7 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
         if span.wants_content:
             said = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
-                gen_ai__tool__call__arguments=step.finished.raw,
+                gen_ai__tool__call__arguments=json.dumps(step.call.arguments).decode(),
                 gen_ai__tool__call__result="\n".join(said),
             )
     return output

@@ -107,7 +107,8 @@ class ToolCall:
     Attributes:
         naming: its names on the wire.
         state: where it stands.
-        arguments: the model's, `{}` until they are whole or where they are unreadable.
+        arguments: the model's, as hooks rewrote them; `{}` until they are whole or where they are
+            unreadable.
         result: what the model is told, once the call has ended.
         decided: set when it waits for nobody (any more).
         memo: what an approval for the session would remember.

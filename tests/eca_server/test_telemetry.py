@@ -160,7 +160,13 @@ def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Pat
         }
         says = json.dumps({"replacedOutput": "what is left"})
         hides = {"type": "postToolCall", "actions": [{"type": "shell", "shell": f"echo '{says}'"}]}
-        config = json.dumps({"otlp": properties, "hooks": {"hides": hides}})
+        puts = json.dumps({"updatedInput": {"path": ".", "max_depth": 1}})
+        rewrites = {
+            "type": "preToolCall",
+            "actions": [{"type": "shell", "shell": f"echo '{puts}'"}],
+        }
+        hooks = {"hides": hides, "rewrites": rewrites}
+        config = json.dumps({"otlp": properties, "hooks": hooks})
         chat(tmp_path, SCRIPT, ECA_CONFIG=config)
         told = b"".join(body for _, body in collector.bodies)
         assert b"chat script" in told
@@ -169,6 +175,7 @@ def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Pat
     model, tool = (
         collector.spans()[name] for name in ("chat script", "execute_tool eca_directory_tree")
     )
+    assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"path": ".", "max_depth": 1}
     assert tool["gen_ai.tool.call.result"] == "what is left"
     assert SECRET_WORDS in model["gen_ai.input.messages"]
     assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
