@@ -143,7 +143,7 @@ class SpawnAgent:
             return ToolOutput(
                 parts=(TextPart(cut_middle(chat.result, self.cap)),),
                 is_error=chat.has_failed,
-                details=details_of(call_id, chat.done()),
+                details=details_of(call_id, chat.worker),
             )
 
         return PreparedCall(run=run, summary=self.summary(arguments), details=details)
@@ -199,11 +199,15 @@ class SubagentChat(Chat):
         """Whether there is no whole answer."""
         return self.turn.failed or self.turn.stopped
 
+    @property
+    def worker(self) -> Subagent:
+        """The agent with the steps it has taken by now."""
+        steps = sum(message.role == "assistant" for message in self.turn.messages)
+        return attrs.evolve(self._agent, steps=steps)
+
     def done(self) -> Subagent:
         """The agent with what it has done by now."""
-        messages = self.turn.messages
-        steps = sum(message.role == "assistant" for message in messages)
-        return attrs.evolve(self._agent, steps=steps, messages=kept(messages))
+        return attrs.evolve(self.worker, messages=kept(self.turn.messages))
 
     @property
     def result(self) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio.testing
 
+from eca_server.chat import subagents
 from eca_server.features.connection import MOST_SUBAGENTS
+from eca_server.llm.history import Message
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, Content, Editor, text
 
@@ -44,7 +46,17 @@ def spawned(received: list[Content]) -> list[Content]:
 
 
 @pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
-async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_result() -> None:
+async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[int] = []
+
+    def kept(messages: Sequence[Message]) -> tuple[Message, ...]:
+        lengths.append(len(messages))
+        return kept_of(messages)
+
+    kept_of = subagents.kept
+    monkeypatch.setattr(subagents, "kept", kept)
     task = "say first\ncall eca_directory_tree {}\nsay found it\nusage 5 7"
     async with current({"agent": SCOUT}) as ours:
         received = await ours.turn(
@@ -70,6 +82,7 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_re
         assert usage["sessionTokens"] > 5 + 7 + 1 + 2
         others = [each for each in ours.seen if each.get("method") != "chat/contentReceived"]
         assert chat_id not in str(others)
+        assert lengths == [4]
 
 
 @pytest.mark.requirement("W-31", "W-34")
