@@ -21,6 +21,7 @@ from eca_server.hooks import Heard, Hooks, Outcome, Ran, ToolCalled
 from eca_server.llm.history import Message, TextPart
 from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.approval import Decision, Verdict
+from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import ToolOutput
 
 __all__ = ["HeardOfCall", "Trigger", "TurnHooks"]
@@ -29,6 +30,7 @@ Trigger: TypeAlias = Literal["manual", "auto"]
 """What a compaction is due to: `/compact`, or a request that would be too long."""
 
 _MOST_FOLLOW_UPS = 10
+_SHOWN = Cap(size=4 * 1024)  # of what a hook wrote; what it says is read from all of it
 _HIDDEN = "[Tool output hidden by hook]"
 _NOT_RUN = "It did not run: the user's hook ended this turn."
 
@@ -273,8 +275,8 @@ class _Stage:
                     name=name,
                     action_type="shell",
                     status=ran.status,
-                    output=None if hides else ran.stdout.strip() or None,
-                    error=None if hides else error or None,
+                    output=None if hides else cut_middle(ran.stdout.strip(), _SHOWN) or None,
+                    error=None if hides else cut_middle(error, _SHOWN) or None,
                     tool_call_id=self.call,
                 )
             )

@@ -339,6 +339,20 @@ async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -
         assert_gone({pid})
 
 
+@pytest.mark.requirement("W-6a", "W-38a")
+async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path: Path) -> None:
+    rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
+    (tmp_path / "said").write_text(rewrites)
+    shells = f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said"
+    async with current(hooked(h=hook("preRequest", shells)), folder=tmp_path) as ours:
+        received = await ours.turn("say no", model=SCRIPT)
+        (shown,) = (each for each in received if each["type"] == "hookActionFinished")
+        for name in ("output", "error"):
+            assert "bytes left out" in shown[name]
+            assert len(shown[name]) < 4_200
+        assert text(received).endswith("x" * 30_000)
+
+
 @pytest.mark.requirement("W-33")
 async def test_an_older_client_hears_of_failures_in_words_and_hooks_hold_no_keys(
     tmp_path: Path,
