@@ -1,7 +1,8 @@
 """What is wrong with the configuration, as values: a broken source never stops the server.
 
 The rule it keeps: a message tells what was expected and the kind of what came, never a value,
-because any value may be a key.
+because any value may be a key. Only a number where one is expected, and a plain word where one of
+a few is, are told as they came.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ sources are read with `Reader.read`, merged as plain mappings, and made objects 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -50,10 +51,11 @@ _SETTING = "eca_setting"
 _MISSING = object()
 _A_DAY = 86_400
 _MOST = 2**53
+_WORD = re.compile(r"[A-Za-z_-]{1,32}")  # a key has digits, or is longer
 
 
 class Refused(Exception):
-    """A value that does not fit; `path` leads to it, the message does not show it."""
+    """A value that does not fit; `path` leads to it, the message shows nothing of a key."""
 
     def __init__(self, path: KeyPath, message: str) -> None:
         super().__init__(message)
@@ -260,22 +262,30 @@ def _flag(value: object, place: Place) -> object:
 
 def _count(value: object, place: Place) -> object:
     fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-    place.expect(fits, "a whole number from 0 on", value)
+    _expect_amount(fits, "a whole number from 0 on", value, place)
     return value
 
 
 def _number(value: Any, place: Place, *, most: float = _MOST, unit: str = "") -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     expected = f"a number{unit} above 0 and up to {most}"
-    place.expect(is_number and 0 < value <= most, expected, value)
+    _expect_amount(is_number and 0 < value <= most, expected, value, place)
     return value
 
 
 def _price(value: Any, place: Place) -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     expected = f"a number from 0 up to {_MOST}"
-    place.expect(is_number and 0 <= value <= _MOST, expected, value)
+    _expect_amount(is_number and 0 <= value <= _MOST, expected, value, place)
     return value
+
+
+def _expect_amount(fits: bool, expected: str, value: Any, place: Place) -> None:
+    """As `Place.expect`, and say which number came, unless it is endless."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fits and is_number and -_MOST <= value <= _MOST:
+        place.refuse(f"expected {expected}, got {value}")
+    place.expect(fits, expected, value)
 
 
 def _data(value: object, place: Place) -> object:
@@ -298,7 +308,9 @@ def _object(value: object, place: Place) -> object:
 
 
 def _other_than(value: object) -> str:
-    return "another one" if isinstance(value, str) else kind_of(value)
+    if not isinstance(value, str):
+        return kind_of(value)
+    return repr(value) if _WORD.fullmatch(value) else "another one"
 
 
 def _above_zero(most: float) -> JSONSchema:

@@ -312,6 +312,26 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
     assert set(loaded.config.providers["kept"].models) == {"kept"}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "got"),
+    [
+        ("connectTimeoutSeconds", -2.5, "-2.5"),
+        ("retry.maxRetries", -1, "-1"),
+        ("providers.p.models.m.cost.input", -0.1, "-0.1"),
+        ("retry.maxRetries", 10**400, "a number"),
+        ("connectTimeoutSeconds", True, "true"),
+        ("hooks.h.type", "preToolcall", "'preToolcall'"),
+        ("hooks.h.type", KEY, "another one"),
+        ("defaultModel", 7, "a number"),
+    ],
+)
+def test_a_number_or_a_word_that_does_not_fit_is_said_and_no_key(
+    house: House, key: str, value: object, got: str
+) -> None:
+    house.options = nested(key.split("."), value)
+    assert house.problem().message.endswith(f", got {got}")
+
+
 def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -> None:
     assert house.config().auto_compact_percentage == 75
     cost = {"input": 0, "output": 1.5, "cacheRead": 0.1, "cacheWrite": 2}
