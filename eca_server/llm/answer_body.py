@@ -14,7 +14,7 @@ from eca_protocol.errors import InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import FrameFault, LineDecoder
 from eca_protocol.sse import SSEDecoder, SSEvent
 from eca_server.llm.backend import BackendError
-from eca_server.llm.errors import error_from_response
+from eca_server.llm.errors import error_from_page
 from eca_server.llm.events import Event
 
 __all__ = ["MAX_BODY", "AnswerBody", "Decoder", "Framing"]
@@ -76,6 +76,7 @@ class AnswerBody:
         self.decoder = decoder
         self._lines = LineDecoder(max_line=MAX_BODY) if framing == "lines" else None
         self._sse = SSEDecoder()
+        self._content_type = content_type
         streams = self._lines is not None or "event-stream" in content_type
         self._is_stream: bool | None = True if streams else None
         self._head = b""
@@ -151,10 +152,7 @@ class AnswerBody:
         try:
             value = json.loads(bytes(self._whole))
         except InvalidJSON:
-            error = error_from_response(200, {}, bytes(self._whole[:65536]))
-            raise BackendError(
-                "protocol", f"expected an answer in JSON, got {error.message}", raw=error.raw
-            ) from None
+            raise error_from_page(self._content_type, bytes(self._whole[:65536])) from None
         yield from self.decoder.feed_object(value)
         yield from self.decoder.close()
 

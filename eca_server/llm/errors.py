@@ -19,6 +19,7 @@ from eca_server.secret import mask
 
 __all__ = [
     "error_from_fault",
+    "error_from_page",
     "error_from_payload",
     "error_from_response",
     "error_in_payload",
@@ -133,6 +134,16 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         retryable=retryable,
         request_id=next(ids, None),
         raw=mask(text[:2000]),
+    )
+
+
+def error_from_page(content_type: str, body: bytes) -> BackendError:
+    """The error that an answer is which should be JSON and is a page, say; `body` may be cut."""
+    text = body.decode("utf-8", "replace")
+    words = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are all tags
+    came = f"{content_type[:80]}: {words}" if content_type else words
+    return BackendError(
+        "protocol", mask(f"expected an answer in JSON, got {came}"), raw=mask(text[:2000])
     )
 
 

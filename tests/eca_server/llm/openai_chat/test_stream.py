@@ -148,6 +148,26 @@ def test_what_is_no_stream_is_told_for_what_it_is(body, kind, words):
     assert caught.value.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html><h1>Sign in</h1></html>", "Sign in"),
+        (b"<html><script src='/a.js?key=hidden'>\n</script></html>", "<script src='/a.js?key=***"),
+        (b"<html>" + b"<br>" * 9000, "<html><br><br>"),
+    ],
+    ids=["words", "tags alone", "long"],
+)
+def test_a_page_in_place_of_an_answer_is_told_by_its_type_and_its_first_words(body, words):
+    page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
+    with pytest.raises(BackendError) as caught:
+        list(itertools.chain(page.feed(body), page.close()))
+    told = caught.value.message
+    assert told.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
+    assert words in told
+    assert "hidden" not in told
+    assert len(told) < 300
+
+
 def test_one_json_object_in_place_of_a_stream_is_the_same_answer():
     message = tool('{"n":1}', "f", index=0, id="a")["choices"][0]["delta"] | {"content": "Hi"}
     whole = {"id": "r", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
