@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.chat.memory import line_of
-from eca_server.chat.store import ChatSummary
+from eca_server.chat.memory import Memory, line_of
+from eca_server.chat.store import StoredChat
 from eca_server.commands.command import Command, Situation
 
 __all__ = ["RESUME"]
@@ -24,26 +22,30 @@ async def _run(turn: Turn, situation: Situation) -> None:
         return
     others = [each for each in await memory.latest(LISTED + 1) if each.id != turn.chat.id]
     wanted = turn.prompt.text.split()[1:]
+    if wanted:
+        numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
+        stored = await _stored(numbered.get(wanted[0], wanted[0]), turn, memory)
+        if stored is not None:
+            messages = [attrs.evolve(each.message, content_id=None) for each in stored.messages]
+            turn.messages.extend(messages)
+            count = len(messages)
+            told = f"This chat now knows the {count} messages of that one. Go on."
+            turn.say(told, role="system")
+            return
     if not others:
         turn.say("There is no other chat of this workspace.", role="system")
-    elif not wanted:
+    elif wanted:
+        turn.fail(f"Expected a number from 1 to {len(others)} or a chat's id, got {wanted[0]!r}.")
+    else:
         lines = [f"{number}. {line_of(each)}" for number, each in enumerate(others, 1)]
         lines.append("\n`/resume N` goes on with one of them here.")
         turn.say("\n".join(lines), role="system")
-    elif (chosen := _chosen(wanted[0], others)) is not None:
-        stored = await memory.load(chosen.id)
-        kept = () if stored is None else stored.messages
-        messages = [attrs.evolve(each.message, content_id=None) for each in kept]
-        turn.messages.extend(messages)
-        count = len(messages)
-        turn.say(f"This chat now knows the {count} messages of that one. Go on.", role="system")
-    else:
-        turn.fail(f"Expected a number from 1 to {len(others)} or a chat's id, got {wanted[0]!r}.")
 
 
-def _chosen(wanted: str, others: Sequence[ChatSummary]) -> ChatSummary | None:
-    numbered = {f"{number}": each for number, each in enumerate(others, 1)}
-    return numbered.get(wanted) or next((each for each in others if each.id == wanted), None)
+async def _stored(chat_id: str, turn: Turn, memory: Memory) -> StoredChat | None:
+    """Another chat in which something was said, however old."""
+    stored = None if chat_id == turn.chat.id else await memory.load(chat_id)
+    return stored if stored is not None and stored.messages else None
 
 
 RESUME = Command(

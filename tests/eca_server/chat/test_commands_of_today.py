@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.testing.provider import Provider, finish, reply, usage
+from eca_server.commands import resume
 from tests.eca_server.chat.current import current, since
 from tests.eca_server.chat.editor import ECHO, SCRIPT, editor, provider_config, text
 
@@ -71,7 +72,9 @@ async def test_what_fills_the_context_is_told_with_the_usage_and_by_a_command() 
 
 
 @pytest.mark.requirement("CHAT-30")
-async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path: Path) -> None:
+async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with current(data=tmp_path) as ours:
         assert "nothing to fork" in text(await ours.turn("/fork"))
         await ours.turn("say one", model=SCRIPT)
@@ -86,6 +89,10 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path: Pat
         ]  # fmt: skip
         words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
         assert "now knows the 2 messages" in words
+        monkeypatch.setattr(resume, "LISTED", 1)
+        assert "Mine\n" not in text(await ours.turn("/resume", "e"))
+        assert "now knows the 2 messages" in text(await ours.turn("/resume c", "e"))
+        assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
         assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
