@@ -17,6 +17,8 @@ from eca_server.session import Session
 
 __all__ = ["Chats"]
 
+_MOST_TITLES = 200  # of stored chats
+
 
 class Chats:
     """The chats of a connection, by id.
@@ -98,6 +100,11 @@ class Chats:
         if self.memory is not None:
             await self.memory.keep_copy(chat)
         return chat
+
+    async def titles(self) -> frozenset[str]:
+        """Those that chats have: all of this connection, and the latest that are stored."""
+        stored = () if self.memory is None else await self.memory.latest(_MOST_TITLES)
+        return frozenset(each.title for each in (*stored, *self) if each.title is not None)
 
     def drop_blank(self, chat: Chat) -> bool:
         """Forget a chat that is as if it had never been named; whether it is."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Container
 
 from eca_server.llm.backend import Request
 from eca_server.llm.history import Message, TextPart
@@ -46,8 +48,10 @@ def _system(instruction: str | None) -> str:
     return f"{instruction}\n\nAnswer with the title alone."
 
 
-def title_of_fork(title: str | None) -> str:
-    """`Title` becomes `Title (2)`, that one `Title (3)`."""
+def title_of_fork(title: str | None, taken: Container[str]) -> str:
+    """`Title` becomes `Title (2)`, that one `Title (3)`; those that are `taken` are passed over."""
     title = title or "Untitled"
     numbered = _NUMBERED.fullmatch(title)
-    return f"{numbered[1]} ({int(numbered[2]) + 1})" if numbered else f"{title} (2)"
+    words, number = (numbered[1], int(numbered[2])) if numbered else (title, 1)
+    counted = (f"{words} ({more})" for more in itertools.count(number + 1))
+    return next(each for each in counted if each not in taken)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BeginChat",
     "Command",
+    "ForkChat",
     "MakeAgent",
     "Run",
     "Situation",
@@ -48,6 +49,9 @@ contexts; None: the model cannot be asked, which the user was told."""
 
 BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[None]]
 """Makes a chat of a history, a title and settings, and shows it to the client."""
+
+ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[str]]
+"""Makes a chat of messages of another one, shows it to the client, and gives its title."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +75,7 @@ class Situation:
         select_model: selects a model, by its name, for a chat, and tells the client.
         begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
             knows no chats but those it opens.
+        fork_chat: makes a chat that begins with messages of another one; None: likewise.
     """
 
     loaded: Loaded
@@ -88,6 +93,7 @@ class Situation:
     memory: Memory | None = None
     mcp: Manager | None = None
     begin_chat: BeginChat | None = None
+    fork_chat: ForkChat | None = None
 
 
 Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
 from eca_server.chat import Turn
-from eca_server.chat.title import title_of_fork
 from eca_server.commands.command import Command, Situation
 
 __all__ = ["FORK"]
@@ -13,14 +10,12 @@ __all__ = ["FORK"]
 
 async def _run(turn: Turn, situation: Situation) -> None:
     chat = turn.chat
-    if situation.begin_chat is None:
+    if situation.fork_chat is None:
         turn.fail("This editor shows no chats but those it begins itself.")
     elif not chat.history:
         turn.fail("There is nothing to fork: nothing was said in this chat.")
     else:
-        title = title_of_fork(chat.title)
-        settings = attrs.evolve(chat.settings, trust=False, is_named_by_user=True)
-        await situation.begin_chat(tuple(chat.history), title, settings)
+        title = await situation.fork_chat(chat, tuple(chat.history))
         turn.say(f"This chat goes on as another one, too: {title}.", role="system")
 
 

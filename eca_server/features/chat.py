@@ -147,4 +147,5 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         memory=connection.chats.memory,
         mcp=mcp_of(connection),
         begin_chat=partial(fork.begin_chat, connection) if knows_more_chats else None,
+        fork_chat=partial(fork.fork_chat, connection) if knows_more_chats else None,
     )

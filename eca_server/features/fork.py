@@ -14,6 +14,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
+from eca_server.chat import Chat
 from eca_server.chat.pages import page_of
 from eca_server.chat.rollback import UnknownMessage, place_of
 from eca_server.chat.store import ChatSettings
@@ -22,7 +23,7 @@ from eca_server.features.chats import contents_of, found
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
-__all__ = ["begin_chat", "handlers_of"]
+__all__ = ["begin_chat", "fork_chat", "handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -38,18 +39,23 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
                 "params.contentId: expected the id of a message of the user's that was answered in "
                 f"this chat, got {params.content_id[:100]!r}",
             ) from None
-        kept = chat.history[: place + 1]
-        ids = {each.content_id for each in kept}
-        flags = {key: flag for key, flag in chat.settings.flags.items() if key in ids}
-        title = title_of_fork(chat.title)
-        settings = attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True)
-        await begin_chat(connection, kept, title, settings)
+        title = await fork_chat(connection, chat, chat.history[: place + 1])
         if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
             told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
             chat.emit("system", told)
         return m.ChatForkResponse()
 
     return {"chat/fork": fork}
+
+
+async def fork_chat(connection: Connection, chat: Chat, messages: Sequence[Message]) -> str:
+    """Make a chat that begins with these messages of another one, and show it; its title."""
+    ids = {each.content_id for each in messages}
+    flags = {key: flag for key, flag in chat.settings.flags.items() if key in ids}
+    settings = attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True)
+    title = title_of_fork(chat.title, await connection.chats.titles())
+    await begin_chat(connection, messages, title, settings)
+    return title
 
 
 async def begin_chat(

@@ -92,8 +92,11 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         monkeypatch.setattr(resume, "LISTED", 1)
         assert "Mine\n" not in text(await ours.turn("/resume", "e"))
         assert "now knows the 2 messages" in text(await ours.turn("/resume c", "e"))
+        assert "too: Mine (3)." in text(await ours.turn("/fork"))
         assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
         assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
+    async with current(data=tmp_path) as ours:
+        assert "too: Mine (4)." in text(await ours.turn("/fork"))
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert "no chats but those" in text(await ours.turn("/fork"))
