@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -41,7 +42,8 @@ from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
 from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
 from eca_server.commands.subagents import SUBAGENTS
 from eca_server.context.limits import readable
-from eca_server.skills import SkillFiles
+from eca_server.skills import Skill, SkillFiles
+from eca_server.tools.files import printable
 
 if TYPE_CHECKING:
     from eca_server.commands.server_prompts import ServerPrompt
@@ -60,6 +62,7 @@ __all__ = [
     "matching_commands",
     "named_command",
     "run_command",
+    "told_of_hidden",
     "ways_to_log_in",
 ]
 
@@ -124,6 +127,16 @@ async def _read(files: CommandFiles, skill_files: SkillFiles) -> _Written:
     more = [SkillCommand(each) for each in skills.skills if each.command not in taken]
     return _Written(
         commands=(*custom.commands, *more), notes=readable((*custom.notes, *skills.notes))
+    )
+
+
+def told_of_hidden(skills: Iterable[Skill]) -> tuple[str, ...]:
+    """A sentence about each skill that cannot be called: a command of ours has its name."""
+    return tuple(
+        f"{printable(each.folder)}: the skill {each.name} is for the model alone: "
+        f"`/{each.command}` is a command of the server."
+        for each in skills
+        if each.command in _NAMES
     )
 
 

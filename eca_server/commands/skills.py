@@ -72,10 +72,12 @@ class SkillCommand:
 
 
 async def _list(turn: Turn, situation: Situation) -> None:
+    from eca_server.commands import told_of_hidden  # noqa: PLC0415 - it imports this module
+
     found = await situation.skill_files.read()
     lines = [f"{each.name}: {each.description} ({each.folder})" for each in found.skills]
     listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
-    turn.say("\n\n".join([listed, *found.notes]), role="system")
+    turn.say("\n\n".join([listed, *told_of_hidden(found.skills), *found.notes]), role="system")
 
 
 async def _create(turn: Turn, situation: Situation) -> None:

@@ -17,6 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
+from eca_server.commands import told_of_hidden
 from eca_server.config import Behavior, Config, in_behavior
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
@@ -204,7 +205,7 @@ async def _listed_skills(connection: Connection, turn: Turn, policy: Policy) -> 
         return ""
     allowed = [each for each in found.skills if _may_be_loaded(each, policy)]
     text, too_long = list_skills(allowed)
-    for note in (*found.notes, too_long):
+    for note in (*found.notes, *told_of_hidden(allowed), too_long):
         if note:
             turn.say(note, role="system")
     return text

@@ -15,6 +15,7 @@ import trio
 from eca_server.context.laid_down import LaidDown
 from eca_server.context.limits import readable
 from eca_server.skills.skill import NotASkill, Skill, parse_skill
+from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
 __all__ = ["FoundSkills", "SkillFiles"]
@@ -75,9 +76,10 @@ class SkillFiles:
 
 @attrs.define(kw_only=True, eq=False)
 class _Reading(LaidDown):
-    """What was found so far."""
+    """What was found so far, and what of it in the folder that is looked through."""
 
     skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
+    in_folder: set[str] = attrs.field(init=False, factory=set)
 
     def found(self) -> FoundSkills:
         """All of them."""
@@ -89,6 +91,7 @@ class _Reading(LaidDown):
         One of the project's that leads out of it is named by its folder, to be refused. However
         many links lead to a folder, it is looked through once.
         """
+        self.in_folder.clear()
         yield from self._below(folder.real_path)
         seen = {folder.real_path}
         for inside in sorted(folder.real_path.iterdir()):
@@ -106,9 +109,13 @@ class _Reading(LaidDown):
         return (path for path in paths if PurePosixPath(path).name == _NAME)
 
     def take(self, place: Place) -> None:
-        """Of two with one name the first counts."""
+        """Of two with one name the first counts; that is told where both lie in one folder."""
         skill = parse_skill(self.text_of(place), place.path.parent)
-        if len(self.skills) < _MOST:
-            self.skills.setdefault(skill.command, skill)
-        elif skill.command not in self.skills:
-            raise NotASkill(f"there are {_MOST} skills already")
+        first = self.skills.get(skill.command)
+        if first is None:
+            if len(self.skills) >= _MOST:
+                raise NotASkill(f"there are {_MOST} skills already")
+            self.skills[skill.command] = skill
+            self.in_folder.add(skill.command)
+        elif skill.command in self.in_folder and first != attrs.evolve(skill, folder=first.folder):
+            raise NotASkill(f"the skill {first.name} of {printable(first.folder)} counts instead")

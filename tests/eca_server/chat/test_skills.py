@@ -69,6 +69,12 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
         assert text(received).endswith("What the user wants of it: how to lint")
         assert "Expected `/skill-create" in text(await ours.turn("/skill-create ../x y"))
+        hidden = project / ".eca" / "skills" / "init"
+        folder.rename(hidden)
+        (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
+        told = "the skill Init is for the model alone: `/init` is a command of the server."
+        assert f"{hidden}: {told}" in text(await ours.turn("say a", "other", model=SCRIPT))
+        assert told in text(await ours.turn("/skills"))
 
 
 @pytest.mark.requirement("W-20b")

@@ -140,6 +140,22 @@ async def test_of_two_with_one_name_the_users_own_counts(places: Places) -> None
 
 
 @pytest.mark.trio
+async def test_of_two_with_one_name_in_one_folder_the_second_is_noted(places: Places) -> None:
+    skills = places.root / ".eca" / "skills"
+    places.write(skills / "one", written("fix", text="first"))
+    second = places.write(skills / "two", written("Fix", text="second"))
+    places.write(skills / "three", written("fix", text="first"))
+    places.write(places.root / ".agents" / "skills" / "fix", written("fix", text="other"))
+    found = await places.files().read()
+    assert texts(found) == {"fix": "first"}
+    assert found.notes == (
+        f"{second / 'SKILL.md'}: the skill fix of {skills / 'one'} counts instead.",
+    )
+    places.write(places.user / "skills" / "fix", written("fix", text="user"))
+    assert (await places.files().read()).notes == ()
+
+
+@pytest.mark.trio
 async def test_a_skill_may_be_a_link_of_the_users_and_none_of_the_projects_leads_out(
     places: Places,
 ) -> None:
