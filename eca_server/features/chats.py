@@ -254,9 +254,9 @@ def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Tol
     """What was said in a page of a chat, for a client that shows it again."""
     behavior = choose(connection, chat).behavior
     policy = policy_of(connection.config, behavior)
-    toolbox = connection.tools(more=told_of(connection, behavior)).toolbox(policy)
+    native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
     lists = dict(lists_in(chat.history))
-    described = partial(_described, toolbox, lists)
+    described = partial(_described, native.toolbox(policy), lists)
     return replayed(
         page.messages,
         flags=chat.settings.flags,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat.instructions import LARGEST_PROMPT, instructions
 from tests.eca_server.chat.agent_session import calls
-from tests.eca_server.chat.editor import Editor, editor, provider_config, text
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import SCRIPT, Editor, editor, provider_config, text
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -236,6 +238,17 @@ async def test_a_behaviour_s_own_words_and_limits_stand_over_the_common_ones(
     assert (told["eca_grep"], told["eca_read_file"]) == ("Finds.", "r")
     last = [request.body["messages"][-1]["content"] for request in provider.requests[-2:]]
     assert [each.rpartition("\n")[2] for each in last] == ["In Latin.", "In Greek."]
+
+
+async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path: Path) -> None:
+    limit = {"toolCall": {"shellCommand": {"summaryMaxLength": 9}}}
+    async with current({"behavior": {"agent": limit}}, data=tmp_path, folder=tmp_path) as ours:
+        command = "call eca_shell_command " + json.dumps({"command": "echo 1 2 3 4 5 6 7 8 9"})
+        await ours.turn(command, model=SCRIPT, trust=True)
+        await ours.ask("chat/open", {"chatId": "c"})
+        first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")
+    assert again == "Running 'echo 1 2 ...'"
+    assert first.startswith(again)  # and why it was not asked for
 
 
 async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> None:
