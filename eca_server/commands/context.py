@@ -34,7 +34,7 @@ def _in_all(found: ContextBreakdown) -> str:
     used, limit = found.used_tokens, found.context_limit
     if not limit:
         return f"about {used:,} tokens; how many it takes is unknown."
-    return f"about {used:,} of {limit:,} tokens ({used / limit:.0%})."
+    return f"about {used:,} of {limit:,} tokens ({100 * used / limit:.0f} %)."
 
 
 CONTEXT = Command(

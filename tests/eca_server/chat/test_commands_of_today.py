@@ -66,7 +66,7 @@ async def test_what_fills_the_context_is_told_with_the_usage_and_by_a_command() 
     tokens = {each["name"]: each["tokens"] for each in found["categories"]}
     assert sum(tokens.values()) == 5_000
     assert tokens["Tools"] > tokens["Instructions"] > tokens["Messages"] > 0
-    assert "about 5,000 of 10,000 tokens (50%)" in answer
+    assert "about 5,000 of 10,000 tokens (50 %)" in answer
     assert f"Tools: {tokens['Tools']:,}\n" in answer
     assert "from 60 % on" in answer
 
