@@ -115,16 +115,10 @@ class Answers:
         asking, key = self._asking[other_side(side)], _key(message.get("id"))
         if key is None or key not in asking.pending:
             return self._stray(side, asking, key, message)
-        waiting = asking.pending[key]
-        # Two results for one id may be right: the first was answered before the second was read.
-        if len(waiting) > 1 and not _refuses(message):
-            asking.mixed.add(key)
-        asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
-        if not waiting:
-            del asking.pending[key]
+        asked = _take_answered(asking, key, message)
         asking.answered.add(key)
         asking.notices.clear()
-        return None if key in asking.mixed else asked
+        return asked
 
     def _stray(
         self, side: Side, asking: _Asking, key: Key | None, message: Mapping[str, Any]
@@ -138,7 +132,7 @@ class Answers:
             return None
         if twin is not None:
             self._tell(side, "W-2b", f"the id {twin[1]!r} as it came", repr(given), harms=False)
-            return _take_pending(asking, twin)
+            return _take_answered(asking, twin, message)
         if key is not None and key in asking.answered:
             self._tell(side, "BASE-17", "one answer to each request", f"a second one to {given!r}")
             return None
@@ -185,6 +179,18 @@ def _takes_odd(asking: _Asking, key: Key | None, *, is_error: bool) -> bool:
         odd.subtract([next(key for key, count in odd.items() if count)])
         return True
     return False
+
+
+def _take_answered(asking: _Asking, key: Key, message: Mapping[str, Any]) -> Asked | None:
+    """The request with that id that an answer belongs to, if that can be told."""
+    waiting = asking.pending[key]
+    # Two results for one id may be right: the first was answered before the second was read.
+    if len(waiting) > 1 and not _refuses(message):
+        asking.mixed.add(key)
+    asked = waiting.pop() if _refuses(message) and waiting[-1].is_second else waiting.popleft()
+    if not waiting:
+        del asking.pending[key]
+    return None if key in asking.mixed else asked
 
 
 def _take_pending(asking: _Asking, key: Key) -> Asked:

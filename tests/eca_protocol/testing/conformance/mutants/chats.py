@@ -62,21 +62,15 @@ class EchoesTwice(Turn):
 
 
 @breaks("W-20c")
-class AnswersLate(Chat):
-    """Answers a prompt when its turn is at its end."""
+class EchoesBehindTheAnswer(Turn):
+    """Tells the user's words of a turn when the prompt is answered already."""
 
-    def prompt(self, prompt: Prompt) -> Any:
-        answer = super().prompt(prompt)
-        turn = self.turn
-        if turn is None or turn.prompt is not prompt:
-            return answer
+    def begin(self) -> None:
+        self.progress("Waiting for the model")
 
-        async def later() -> Any:
-            with anyio.move_on_after(1):
-                await turn.ended.wait()
-            return answer
-
-        return later()
+    async def run(self) -> None:
+        self.echo()
+        await super().run()
 
 
 @breaks("W-20d")
