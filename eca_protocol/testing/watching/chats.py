@@ -222,13 +222,13 @@ class Chats:
         if params.get("parentChatId") in self._chats:
             self._quiet.add(chat_id)
             return None
+        is_of_a_stop = chat_id in self._stopped_unknown
+        if is_of_a_stop and params["content"].get("state") == "finished":  # begins no turn
+            self._tell_unprompted("W-22f", kind, chat_id)
+            return None
         if not self._unnamed:
             if not self._prompts:  # else it may be the turn of one, as its answer will tell
-                self._notes.tell(
-                    "W-22f" if chat_id in self._stopped_unknown else "CLIENT-33",
-                    expected="contents of chats that were prompted", got=kind,
-                    chat_id=chat_id,
-                )  # fmt: skip
+                self._tell_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
             self.lost(chat_id)
             self._quiet.add(chat_id)
             return None
@@ -236,6 +236,10 @@ class Chats:
         chat.prompts.append(self._unnamed.pop(0))
         chat.is_unsure, self._is_unsure = self._is_unsure, False
         return chat
+
+    def _tell_unprompted(self, row: str, got: str, chat_id: str) -> None:
+        expected = "contents of chats that were prompted"
+        self._notes.tell(row, expected=expected, got=got, chat_id=chat_id)
 
     def _count(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)

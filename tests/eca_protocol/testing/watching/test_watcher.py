@@ -49,6 +49,7 @@ OTHER = {**CALL, "id": "call-2"}
 SUMMED = says("c", "system", "usage", sessionTokens=11)
 PREPARED = says("c", "assistant", "toolCallPrepare", argumentsText="", **OTHER)
 WITHHELD = says("c", "assistant", "toolCallRejected", arguments={}, reason="user-config", **OTHER)
+STOP_OF_C, STOP_OF_WHO = (tells("chat/promptStop", {"chatId": each}) for each in ("c", "who"))
 LEAVING = ("shutdown", "shut down", "exit")
 NOT_STOPPED = replaced({"stop": NO, "repeated": USED})
 
@@ -152,6 +153,9 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-25d", after("deleted", says("new", "system", "metadata", title="Late"))),
     ("W-21d", replaced({"new prompted": refuses(2, -32603)})),
     ("W-21c", result("prompted", chatId="d")),
+    ("W-22f", after("finished", STOP_OF_WHO, finished("who"))),
+    ("W-22f", after("new prompt", STOP_OF_WHO, finished("who"))),
+    ("W-22f", after("finished", STOP_OF_C, finished("c"))),
     ("CLIENT-33", after("finished", says("who", "assistant", "text", text="x"), finished("who"))),
     # contents
     ("W-26a", edited("link", "params", role="system")),
