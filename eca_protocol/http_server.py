@@ -66,27 +66,41 @@ class HTTPRequest:
 
     @property
     def path(self) -> str:
-        """The target without its query."""
-        return urlsplit(self.target).path
+        """The target without its query, and without a host if it names one."""
+        return self._split()[0]
 
     @property
     def query(self) -> str:
         """The part of the target behind `?`, empty when there is none."""
-        return urlsplit(self.target).query
+        return self._split()[1]
+
+    def _split(self) -> tuple[str, str]:
+        target = self.target
+        if not target.startswith("/") and "://" in target:  # as a proxy is asked
+            target = "/" + target.partition("://")[2].partition("/")[2]
+        path, _, query = target.partition("?")
+        return path, query
 
 
 class Responder:
     """Writes the one answer of one request: whole by `respond`, or `start`, `send`, `end`.
 
-    Every method raises `anyio.BrokenResourceError` when the client is gone.
+    The answer to a HEAD request is written without its body, whatever the handler sends. Every
+    method raises `anyio.BrokenResourceError` when the client is gone.
     """
 
     def __init__(
-        self, connection: h11.Connection, stream: anyio.abc.SocketStream, write_deadline: float
+        self,
+        connection: h11.Connection,
+        stream: anyio.abc.SocketStream,
+        write_deadline: float,
+        *,
+        is_head: bool,
     ) -> None:
         self._connection = connection
         self._stream = stream
         self._write_deadline = write_deadline
+        self._is_head = is_head
         self.started = False
         self.ended = False
 
@@ -112,7 +126,8 @@ class Responder:
 
     async def send(self, *pieces: bytes) -> None:
         """Writes pieces of the body, each a chunk of its own, all of them in one write."""
-        await self._write(b"".join(self._bytes(h11.Data(data=piece)) for piece in pieces))
+        if not self._is_head:
+            await self._write(b"".join(self._bytes(h11.Data(data=piece)) for piece in pieces))
 
     async def end(self) -> None:
         """Completes the answer; the connection may serve the next request."""
@@ -189,6 +204,8 @@ class HTTPServer:
                     await _Connection(self, stream).run()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             logger.debug("an HTTP client left in the middle of an exchange")
+        except Exception:
+            logger.exception("an HTTP exchange failed; its connection is closed")
         finally:
             self.connections -= 1
             self._on_change()
@@ -202,6 +219,7 @@ class _Connection:
         self._limits = server._limits
         self._stream = stream
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header)
+        self._is_head = False  # the request that is read or answered
 
     async def run(self) -> None:
         while True:
@@ -212,7 +230,7 @@ class _Connection:
                 return
             if request is None:
                 return
-            responder = Responder(self._h11, self._stream, self._limits.write_deadline)
+            responder = self._responder()
             if not self._host_allowed(request):
                 await responder.respond(403, b"this Host is not served here\n")
                 return
@@ -221,11 +239,19 @@ class _Connection:
                 return
             self._h11.start_next_cycle()
 
+    def _responder(self) -> Responder:
+        deadline = self._limits.write_deadline
+        return Responder(self._h11, self._stream, deadline, is_head=self._is_head)
+
     def _host_allowed(self, request: HTTPRequest) -> bool:
         allowed = self._server._allowed_hosts
-        return (
-            allowed is None or urlsplit("//" + request.headers.get("host", "")).hostname in allowed
-        )
+        if allowed is None:
+            return True
+        try:
+            name = urlsplit("//" + request.headers.get("host", "")).hostname
+        except ValueError:  # half of an IPv6 address
+            return False
+        return name in allowed
 
     async def _read_request(self) -> HTTPRequest | None:
         """Returns None when the client closed, or was too slow, between two requests."""
@@ -244,6 +270,7 @@ class _Connection:
                     return None
             elif isinstance(event, h11.Request):
                 head = event
+                self._is_head = event.method == b"HEAD"
                 deadline = anyio.current_time() + self._limits.request_deadline
             elif isinstance(event, h11.Data):
                 body += event.data
@@ -262,8 +289,7 @@ class _Connection:
 
     async def _refuse(self, status: int, reason: str) -> None:
         if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            responder = Responder(self._h11, self._stream, self._limits.write_deadline)
-            await responder.respond(status, f"{reason}\n".encode(), {"connection": "close"})
+            await self._responder().respond(status, f"{reason}\n".encode(), {"connection": "close"})
 
     async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
         """Runs the handler, and cancels it when the client hangs up meanwhile."""

@@ -5,6 +5,7 @@ import logging
 import anyio
 import pytest
 
+from eca_protocol import http_server
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, ServerLimits, serve
@@ -69,12 +70,60 @@ async def test_pipelined_requests_are_answered_in_order_on_one_connection():
         (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
         (b"GET / HTTP/1.1\r\nHost: evil.example:80\r\nConnection: close\r\n\r\n", 403),
         (b"GET / HTTP/1.1\r\nHost: LOCALHOST:80\r\nConnection: close\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost: [\r\nConnection: close\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: a]b\r\nConnection: close\r\n\r\n", 403),
     ],
 )
 async def test_what_is_out_of_bounds_is_refused_with_its_status(request_bytes, expected):
     limits = ServerLimits(max_header=4000, max_body=1000)
     async with serve(hello, limits=limits) as server:
         assert status(await exchange(server, request_bytes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "expected"),
+    [
+        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 200),
+        (b"HEAD / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403),
+        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
+    ],
+)
+async def test_an_answer_to_head_has_no_body_and_the_server_goes_on(
+    request_bytes, expected, caplog
+):
+    async with serve(hello, limits=ServerLimits(max_body=1000)) as server:
+        answer = await exchange(server, request_bytes)
+        assert status(answer) == expected
+        assert answer.endswith(b"\r\n\r\n")
+        assert b"content-length: " in answer.lower()
+        again = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert (await exchange(server, again)).endswith(b"hello")
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+async def test_a_fault_of_an_exchange_is_logged_and_the_server_goes_on(caplog, monkeypatch):
+    asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    async with serve(hello) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(http_server, "_request", lambda *_: 1 / 0)
+            assert await exchange(server, asked) == b""
+        assert (await exchange(server, asked)).endswith(b"hello")
+    assert "an HTTP exchange failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        ("/a/b?c=d?e", "/a/b", "c=d?e"),
+        ("//[", "//[", ""),
+        ("*", "*", ""),
+        ("http://localhost:80/a?b", "/a", "b"),
+        ("http://[", "/", ""),
+    ],
+)
+def test_a_target_has_a_path_and_a_query_whatever_it_is(target, path, query):
+    request = HTTPRequest(method="GET", target=target, headers={}, body=b"")
+    assert (request.path, request.query) == (path, query)
 
 
 async def test_one_connection_too_many_is_refused():
