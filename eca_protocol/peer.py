@@ -314,7 +314,7 @@ class Peer:
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._refuse_for(request_id, name, error)
             return
-        if not inspect.iscoroutine(outcome):
+        if not inspect.isawaitable(outcome):
             self._respond(request_id, name, outcome)
             return
         scope = anyio.CancelScope()
@@ -333,14 +333,14 @@ class Peer:
         self,
         request_id: Id | None,
         name: str,
-        coroutine: Coroutine[Any, Any, Any],
+        outcome: Awaitable[Any],
         scope: anyio.CancelScope,
     ) -> None:
         result: Any = None
         failure: Exception | None = None
         try:
             with scope:
-                result = await coroutine
+                result = await outcome
         except Exception as error:  # noqa: BLE001 - every request is answered
             failure = error
         finally:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import uuid
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError
@@ -53,6 +55,7 @@ class Chat:
         self._turn: weakref.ref[Turn] | None = None
         self._idle = anyio.Event()
         self._idle.set()
+        self._waits: list[anyio.CancelScope] = []  # of turns, for the one before them
 
     def prompt(
         self,
@@ -151,6 +154,8 @@ class Chat:
             self.usage = content
         if self._idle.is_set():
             return False
+        for wait in self._waits:
+            wait.deadline = self._silent_until()
         turn = self._turn() if self._turn is not None else None
         if isinstance(content, m.ChatProgressContent) and content.state == "finished":
             if turn is not None and not turn.has_begun:
@@ -170,13 +175,19 @@ class Chat:
         self._idle.set()
 
     async def begin(self, turn: Turn) -> None:
-        """Wait for the turn before, then claim the chat for this one."""
-        seconds = self._client.idle_deadline
-        with anyio.move_on_after(seconds), self._client.reading_on():
-            while not self._idle.is_set():
-                await self._idle.wait()
+        """Wait for the turn before, however long it has something to say; then claim the chat."""
+        wait = anyio.CancelScope(deadline=self._silent_until())
+        self._waits.append(wait)
+        try:
+            with wait, self._client.reading_on():
+                while not self._idle.is_set():
+                    await self._idle.wait()
+        finally:
+            self._waits.remove(wait)
         if not self._idle.is_set():
-            raise DeadlineExceeded("the end of the turn before", seconds or 0.0)
+            seconds = self._client.idle_deadline or 0.0
+            raise DeadlineExceeded("the next content of the turn before", seconds)
+        self._client.remember(self)
         self._idle = anyio.Event()
         self._turn = weakref.ref(turn, lambda _: self._client.wake())
 
@@ -192,6 +203,10 @@ class Chat:
     def client(self) -> Client:
         """The client it belongs to."""
         return self._client
+
+    def _silent_until(self) -> float:
+        seconds = self._client.idle_deadline
+        return math.inf if seconds is None else anyio.current_time() + seconds
 
     def _finish(self) -> None:
         turn = self._turn() if self._turn is not None else None
@@ -378,7 +393,20 @@ def _weight(content: m.ChatContent) -> int:
         return CONTENT_WEIGHT + len(content.base64)
     if isinstance(content, m.ChatToolCallPrepareContent):
         return CONTENT_WEIGHT + len(content.arguments_text)
-    if isinstance(content, m.ChatToolCalledContent):
-        texts = [o.text for o in content.outputs if isinstance(o, m.ToolCallTextOutput)]
-        return CONTENT_WEIGHT + sum(map(len, texts))
-    return CONTENT_WEIGHT
+    return CONTENT_WEIGHT + _length(content)
+
+
+def _length(value: Any) -> int:
+    """The length of all texts in a model's fields, however deep."""
+    length, rest = 0, [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            length += len(value)
+        elif isinstance(value, Mapping):
+            rest += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            rest += value
+        elif attrs.has(type(value)):
+            rest += [getattr(value, field.name) for field in attrs.fields(type(value))]
+    return length

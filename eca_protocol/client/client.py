@@ -192,6 +192,15 @@ class Client(Calls):
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
+    def remember(self, chat: Chat) -> None:
+        """Route to a chat that is used again after it was deleted.
+
+        Raises:
+            LocalProtocolError: `chat()` has given another one of that id since.
+        """
+        if self._chats.setdefault(chat.id, chat) is not chat:
+            raise LocalProtocolError("the chat was deleted, and has been made anew: use that one")
+
     def forget(self, chat: Chat) -> None:
         """Route nothing to a deleted chat any more."""
         self._chats.pop(chat.id, None)

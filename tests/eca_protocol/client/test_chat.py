@@ -279,6 +279,21 @@ async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
         assert again.usage is None
 
 
+@pytest.mark.requirement
+async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> None:
+    async with connected(idle_deadline=5) as (client, server):
+        server.answers_with("x")
+        chat = client.chat("c")
+        await chat.delete()
+        assert await chat.prompt("again").text() == "x"
+        assert client.chat("c") is chat
+        await chat.delete()
+        other = client.chat("c")
+        with pytest.raises(LocalProtocolError, match="made anew"):
+            await chat.prompt("once more").text()
+        assert await other.prompt("hi").text() == "x"
+
+
 @pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
 async def test_calls_are_approved_and_rejected_by_chat_and_id() -> None:
     async with connected() as (client, server):
@@ -330,6 +345,65 @@ async def test_a_silent_server_is_an_exception() -> None:
     async with connected(idle_deadline=0.02) as (client, _):
         with pytest.raises(DeadlineExceeded):
             await client.chat().prompt("hi").text()
+
+
+@pytest.mark.requirement
+async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> None:
+    async with connected(idle_deadline=0.5) as (client, server):
+        chat = client.chat("c")
+        await chat.prompt("one").start()
+        said: list[str] = []
+
+        async def prompt_again() -> None:
+            said.append(await chat.prompt("two").text())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(prompt_again)
+            for _ in range(6):
+                await anyio.sleep(0.1)
+                server.text("c", "more")
+            server.answers_with("next")
+            server.finish("c")
+        assert said == ["next"]
+
+
+@pytest.mark.requirement
+async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
+    async with connected(idle_deadline=0.02) as (client, server):
+        chat = client.chat("c")
+        await chat.prompt("one").start()
+        with pytest.raises(DeadlineExceeded, match="the next content of the turn before"):
+            await chat.prompt("two").start()
+        assert len(server.params_of("chat/prompt")) == 1
+
+
+@pytest.mark.requirement
+async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        edit = m.FileChangeDetails(path="/f", diff="x" * 1000, lines_added=1, lines_removed=0)
+        arguments = {"path": "/f", "edits": [{"new": "y" * 2000}]}
+        origin: m.ToolCallOrigin = "native"
+        server.content(
+            "c",
+            m.ChatToolCallRunContent(
+                origin=origin, id="1", name="n", server="s", arguments=arguments, details=edit
+            ),
+        )
+        output = m.ToolCallTextOutput(text="z" * 4000)
+        server.content(
+            "c",
+            m.ChatToolCalledContent(
+                origin=origin, id="1", name="n", server="s", arguments={}, outputs=(output,)
+            ),
+        )
+        await client.chat_query_commands()
+        assert 7000 < chat.unread < 9000
+        server.finish("c")
+        assert [content async for content in turn]
+        assert chat.unread == 0
 
 
 @pytest.mark.requirement

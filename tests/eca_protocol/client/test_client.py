@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -181,6 +183,25 @@ async def test_diagnostics_are_answered_by_the_handler() -> None:
         assert result == m.EditorGetDiagnosticsResponse(diagnostics=())
         await server.peer.call(method, m.EditorGetDiagnosticsParams(uri="file:///a"))
         assert [params.uri for params in asked] == [None, "file:///a"]
+
+
+class Later:
+    """A result that is awaited and no coroutine, as a future is."""
+
+    def __await__(self) -> Generator[Any, None, m.EditorGetDiagnosticsResponse]:
+        async def answer() -> m.EditorGetDiagnosticsResponse:
+            await anyio.sleep(0)
+            return m.EditorGetDiagnosticsResponse(diagnostics=())
+
+        return answer().__await__()
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("EDIT-3")
+async def test_a_handler_may_give_anything_that_is_awaited() -> None:
+    async with connected(diagnostics=lambda _: Later()) as (_, server):
+        result = await server.peer.call("editor/getDiagnostics", m.EditorGetDiagnosticsParams())
+        assert result == m.EditorGetDiagnosticsResponse(diagnostics=())
 
 
 @pytest.mark.anyio
