@@ -11,9 +11,12 @@ __all__ = ["cache_folder", "data_folder", "home_folder", "make_data_folder", "us
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """The user's home."""
+    """The user's home; `/` for one who has none, as in a container with a made-up user."""
     home = environ.get("HOME", "")
-    return Path(home) if home else Path.home()
+    try:
+        return Path(home) if home else Path.home()
+    except RuntimeError:  # neither the variable nor an entry in the list of users
+        return Path("/")
 
 
 def user_folder(environ: Mapping[str, str], home: Path | None = None) -> Path:

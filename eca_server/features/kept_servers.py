@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import trio
 
 from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_server.config.folders import home_folder
 from eca_server.config.interpolation import Surroundings, Unresolved
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.own_layer import LayerFault, OwnLayer, Parts
@@ -166,8 +167,9 @@ def _with_references(
     A secret is every header, what its name or its look says is one, and nothing that holds a
     reference already (`${env:TOKEN}`).
     """
+    environ = connection.options.environ
     surroundings = Surroundings(
-        environ=connection.options.environ, home=Path.home(), folder=None, kept=lambda _: "kept"
+        environ=environ, home=home_folder(environ), folder=None, kept=lambda _: "kept"
     )
     found: dict[str, str] = {}
 

@@ -19,6 +19,7 @@ from eca_protocol import json
 from eca_protocol import messages as m
 from eca_server.chat import Chat, Turn
 from eca_server.config import MCPServer, OutputTruncation
+from eca_server.config.folders import home_folder
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
@@ -154,7 +155,7 @@ def _shared_by(connection: Connection, scope: str) -> str:
 def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:
     """The settings with every default filled in."""
     roots = connection.session.roots
-    folder = roots[0].path if roots else Path.home()
+    folder = roots[0].path if roots else home_folder(connection.options.environ)
     seconds = settings.start_timeout or connection.config.mcp_timeout
     if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
         seconds = max(seconds, _SLOW_SECONDS)

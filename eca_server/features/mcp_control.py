@@ -18,6 +18,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
 from eca_protocol.peer import Handler
+from eca_server.config.folders import home_folder
 from eca_server.config.interpolation import Surroundings
 from eca_server.config.mcp_settings import fault_in, keys_of_servers
 from eca_server.features.connection import Connection
@@ -227,8 +228,9 @@ def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> No
         raise RPCError(
             INVALID_PARAMS, f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}"
         )
+    environ = connection.options.environ
     surroundings = Surroundings(
-        environ=connection.options.environ, home=Path.home(), folder=None, kept=lambda _: "kept"
+        environ=environ, home=home_folder(environ), folder=None, kept=lambda _: "kept"
     )
     fault = fault_in(name, settings, surroundings)
     if fault is not None:

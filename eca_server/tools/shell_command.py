@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
+from eca_server.config.folders import home_folder
 from eca_server.tools.background import Background
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
@@ -146,7 +148,7 @@ def command_directory(workspace: Workspace, text: str | None) -> Path:
         ToolFault: what the text names is no directory.
     """
     if text is None:
-        return workspace.roots[0].path if workspace.roots else Path.home()
+        return workspace.roots[0].path if workspace.roots else home_folder(os.environ)
     try:
         directory = workspace.locate(text).real_path
     except BadPath as fault:

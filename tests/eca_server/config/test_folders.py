@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
+import pytest
+
 from eca_server.config import data_folder, make_data_folder, user_folder
+from eca_server.config.folders import home_folder
 from eca_server.workspace import list_files
 
 
@@ -13,6 +17,16 @@ def test_a_relative_variable_does_not_count(tmp_path: Path) -> None:
     assert data_folder(environ) == tmp_path / ".local" / "share" / "eca-python"
     assert user_folder(environ) == tmp_path / ".config" / "eca"
     assert data_folder({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
+
+
+def test_a_user_without_a_home_has_folders_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlisted(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unlisted)
+    assert home_folder({}) == Path("/")
+    assert data_folder({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
 
 
 def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path: Path) -> None:
