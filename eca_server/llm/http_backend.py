@@ -264,8 +264,8 @@ class HTTPBackend(ABC):
             kept = without(request.messages, self._not_taken)
             request = attrs.evolve(request, messages=kept)
         while True:
-            payload = self.payload(request)
             target = await self._access.target(self._path, request)
+            payload = self.payload(request)
             content = encoded(payload)
             with self._exchange_log("POST", target, content, request) as log:
                 try:

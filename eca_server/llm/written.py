@@ -42,12 +42,12 @@ class Writer(Protocol):
 class Written:
     """A value that is JSON already, in pieces."""
 
-    pieces: Sequence[bytes | bytearray] = attrs.field(repr=False)
+    pieces: Sequence[bytes] = attrs.field(repr=False)
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
     """An object as JSON; values at its top level may be `Written`."""
-    pieces: list[bytes | bytearray] = []
+    pieces: list[bytes] = []
     for name, value in payload.items():
         pieces += b"," if pieces else b"{", json.dumps(name), b":"
         pieces += value.pieces if isinstance(value, Written) else [json.dumps(value)]
@@ -73,10 +73,7 @@ class Histories:
     def written(
         self, messages: Sequence[Message], before: Sequence[Any] = (), behind: Sequence[Any] = ()
     ) -> Written:
-        """The repaired messages, between what stands `before` and `behind` them, as an array.
-
-        Its pieces are to be joined before the next history is written.
-        """
+        """The repaired messages, between what stands `before` and `behind` them, as an array."""
         history = list(messages)
         beginning = next((each for each in self._beginnings if each.begins(history)), None)
         if beginning is None:
@@ -87,7 +84,7 @@ class Histories:
         if 0 < len(beginning.json) <= _LARGEST_KEPT:
             self._beginnings.append(beginning)
         end = (beginning.rest(history) + _members(behind)).removesuffix(b",")
-        return Written([b"[", _members(before), beginning.json, end, b"]"])
+        return Written([b"[", _members(before), bytes(beginning.json), end, b"]"])
 
 
 class _Beginning:

@@ -5,6 +5,7 @@ What one API has alone is shown in its own folder.
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from eca_protocol.testing.provider import Reply, close, hang, raw, reset, wait
 from eca_protocol.testing.script import Step
 from eca_server.llm import http_backend
+from eca_server.llm.access import Access, Target
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
-from eca_server.llm.backend import BackendError
+from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Event, Progress, Usage
+from eca_server.llm.history import Message, TextPart
 from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.signals import TRANSIENT
 from tests.eca_server.llm.every_api import (
@@ -261,6 +264,49 @@ async def test_a_key_that_is_quoted_back_is_masked(api):
     async with api.talking([refusal]) as (_, backend):
         _, error = await ask_in_vain(backend)
     assert "sk-planted" not in f"{error} {error.message} {error.raw}"
+
+
+class SlowAccess:
+    """A way to a provider on which questions to the model wait until they may go."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.leave = trio.Semaphore(1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._access, name)
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        if request is not None:
+            await self.leave.acquire()
+        return await self._access.target(path, request)
+
+
+@pytest.mark.trio
+@each_api
+async def test_a_request_that_waits_for_its_key_holds_no_words_of_a_fork(api, monkeypatch):
+    def turns(words: str) -> list[Message]:
+        parts = (TextPart(words),)
+        return [
+            Message(role=role, parts=parts, origin=api.origin) for role in ("user", "assistant")
+        ]
+
+    begun = [each for _ in range(4) for each in turns("Hello")]
+    asked = Request(messages=[*begun, turns("mine")[0]])
+    fork = Request(messages=[*begun, *(each for _ in range(4) for each in turns("secret"))])
+    async with api.talking(lambda _request: api.reply(ALL)) as (provider, backend):
+        access = SlowAccess(backend._access)
+        monkeypatch.setattr(backend, "_access", access)
+        await ask(backend, asked)
+        async with trio.open_nursery() as nursery:
+            for request in (asked, fork):
+                nursery.start_soon(ask, backend, request)
+                await trio.testing.wait_all_tasks_blocked()
+            access.leave.release()
+            access.leave.release()
+        first, *both = (str(request.body) for request in provider.requests)
+    assert first in both
+    assert ["secret" in each for each in sorted(both, key=len)] == [False, True]
 
 
 def places(api: SpokenAPI) -> Iterator[Reply]:
