@@ -7,18 +7,42 @@ What is put in is not searched again, so a variable's content is never taken as 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
 import attrs
 
 from eca_server.config.files import Unreadable, expand_home, read_text
 
-__all__ = ["Surroundings", "Unresolved"]
+__all__ = ["Resolved", "Surroundings", "Unresolved"]
 
 # The kinds upstream knows; any other `${...}` is the user's own text.
 _REFERENCE = re.compile(r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):([^{}]*)\}")
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
+_OPEN = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
+"""Variables that are no secrets of anybody, and stand in half of all texts."""
+
+
+class Resolved(str):
+    """A text with its references replaced, which knows what must not be shown of it.
+
+    Attributes:
+        written: the text as it was configured.
+        stands_for: what its references were replaced with.
+    """
+
+    __slots__ = ("stands_for", "written")
+
+    written: str
+    stands_for: tuple[str, ...]
+
+    def __new__(cls, text: str, *, written: str = "", stands_for: Iterable[str] = ()) -> Self:
+        """The text that came out, beside what went in."""
+        self = super().__new__(cls, text)
+        self.written = written
+        self.stands_for = tuple(stands_for)
+        return self
 
 
 class Unresolved(Exception):
@@ -34,6 +58,7 @@ class Surroundings:
         home: what a leading `~/` stands for.
         folder: where the source's file lies; None for a source that is no file.
         on_file: told of each file before it is read.
+        on_value: told of what a reference of the user's is replaced with, and may be a secret.
         kept: what a name stands for that is kept with the logins; None: this source has none.
     """
 
@@ -41,6 +66,7 @@ class Surroundings:
     home: Path
     folder: Path | None
     on_file: Callable[[Path], None] = lambda _: None
+    on_value: Callable[[str], object] = lambda _: None
     kept: Callable[[str], str | None] | None = None
 
     def path(self, text: str) -> Path:
@@ -75,14 +101,21 @@ class Surroundings:
         kind, what, *names = reference.groups()
         for name in names:
             if name is not None:
-                return self.environ.get(name, reference[0])
+                return (
+                    self._noted(self.environ[name], name) if name in self.environ else reference[0]
+                )
         if kind == "env":
-            return self._variable(what)
+            return self._noted(self._variable(what), what.partition(":")[0])
         if kind == "file":
-            return self._file(what)
+            return self._noted(self._file(what))
         if kind == "kept" and self.kept is not None:
             return self._kept(self.kept(what))
         raise Unresolved(f"expected ${{env:..}} or ${{file:..}}, got ${{{kind}:..}}")
+
+    def _noted(self, value: str, variable: str = "") -> str:
+        if variable not in _OPEN:
+            self.on_value(value)
+        return value
 
     def _variable(self, what: str) -> str:
         name, colon, default = what.partition(":")

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.interpolation import Surroundings, Unresolved
+from eca_server.config.interpolation import Resolved, Surroundings, Unresolved
 from eca_server.config.problems import dotted
 from eca_server.config.reading import (
     COUNT,
     FLAG,
     KEY,
     SECONDS,
-    TEXT,
     Place,
     Reader,
     choice,
@@ -32,7 +32,7 @@ from eca_server.config.reading import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["MCP_SERVERS", "MCPServer", "fault_in", "is_secret", "keys_of_servers"]
+__all__ = ["MCP_SERVERS", "MCPServer", "as_written", "fault_in", "is_secret", "keys_of_servers"]
 
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # of shorter ones too much else would be hidden
@@ -41,26 +41,33 @@ _NO_URL = "expected a url that begins with http:// or https:// and names a host"
 _HINDERS = "(until this is mended the MCP server does not start)"
 
 
-def _read_text(value: object, place: Place) -> str:
+def _read_text(
+    value: object, place: Place, *, shell_like: bool = True, strips: bool = False
+) -> str:
     place.expect(isinstance(value, str), "a string", value)
+    found: list[str] = []
+    surroundings = attrs.evolve(place.surroundings, on_value=found.append)
     try:
-        return place.surroundings.resolve(str(value), shell_like=True)
+        text = surroundings.resolve(str(value), shell_like=shell_like)
     except Unresolved as fault:
         place.refuse(str(fault))
+    text = text.strip() if strips else text
+    return Resolved(text, written=str(value), stands_for=found) if found else text
 
 
 def _read_name(value: object, place: Place) -> str | None:
-    return _read_text(value, place).strip() or None
+    return _read_text(value, place, strips=True) or None
 
 
 # With `$NAME` and `${NAME}` replaced as well, as the upstream server does.
 _TEXT = Reader(read=_read_text, schema={"type": "string"})
 _NAME = Reader(read=_read_name, schema={"type": "string"})
+_VALUE = Reader(read=partial(_read_text, shell_like=False), schema={"type": "string"})
 _VARIABLES = Reader(
-    read=each(TEXT).read,
+    read=each(_VALUE).read,
     build=dict,  # a null is no value left out: it takes the variable away
     schema={"type": "object"},
-    members=TEXT,
+    members=_VALUE,
 )
 
 
@@ -131,11 +138,14 @@ class MCPServer:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not be shown: headers, and the variables whose names say so."""
+        """What must not be shown: headers, variables whose names say so, what references mean."""
         known = [*self.headers.values()]
         known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
-        texts = (Secret(text) for text in known if len(text) >= _SHORTEST_SECRET)
-        return (*texts, *([self.client_secret] if self.client_secret else []))
+        texts: list[object] = [*attrs.astuple(self, recurse=False), *self.args, *self.env.values()]
+        for text in (*texts, *self.headers.values()):
+            known += text.stands_for if isinstance(text, Resolved) else ()
+        long = dict.fromkeys(text for text in known if len(text) >= _SHORTEST_SECRET)
+        return (*map(Secret, long), *([self.client_secret] if self.client_secret else []))
 
     @property
     def fault(self) -> str | None:
@@ -200,6 +210,11 @@ def fault_in(name: str, settings: object, surroundings: Surroundings) -> str | N
         place.faults[(name, "url")] = _NO_URL
     told = (f"{dotted(path[1:])}: {fault}" for path, fault in place.faults.items())
     return "; ".join(text.strip(": ").removesuffix(f" {_HINDERS}") for text in told) or None
+
+
+def as_written(text: str) -> str:
+    """A text of a server as it was configured, its references as such."""
+    return text.written if isinstance(text, Resolved) else text
 
 
 def keys_of_servers() -> tuple[str, ...]:

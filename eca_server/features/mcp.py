@@ -20,6 +20,7 @@ from eca_protocol import messages as m
 from eca_server.chat import Chat, Turn
 from eca_server.config import MCPServer, OutputTruncation
 from eca_server.config.folders import home_folder
+from eca_server.config.mcp_settings import as_written
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
@@ -193,16 +194,20 @@ def _announce(connection: Connection, server: Server) -> None:
 
 
 def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedParams:
-    """How a server is, as the client is told of it."""
+    """How a server is, as the client is told of it; what a reference stands for is not shown."""
     from eca_server.features.configuration import select_behavior  # noqa: PLC0415 - it needs us
 
     policy = policy_of(connection.config, select_behavior(connection))
     settings = server.settings
-    url = mask_url(settings.url) if settings.url else None
+    url = mask_url(as_written(settings.url)) if settings.url else None
+
+    def shown(text: str) -> str:
+        return mask(as_written(text), *settings.secrets)
+
     return m.MCPServerUpdatedParams(
         name=server.name,
-        command="" if url else settings.command or "",
-        args=() if url else tuple(mask(each, *settings.secrets) for each in settings.args),
+        command="" if url else shown(settings.command or ""),
+        args=() if url else tuple(map(shown, settings.args)),
         url=url,
         status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
         disabled=settings.disabled,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eca_server.config import MCPServer
+from eca_server.config.mcp_settings import as_written
 from eca_server.config.schema import config_schema
 
 if TYPE_CHECKING:
@@ -155,6 +156,30 @@ def test_what_must_not_be_shown_is_known() -> None:
         "Bearer not-a-real-token",
         "not-a-real-one",
     }
+
+
+def test_what_a_reference_stands_for_must_not_be_shown(house: House) -> None:
+    house.environ.update(
+        HOME="/home/somebody", A="a-first-secret", B="a-second-secret", C="a-third-secret", D="8080"
+    )
+    path = house.write(house.folder / "token", "a-fourth-secret\n")
+    house.options = {
+        "mcpServers": {
+            "s": {
+                "command": "$HOME/bin/x",
+                "args": ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"],
+                "env": {"MODE": "x-${env:B}-y"},
+                "cwd": " ${C}/ ",
+            }
+        }
+    }
+    server = house.config().mcp_servers["s"]
+    assert server.cwd == "a-third-secret/"
+    assert {secret.reveal() for secret in server.secrets} == {
+        f"a-{which}-secret" for which in ("first", "second", "third", "fourth")
+    }
+    written = ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"]
+    assert [as_written(each) for each in server.args] == written
 
 
 def test_the_schema_describes_servers() -> None:

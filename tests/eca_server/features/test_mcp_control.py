@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -40,6 +40,11 @@ class Home:
         self.data = folder / "data"
         self.user = folder / "config" / "eca" / "config.json"
         self.user.parent.mkdir(parents=True)
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "XDG_DATA_HOME": str(self.data),
+            "XDG_CONFIG_HOME": str(self.user.parents[1]),
+        }
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -50,8 +55,7 @@ class Home:
 
     @asynccontextmanager
     async def editor(self, *roots: Path, **options: Any) -> AsyncIterator[Editor]:
-        environ = {"XDG_DATA_HOME": str(self.data), "XDG_CONFIG_HOME": str(self.user.parents[1])}
-        async with editor(started=False, PATH=os.environ["PATH"], **environ) as ours:
+        async with editor(started=False, **self.environ) as ours:
             folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
             options = {"protocolRevision": "current", **options}
             await ours.start(workspaceFolders=folders, initializationOptions=options)
@@ -407,6 +411,31 @@ async def test_what_looks_like_a_secret_is_kept_with_the_logins(
     for key, value in settings.items():
         if key in {"url", "args", "env", "headers"}:
             assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"command": "x", "args": ["--token", "${env:MY_TOKEN}", "-p$MY_TOKEN"]},
+        {"command": "${env:MY_TOKEN}/x"},
+        {"url": "https://example.com/${env:MY_TOKEN}/mcp"},
+    ],
+)
+async def test_a_server_is_told_of_with_its_references_as_they_were_written(
+    home: Home, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    def refuse(*_: object, **__: object) -> Never:
+        raise MCPFault(f"it said: what is {SECRET}?", kind="start")
+
+    monkeypatch.setattr(mcp, "connect", refuse)
+    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
+    home.environ["MY_TOKEN"] = SECRET
+    async with home.editor() as ours:
+        told = await status(ours, "s", "failed")
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert "***" in shown["params"]["message"]
+        assert SECRET not in json.dumps(ours.seen)
+    assert {key: told[key] for key in settings} == settings
 
 
 async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Home) -> None:
