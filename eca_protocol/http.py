@@ -25,9 +25,10 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
+from eca_protocol.errors import HTTPFault, HTTPTimeout
+from eca_protocol.http_faults import Deadlines, fault_of, silence
 from eca_protocol.proxies import proxy_for, proxy_trouble
-from eca_protocol.tls import ClientCertificate, make_context, tls_trouble
+from eca_protocol.tls import ClientCertificate, make_context
 
 if TYPE_CHECKING:
     import ssl
@@ -42,22 +43,11 @@ PACE = 0.0005
 CLOSE_DEADLINE = 2.0
 """Seconds that closing a connection may take, whatever state it is in."""
 
+STALE = 1.0
+"""Seconds within which a kept connection that the server has closed already shows it."""
+
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
-
-
-@attrs.frozen(kw_only=True)
-class Deadlines:
-    """How long one request may wait, in seconds; `math.inf` waits for ever."""
-
-    connect: float = 10
-    """For each of: the TCP connection, the TLS handshake."""
-    write: float = 30
-    """For each write of the request to be taken."""
-    first_byte: float = 60
-    """From the start of the request to the status line and headers."""
-    idle: float = 120
-    """Between two pieces of the body."""
 
 
 class HTTPResponse:
@@ -145,15 +135,11 @@ class _Chunks:
             response.is_read = True
             raise
         except TimeoutError:
-            raise _silence(response.idle) from None
+            raise silence(response.idle) from None
         except zlib.error as error:
             raise HTTPFault("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
-            raise _fault(error, Deadlines(idle=response.idle)) or error from error
-
-
-def _silence(idle: float) -> HTTPTimeout:
-    return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
+            raise fault_of(_httpx(), error, Deadlines(idle=response.idle)) or error from error
 
 
 def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
@@ -241,12 +227,13 @@ class HTTPClient:
         deadlines: Deadlines | None = None,
         address: str | None = None,
         shows_certificate: bool = False,
+        resend: bool = True,
     ) -> AsyncIterator[HTTPResponse]:
         """Sends a request; in the block its answer can be read, after it the body is gone.
 
         A body that was not read to its end costs its connection. Cancelling closes it at once.
-        A request that meets a kept connection closed by the server before any byte of an answer
-        is sent again on another connection: such a server has dropped it unread.
+        A request whose kept connection breaks at once, before any byte of an answer, is sent again
+        on another one: the server had most likely closed it before, and has dropped it unread.
 
         Args:
             method: the HTTP method.
@@ -262,6 +249,7 @@ class HTTPClient:
                 that is asked over TLS). It tells who the user is: leave it where the URL is not of
                 the user's own choice. Requests that show it share no connection with those that do
                 not.
+            resend: whether it may be sent again like that; not what must on no account run twice.
 
         Raises:
             HTTPFault: no answer could be had; `kind` and text say why.
@@ -274,7 +262,7 @@ class HTTPClient:
         request = _request(method, url, merged, content, deadlines)
         if address is not None and proxy is None:
             _lead_to(request, address)
-        response = await _send(transport, request, deadlines)
+        response = await _send(transport, request, deadlines, resend=resend)
         # From here on the transport bounds each read of the socket, which costs far less than a
         # scope around each chunk; a transport of a test may not, so there are scopes.
         request.extensions["timeout"]["read"] = deadlines.idle
@@ -416,12 +404,17 @@ def _lead_to(request: httpx.Request, address: str) -> None:
 
 
 async def _send(
-    transport: httpx.AsyncBaseTransport, request: httpx.Request, deadlines: Deadlines
+    transport: httpx.AsyncBaseTransport,
+    request: httpx.Request,
+    deadlines: Deadlines,
+    *,
+    resend: bool,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
     with anyio.CancelScope(deadline=anyio.current_time() + first_byte):
         while True:
             connected = False
+            began = anyio.current_time()
 
             async def trace(event: str, _info: Mapping[str, Any]) -> None:
                 nonlocal connected
@@ -431,10 +424,11 @@ async def _send(
             try:
                 return await transport.handle_async_request(request)
             except Exception as error:
-                fault = _fault(error, deadlines)
+                fault = fault_of(_httpx(), error, deadlines)
                 if fault is None:
                     raise
-                if connected or fault.kind != "broken":
+                is_stale = not connected and anyio.current_time() - began <= STALE
+                if not (resend and is_stale and fault.kind == "broken"):
                     raise fault from error
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
 
@@ -452,45 +446,3 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
             )
         checked[name.lower()] = value
     return checked
-
-
-_TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
-    ("ConnectError", "connect", "cannot connect"),
-    ("ProxyError", "proxy", "the proxy refused"),
-    ("RemoteProtocolError", "protocol", "not an HTTP answer"),
-    ("LocalProtocolError", "config", "not a request that can be sent"),
-    ("UnsupportedProtocol", "config", "not a URL that can be asked"),
-    ("InvalidURL", "config", "not a URL that can be asked"),
-    ("TransportError", "broken", "the connection was lost"),
-)
-"""What httpx raises and what it means; the first class that fits decides."""
-
-
-def _fault(error: Exception, deadlines: Deadlines) -> HTTPFault | None:
-    """The fault that an exception of httpx means; None for what is not its."""
-    library = _httpx()
-    if isinstance(error, library.TimeoutException):
-        return _timeout_fault(error, deadlines)
-    if isinstance(error, UnicodeError):
-        return HTTPFault("config", f"not the name of a host: {error}")
-    lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
-    for name, kind, words in _TROUBLES:
-        if isinstance(error, lost if kind == "broken" else getattr(library, name)):
-            text = str(error) or type(error).__name__
-            if trouble := tls_trouble(error, is_connecting=kind == "connect"):
-                return HTTPFault("tls", f"TLS failed: {trouble}")
-            if kind == "protocol" and ("disconnected" in text or "closed" in text):
-                return HTTPFault("broken", f"the connection was lost: {text}")
-            return HTTPFault(kind, f"{words}: {text}")
-    return None
-
-
-def _timeout_fault(error: Exception, deadlines: Deadlines) -> HTTPTimeout:
-    library = _httpx()
-    if isinstance(error, library.ConnectTimeout):
-        seconds = deadlines.connect
-        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
-    if isinstance(error, library.WriteTimeout):
-        seconds = deadlines.write
-        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
-    return _silence(deadlines.idle)

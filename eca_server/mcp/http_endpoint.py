@@ -115,6 +115,7 @@ class HTTPEndpoint:
         headers: Mapping[str, str],
         content: bytes = b"",
         deadlines: Deadlines,
+        resend: bool = True,
     ) -> AsyncIterator[HTTPResponse]:
         """Send a request, where redirects lead it; see `HTTPClient.stream`.
 
@@ -133,6 +134,7 @@ class HTTPEndpoint:
                 content=content,
                 deadlines=deadlines,
                 shows_certificate=is_same_origin(url, self.url),
+                resend=resend,
             ) as response:
                 if response.status in _KEPT_AS_IT_WAS:
                     redirects += 1

@@ -23,6 +23,7 @@ from eca_server.mcp.http_transport import (
     Waits,
     is_events,
 )
+from eca_server.mcp.retrying import may_come_twice
 from eca_server.mcp.server_log import ServerLog
 
 __all__ = ["LegacySSE"]
@@ -74,6 +75,8 @@ class LegacySSE(HTTPTransport):
         except HTTPFault as fault:
             if fault.kind == "timeout":
                 await self._fail(message, f"the server does not take messages: {fault}")
+            elif fault.kind == "broken":
+                await self._fail(message, f"it was lost on its way, and may have run: {fault}")
             else:
                 self._end(MCPFault(f"it cannot be reached: {fault}", kind="closed"))
         else:
@@ -92,6 +95,7 @@ class LegacySSE(HTTPTransport):
                 headers=headers,
                 content=message.body,
                 deadlines=Deadlines(first_byte=seconds, idle=seconds),
+                resend=may_come_twice(message.method),
             ) as response:
                 if response.status not in _SUCCESS:
                     refusal = await self._messages.refusal(response)

@@ -8,7 +8,7 @@ from typing import Final
 from eca_protocol.errors import HTTPFault
 from eca_server.mcp.http_endpoint import Refusal
 
-__all__ = ["pause_before_retry"]
+__all__ = ["may_come_twice", "pause_before_retry"]
 
 _LISTS: Final = frozenset(
     {
@@ -21,6 +21,11 @@ _LISTS: Final = frozenset(
 )
 _BUSY: Final = frozenset({429, 503})
 _PATIENCE: Final = 10.0  # the longest `Retry-After` that is waited for
+
+
+def may_come_twice(method: str) -> bool:
+    """Whether a message does no harm where a server gets it twice: it does not run a tool."""
+    return method != "tools/call"
 
 
 def pause_before_retry(

@@ -2,8 +2,9 @@
 
 The rules it keeps: a request owns the stream of its answer, though the answer may come on any
 stream; a stream that breaks is taken up where it stood, or its request fails and says that it may
-have run; asked again is only what was refused or never sent, and lists. A session that the
-server has forgotten is opened again once, for all requests at the same time.
+have run; asked again is only what was refused or never sent, and lists. What finds its kept
+connection broken was never sent, but a call of a tool may have been. A session that the server has
+forgotten is opened again once, for all requests at the same time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from eca_server.mcp.http_transport import (
     read_events,
 )
 from eca_server.mcp.parameter_headers import ParameterHeaders
-from eca_server.mcp.retrying import pause_before_retry
+from eca_server.mcp.retrying import may_come_twice, pause_before_retry
 from eca_server.mcp.server_log import ServerLog
 
 __all__ = ["StreamableHTTP"]
@@ -170,6 +171,7 @@ class StreamableHTTP(HTTPTransport):
             headers=self._headers(message),
             content=message.body,
             deadlines=Deadlines(first_byte=math.inf, idle=idle),
+            resend=may_come_twice(message.method),
         ) as response:
             if response.status not in _SUCCESS:
                 return await self.endpoint.refusal(response)

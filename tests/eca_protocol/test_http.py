@@ -335,6 +335,32 @@ async def test_a_kept_connection_that_the_server_drops_is_replaced_without_a_wor
     assert len(served) == 3
 
 
+@pytest.mark.parametrize("options", [{}, {"resend": False}])
+async def test_a_request_that_may_have_run_is_not_sent_again(monkeypatch, options):
+    served: list[int] = []
+
+    async def dies_at_the_second(_request: HTTPRequest, responder: Responder) -> None:
+        served.append(server.connections)
+        if len(served) == 1:
+            await responder.respond(200, b"answer")
+            return
+        if not options:
+            await anyio.sleep(0.1)
+        await responder.reset()
+
+    if not options:
+        monkeypatch.setattr(http, "STALE", 0.05)
+    server: HTTPServer
+    async with serve(dies_at_the_second) as server, HTTPClient() as client:
+        async with client.stream("POST", server.url, **options) as response:
+            assert await response.read() == b"answer"
+        with pytest.raises(HTTPFault) as caught:
+            async with client.stream("POST", server.url, **options):
+                raise AssertionError("there is no answer")
+    assert caught.value.kind == "broken"
+    assert served == [1, 1]
+
+
 async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open(monkeypatch):
     class Transport(httpx.AsyncBaseTransport):
         is_closed = False

@@ -139,6 +139,18 @@ async def test_a_message_that_is_not_taken_fails_its_request_alone():
         assert await text_of_a_call(session) == "called"
 
 
+async def test_a_call_that_is_lost_on_its_way_fails_alone_and_is_not_made_again():
+    async with (
+        old_server() as old,
+        session_at(f"{old.server.at.url}/sse", transport="sse") as session,
+    ):
+        old.server.on["tools/call"] = lambda e: e.responder.reset()
+        assert "may have run" in await text_of_a_call(session)
+        assert len(old.server.of("tools/call")) == 1
+        old.server.on["tools/call"] = old.take
+        assert await text_of_a_call(session) == "called"
+
+
 async def test_a_call_that_is_stopped_is_cancelled():
     async with old_server() as old:
         old.silent = frozenset({"tools/call"})

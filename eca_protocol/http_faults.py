@@ -1,0 +1,75 @@
+"""How long an HTTP exchange may wait, and what it means where the HTTP library gives one up.
+
+The rule it keeps: the class of what the library raises tells what happened; its words are asked
+only where the class does not tell.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import attrs
+
+from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
+from eca_protocol.tls import tls_trouble
+
+__all__ = ["Deadlines", "fault_of", "silence"]
+
+
+@attrs.frozen(kw_only=True)
+class Deadlines:
+    """How long one request may wait, in seconds; `math.inf` waits for ever."""
+
+    connect: float = 10
+    """For each of: the TCP connection, the TLS handshake."""
+    write: float = 30
+    """For each write of the request to be taken."""
+    first_byte: float = 60
+    """From the start of the request to the status line and headers."""
+    idle: float = 120
+    """Between two pieces of the body."""
+
+
+_TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
+    ("ConnectError", "connect", "cannot connect"),
+    ("ProxyError", "proxy", "the proxy refused"),
+    ("RemoteProtocolError", "protocol", "not an HTTP answer"),
+    ("LocalProtocolError", "config", "not a request that can be sent"),
+    ("UnsupportedProtocol", "config", "not a URL that can be asked"),
+    ("InvalidURL", "config", "not a URL that can be asked"),
+    ("TransportError", "broken", "the connection was lost"),
+)
+"""What the library raises and what it means; the first class that fits decides."""
+
+
+def fault_of(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPFault | None:
+    """The fault that an exception of the HTTP library means; None for what is not its."""
+    if isinstance(error, library.TimeoutException):
+        return _timeout_fault(library, error, deadlines)
+    if isinstance(error, UnicodeError):
+        return HTTPFault("config", f"not the name of a host: {error}")
+    lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
+    for name, kind, words in _TROUBLES:
+        if isinstance(error, lost if kind == "broken" else getattr(library, name)):
+            text = str(error) or type(error).__name__
+            if trouble := tls_trouble(error, is_connecting=kind == "connect"):
+                return HTTPFault("tls", f"TLS failed: {trouble}")
+            if kind == "protocol" and ("disconnected" in text or "closed" in text):
+                return HTTPFault("broken", f"the connection was lost: {text}")
+            return HTTPFault(kind, f"{words}: {text}")
+    return None
+
+
+def _timeout_fault(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
+    if isinstance(error, library.ConnectTimeout):
+        seconds = deadlines.connect
+        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
+    if isinstance(error, library.WriteTimeout):
+        seconds = deadlines.write
+        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
+    return silence(deadlines.idle)
+
+
+def silence(idle: float) -> HTTPTimeout:
+    """The fault of an answer of which nothing more came in time."""
+    return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
