@@ -67,7 +67,7 @@ def report(
         platform: the system and its version.
         json_engine: which library reads and writes JSON.
         sources: where the configuration was looked for.
-        problems: what is wrong in them; those of the credentials are added here.
+        problems: what is wrong in them; those of keys and URLs are added here.
         providers: what can be talked to.
         selected_model: `provider/model` of a prompt that names none.
         logins: the providers whose key `/login` stored.
@@ -76,8 +76,13 @@ def report(
         servers: how the MCP servers are.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
-    of_keys = (each.problem for each in credentials if each.problem is not None)
-    found = dict.fromkeys((*problems, *of_keys))
+    of_places = (
+        found.problem
+        for facts in providers
+        for found in (facts.credential, facts.location)
+        if found is not None and found.problem is not None
+    )
+    found = dict.fromkeys((*problems, *of_places))
     lines = [
         f"ECA for Python {version}",
         "",

@@ -14,6 +14,7 @@ from eca_server.credentials.lookup import (
     child_environment,
     find_key,
     find_url,
+    url_fault,
     variable_of,
 )
 from eca_server.credentials.oauth import Client, LoggedOut, OAuthFault, TokenSet
@@ -34,5 +35,6 @@ __all__ = [
     "child_environment",
     "find_key",
     "find_url",
+    "url_fault",
     "variable_of",
 ]

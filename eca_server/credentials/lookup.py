@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -25,6 +26,7 @@ __all__ = [
     "child_environment",
     "find_key",
     "find_url",
+    "url_fault",
     "variable_of",
 ]
 
@@ -57,11 +59,15 @@ class Credential:
 
 @attrs.frozen(kw_only=True)
 class Location:
-    """A provider's base URL, and where it came from: as in `Credential`."""
+    """A provider's base URL, and where it came from: as in `Credential`.
+
+    One that cannot be read stays what it is: another one in its place would be sent the key.
+    """
 
     provider: str
     url: str | None = attrs.field(default=None, repr=lambda url: repr(url and mask(url)))
     source: str | None = None
+    problem: Problem | None = None
 
 
 def variable_of(provider: str, what: str) -> str:
@@ -123,12 +129,28 @@ def _in_netrc(found: Credential, file: Path, entry: str) -> Credential:
 
 def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:
     """The base URL of a provider, if one is set anywhere."""
+    found = Location(provider=name)
     if provider.url is not None:
-        return Location(provider=name, url=provider.url, source=f"providers.{name}.url")
+        return _located(found, provider.url, f"providers.{name}.url", "configuration")
     for variable in _variables(provider.url_env, variable_of(name, "URL")):
         if url := environ.get(variable, "").strip():
-            return Location(provider=name, url=url, source=variable)
-    return Location(provider=name)
+            return _located(found, url, variable, "environment")
+    return found
+
+
+def _located(found: Location, url: str, source: str, kind: str) -> Location:
+    fault = url_fault(url)
+    problem = None if fault is None else Problem(source=kind, key=source, message=fault)
+    return attrs.evolve(found, url=url, source=source, problem=problem)
+
+
+def url_fault(url: str) -> str | None:
+    """Why requests cannot go to a URL, without a word of it; None: its host and port are clear."""
+    try:
+        _ = urlsplit(url.strip()).port
+    except ValueError:
+        return "expected a url like https://host:8080/v1, got one whose host or port cannot be read"
+    return None
 
 
 def child_environment(

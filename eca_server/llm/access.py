@@ -14,7 +14,7 @@ import attrs
 
 from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import HTTPClient
-from eca_server.credentials import LoggedOut, OAuthFault, Tokens
+from eca_server.credentials import LoggedOut, OAuthFault, Tokens, url_fault
 from eca_server.llm.backend import BackendError, ErrorKind, Request
 from eca_server.llm.errors import error_from_fault
 from eca_server.secret import Secret
@@ -28,7 +28,12 @@ def endpoint(base: str, path: str) -> str:
     """`path` added to the path of `base`; the queries of both are kept.
 
     A version that the one ends with and the other begins with stands there once.
+
+    Raises:
+        BackendError: the base is no URL.
     """
+    if fault := url_fault(base):
+        raise BackendError("configuration", f"the provider's url: {fault}")
     parts = urlsplit(base.strip())
     added, _, query = path.partition("?")
     before, after = parts.path.rstrip("/"), added.lstrip("/")

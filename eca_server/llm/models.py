@@ -124,7 +124,7 @@ class Models:
         names: those that are offered, as `provider/model`; the embedded ones are always there.
         selected: the one for a prompt that names none, if its behaviour has none of its own.
         providers: what is known of each provider, for `doctor`.
-        problems: what is wrong with keys and with the configured defaults.
+        problems: what is wrong with keys, URLs and the configured defaults.
     """
 
     def __init__(
@@ -188,9 +188,10 @@ class Models:
         )
         self.names = self._registry.names()
         self.problems = tuple(
-            facts.credential.problem
+            found.problem
             for facts in self.providers
-            if facts.credential is not None and facts.credential.problem is not None
+            for found in (facts.credential, facts.location)
+            if found is not None and found.problem is not None
         )
         if stored.problem is not None:
             self.problems = (*self.problems, stored.problem)

@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.config.reading import deep_merge
-from eca_server.credentials import Tokens
+from eca_server.credentials import Tokens, url_fault
 from eca_server.llm import simulator
 from eca_server.llm.access import Access, KeyAccess, TokenAccess, Way, endpoint
 from eca_server.llm.apis import API, APIS, DEFAULT_API
@@ -111,6 +111,7 @@ class Timers:
 
 def is_local(url: str) -> bool:
     """Whether a URL leads to this machine or its private network."""
+    host = ""
     try:
         host = urlsplit(url).hostname or ""
         return ipaddress.ip_address(host).is_private
@@ -260,6 +261,8 @@ class Registry:
             return f"providers.{name}.api: expected {expected}, got {api!r}"
         if settings.url is None and (known is None or known.url is None):
             return f"providers.{name}.url is not set"
+        if settings.url is not None and (fault := url_fault(settings.url)):
+            return f"the url of {name}: {fault}"
         hosted = known is not None and settings.url is None and known.key_variable
         if hosted and settings.key is None:
             return f"no key for {name}: set {hosted} or providers.{name}.key, or `/login {name}`"

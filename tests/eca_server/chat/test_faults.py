@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from eca_protocol import json
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat import turn
 from eca_server.chat.memory import Memory
 from eca_server.llm.backend import ErrorKind
@@ -23,10 +24,14 @@ from tests.eca_server.chat.editor import (
     contents,
     editor,
     finishes,
+    provider_config,
+    text,
     types,
 )
 
 pytestmark = pytest.mark.trio
+
+SIMULATED = (ECHO, SCRIPT)
 
 
 def told(received: list[Content]) -> str:
@@ -184,6 +189,36 @@ async def test_an_answer_of_nothing_is_a_turn_without_text() -> None:
             "progress", "text", "usage", "finished",
         ]  # fmt: skip
         await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "GEN-1")
+@pytest.mark.parametrize(
+    "url", ["http://[::1:8080/v1", "https://[your-resource].example.com/v1", "http://host:port/v1"]
+)
+@pytest.mark.parametrize(
+    ("setting", "variable", "key"),
+    [("url", None, "providers.odd.url"), (None, "ODD_API_URL", "ODD_API_URL")],
+)
+async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(
+    url: str, setting: str | None, variable: str | None, key: str
+) -> None:
+    async with Provider(otherwise=reply("Good day")) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["odd"] = {"models": {"m": {}}} | ({setting: url} if setting else {})
+        environ = {"ECA_CONFIG": json.dumps(config).decode()} | (
+            {variable: url} if variable else {}
+        )
+        async with editor(started=False, **environ) as ours:
+            await ours.start()
+            shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+            assert shown["params"]["type"] == "error"
+            assert f"{key}: expected a url" in shown["params"]["message"]
+            updated = next(each for each in ours.seen if each.get("method") == "config/updated")
+            assert updated["params"]["chat"]["models"] == ["p/m", *SIMULATED]
+            assert "Good day" in text(await ours.turn("hi", model="p/m"))
+            assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
+            assert f"{key}: expected a url" in text(await ours.turn("/doctor"))
+            await assert_goes_on(ours)
 
 
 @pytest.mark.requirement("W-21d", "GEN-1")

@@ -136,3 +136,10 @@ async def test_a_listing_renews_a_refused_token_and_shows_no_key(tmp_path) -> No
             await backend.models()
         assert carried(provider) == ["Bearer access-0", "Bearer access-1"]
     assert "access-1" not in caught.value.raw
+
+
+async def test_a_base_that_is_no_url_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(BackendError, match="expected a url") as caught:
+        await KeyAccess(url="http://user:planted@[::1/v1").target("/chat")
+    assert caught.value.kind == "configuration"
+    assert "planted" not in str(caught.value)

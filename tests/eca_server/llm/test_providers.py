@@ -171,6 +171,7 @@ def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
         ("https://api.openai.com/v1", False),
         ("https://8.8.8.8", False),
         ("nonsense", False),
+        ("http://[::1:8080", False),
     ],
 )
 def test_a_local_model_has_ten_minutes_to_begin(url, local):
