@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
@@ -53,7 +53,7 @@ class Chats:
         elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
             self._decided(method, chat_id, params)
         elif method == "chat/update":
-            self._trusts = self._trusts or params.get("trust") is True
+            self._trust(params.get("trust") is True)
         elif method in {"shutdown", "exit"}:
             for chat in self._chats.values():
                 chat.end()
@@ -76,7 +76,7 @@ class Chats:
         message = params.get("message")
         prompt = Prompt(index=index, message=message if isinstance(message, str) else "")
         self._prompts[index] = (prompt, chat_id)
-        self._trusts = self._trusts or params.get("trust") is True
+        self._trust(params.get("trust") is True)
         if chat_id is None:
             self._unnamed.append(prompt)
         else:
@@ -84,10 +84,17 @@ class Chats:
             prompt.is_key = self._chat(chat_id).awaits_key
             self._chat(chat_id).prompts.append(prompt)
 
+    def _trust(self, trusts: bool) -> None:
+        """Whether the client trusts from now on, in the turns that run too."""
+        self._trusts = self._trusts or trusts
+        for turn in (chat.turn for chat in self._chats.values()):
+            if turn is not None:
+                turn.calls.may_decide_itself = self._trusts
+
     def _decided(self, method: str, chat_id: str | None, params: Mapping[str, Any]) -> None:
         approved = method == "chat/toolCallApprove"
         call_id = params.get("toolCallId")
-        self._trusts = self._trusts or (approved and params.get("save") is not None)
+        self._trust(approved and params.get("save") is not None)
         if chat_id is None or not isinstance(call_id, str):
             return
         if (chat_id, call_id) not in self._calls_seen:
@@ -148,6 +155,9 @@ class Chats:
             expected = f"the chat {chat_id!r}"
             self._notes.tell("W-21c", expected=expected, got=repr(told), harms=False)
             is_error = True
+        if chat_id is None and told in self._chats:
+            self._pair(self._chats[told], lambda each: each is prompt)
+        prompt.is_guess = False
         if prompt in self._unnamed:
             self._unnamed.remove(prompt)
             chat_id = told
@@ -199,6 +209,9 @@ class Chats:
         if kind == "usage":
             self._count(chat_id, content)
         chat.read_up_to = self._read_up_to
+        if (role, kind) == ("user", "text"):
+            text = str(content.get("text"))
+            self._pair(chat, lambda prompt: prompt.words(text).startswith(text))
         ran = chat.turn is not None
         chat.take(role, kind, content)
         self.has_finished_turn = self.has_finished_turn or (ran and chat.turn is None)
@@ -233,9 +246,34 @@ class Chats:
             self._quiet.add(chat_id)
             return None
         chat = self._chat(chat_id)
-        chat.prompts.append(self._unnamed.pop(0))
+        guess = self._unnamed.pop(0)
+        guess.is_guess = True
+        chat.prompts.append(guess)
         chat.is_unsure, self._is_unsure = self._is_unsure, False
         return chat
+
+    def _pair(self, chat: ChatTurns, is_its: Callable[[Prompt], bool]) -> None:
+        """Give the turn of a new chat its own prompt, where another one was guessed."""
+        turn = chat.turn
+        guess = None if turn is None else turn.prompt
+        if turn is None or guess is None or not guess.is_guess or is_its(guess):
+            return
+        others = [other.turn for other in self._chats.values()]
+        guessed = {other.prompt: other for other in others if other is not None and other.prompt}
+        for prompt in (*self._unnamed, *(each for each in guessed if each.is_guess)):
+            said = guessed[prompt].echo if prompt in guessed else []
+            if is_its(prompt) and (prompt.message == guess.message or not turn.echo + said):
+                break
+        else:
+            return
+        if prompt in guessed:
+            guessed[prompt].prompt = guess
+        else:
+            self._unnamed[self._unnamed.index(prompt)] = guess
+        turn.prompt = prompt
+        prompt.is_guess, guess.is_guess = True, prompt in guessed
+        late = prompt.has_late_answer
+        prompt.has_late_answer, guess.has_late_answer = guess.has_late_answer, late
 
     def _tell_unprompted(self, row: str, got: str, chat_id: str) -> None:
         expected = "contents of chats that were prompted"

@@ -39,8 +39,9 @@ class Replies:
         elif not isinstance(result, Mapping):
             return
         elif asked.method == "chat/prompt":
-            if not is_model(result.get("model")):
-                self._tell("W-21b", "a model called provider/model", repr(result.get("model")))
+            model = result.get("model")
+            if not is_model(model) and model != params.get("model"):
+                self._tell("W-21b", "a model called provider/model", repr(model))
         elif asked.method in {"chat/queryContext", "chat/queryFiles"}:
             self._chat_id(params, result)
             found = result.get("contexts", result.get("files"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,10 +25,11 @@ class Prompt:
         is_answered: with a result; an error takes the prompt out of its chat.
         has_late_answer: the model's first content came before the answer.
         breaks_order: the row that its answer breaks if a turn follows behind it.
-        was_queued: another turn was running when it was answered.
+        was_queued: another turn was running when it was sent or answered.
         is_free: a stop, a delete or the end came while it was waiting: it may be dropped.
         is_to_be_repeated: if a stop drops it, its text has to come back.
         is_key: the chat waited for a key.
+        is_guess: it named no chat, and was taken for that of the one that began next.
     """
 
     index: int
@@ -39,6 +41,7 @@ class Prompt:
     is_free: bool = False
     is_to_be_repeated: bool = False
     is_key: bool = False
+    is_guess: bool = False
 
     @property
     def is_secret(self) -> bool:
@@ -108,6 +111,8 @@ class ChatTurns:
     """That turn ended by its stop, which has emptied the queue."""
     said_when_stopped: str = ""
     awaits_key: bool = False
+    ended: int = -1
+    """The end of the turn that was the last."""
     lacks_usage: int | None = None
     """The `finished` that no usage came before, while it may still come behind it."""
 
@@ -148,7 +153,7 @@ class ChatTurns:
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
             self.has_kept_order = self.has_kept_order or turn.echo_is_done
-        elif turn is not None:
+        elif turn is not None or prompt.index < self.ended:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
             prompt.breaks_order = "W-20e" if self.has_kept_order else "W-20c"
@@ -248,6 +253,7 @@ class ChatTurns:
             for prompt in self.prompts:
                 prompt.is_to_be_repeated = False
         self.turn, self.stopped, self.is_unsure = None, turn.stopped, False
+        self.ended = self.notes.index
         self.was_cut_short = turn.is_users_stop and not turn.has_usage
         if turn.stopped is not None:
             self.said_when_stopped += "".join(turn.system_texts)
@@ -402,7 +408,7 @@ class ChatTurns:
         waiting = self.prompts if self.turn is None else []
         for prompt in (*self.dropped, *waiting):
             is_dropped = prompt.is_answered and prompt.is_to_be_repeated
-            if is_dropped and prompt.message not in self.said_when_stopped:
+            if is_dropped and _bare(prompt.message) not in _bare(self.said_when_stopped):
                 self._owes(prompt.index, "W-22d", "the dropped prompt in a text of the system's")
 
     def _owes(self, index: int, row: str, expected: str) -> None:
@@ -411,3 +417,8 @@ class ChatTurns:
 
     def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
         self.notes.tell(row, expected=expected, got=got, chat_id=self.id, harms=harms)
+
+
+def _bare(text: str) -> str:
+    """A text without what quoting it adds: marks at the lines, and white space."""
+    return re.sub(r"[\s>]+", "", text)
