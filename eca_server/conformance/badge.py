@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from eca_protocol.testing.conformance.known import Conclusion, conclusion
 from eca_protocol.testing.conformance.run import Run
 from eca_server.pages.xml import xml_text
 
 __all__ = ["badge"]
 
 _GOOD, _ODD, _BAD = "#17744a", "#855600", "#b3261a"
+_COLOURS: Final[Mapping[Conclusion, str]] = {
+    "not conformant": _BAD,
+    "not judged whole": _ODD,
+    "only known failures": _ODD,
+    "nothing judged": _ODD,
+    "conformant": _GOOD,
+}
 _CHARACTER: Final = 7  # pixels that one takes at most, in a font of 11
 _BORDER: Final = 10
 
 
-def badge(run: Run) -> str:
-    """The badge as SVG: red if something binding fails, green if nothing does in a whole run."""
+def badge(run: Run, known: Collection[str] = ()) -> str:
+    """The badge as SVG: red if something binding fails, green if nothing does in a whole run.
+
+    Args:
+        run: what was found.
+        known: names of failures that do not fail the run: with them it is neither.
+    """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
     left = f"ECA {run.edition.value}"
     right = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
-    is_whole = counts.get("pass") and not run.faults
-    colour = _BAD if counts.get("fail") else _GOOD if is_whole else _ODD
+    colour = _COLOURS[conclusion(run, known)]
     first = len(left) * _CHARACTER + _BORDER
     second = len(right) * _CHARACTER + _BORDER
     title = xml_text(f"{left}: {right} duties kept")

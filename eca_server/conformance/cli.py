@@ -277,7 +277,7 @@ def _write(
         (options.json_out, lambda: dumps(outcome.to_json()).decode() + "\n"),
         (options.junit, lambda: junit(outcome, known)),
         (options.html, lambda: html(outcome, cases, known=known, changes=changes)),
-        (options.badge, lambda: badge(outcome)),
+        (options.badge, lambda: badge(outcome, known)),
         (options.write_known_failures, lambda: known_text(outcome)),
     )
     for path, text in reports:

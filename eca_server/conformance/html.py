@@ -8,7 +8,7 @@ from typing import Final
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
-from eca_protocol.testing.conformance.known import new_faults
+from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_faults
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 from eca_server.conformance.compare import WORDS, Change
@@ -26,6 +26,13 @@ _NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
 }
 """A verdict -> its word, and how that is coloured."""
 
+_COLOURS: Final[Mapping[Conclusion, str]] = {
+    "not conformant": "bad",
+    "not judged whole": "odd",
+    "only known failures": "odd",
+    "nothing judged": "odd",
+    "conformant": "good",
+}
 _GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", "warn", "fail")
 _KEYS: Final = """\
 <p class="faint keys"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
@@ -55,7 +62,8 @@ def html(
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
-    title = f"{run.target}: {counts.get('pass', 0)} of {judged} duties kept"
+    kept = f"{counts.get('pass', 0)} of {judged} duties kept" if judged else "nothing judged"
+    title = f"{run.target}: {kept}"
     body = [
         "<header>\n",
         *_verdict(run, known),
@@ -85,15 +93,10 @@ def _worst_first(run: Run) -> list[tuple[int, Finding]]:
 
 
 def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
-    failed = [finding.id for finding in run.failed() if finding.id not in known]
     ended = [each for each in run.incidents if each.case not in known]
     faults = new_faults(run, known)
-    word, kind = ("conformant", "good")
-    if failed or ended:
-        word, kind = ("not conformant", "bad")
-    elif faults:
-        word, kind = ("not judged whole", "odd")
-    yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, kind)}</div>\n'
+    word = conclusion(run, known)
+    yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, _COLOURS[word])}</div>\n'
     notes = [f"ended during {each.case}: {each.what}" for each in ended]
     notes += [f"in {each.case} {each.told}; that is no fault of the target's" for each in faults]
     if notes:

@@ -8,7 +8,12 @@ from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import Final
 
-from eca_protocol.testing.conformance.known import new_faults, passing_again, unexpected
+from eca_protocol.testing.conformance.known import (
+    conclusion,
+    new_faults,
+    passing_again,
+    unexpected,
+)
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.command_line import printable
@@ -100,20 +105,20 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
         yield f"{late} rows had no time: --seconds gives more, --only begins with some."
     if again := passing_again(run, known):
         yield f"No failures any more, take them off the list: {' '.join(again)}"
-    new, faults = unexpected(run, known), new_faults(run, known)
-    if faults:
+    if faults := new_faults(run, known):
         yield (
             f"The suite itself failed in {' '.join(fault.case for fault in faults)}: what these "
             "judge was not judged. That is a fault of the suite, and none of the target's; please "
             "report it with what --verbose tells."
         )
-    if new:
-        yield f"Not conformant: {' '.join(new)}"
-    elif faults:
-        yield "Nothing that was judged is broken, but the run is not whole."
-    elif known and run.failed():
-        yield "Nothing binding fails but what is known to."
-    elif not any(counts.get(verdict) for verdict in ("pass", "warn")):
-        yield "Nothing could be judged."
-    else:
-        yield "Nothing binding fails."
+    match conclusion(run, known):
+        case "not conformant":
+            yield f"Not conformant: {' '.join(unexpected(run, known))}"
+        case "not judged whole":
+            yield "Nothing that was judged is broken, but the run is not whole."
+        case "only known failures":
+            yield "Nothing binding fails but what is known to."
+        case "nothing judged":
+            yield "Nothing could be judged."
+        case "conformant":
+            yield "Nothing binding fails."

@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Literal, TypeAlias
 
 from eca_protocol.testing.conformance.run import Run, SuiteFault
 from eca_protocol.testing.requirements import REQUIREMENTS
 
-__all__ = ["known_failures", "known_text", "new_faults", "passing_again", "unexpected"]
+__all__ = [
+    "Conclusion",
+    "conclusion",
+    "known_failures",
+    "known_text",
+    "new_faults",
+    "passing_again",
+    "unexpected",
+]
+
+Conclusion: TypeAlias = Literal[
+    "not conformant", "not judged whole", "only known failures", "nothing judged", "conformant"
+]
+"""What a whole run comes to; the first of these that holds."""
 
 _CASE = re.compile(r"\w+\.\w+")
 
@@ -51,6 +65,18 @@ def unexpected(run: Run, known: Collection[str]) -> tuple[str, ...]:
 def new_faults(run: Run, known: Collection[str]) -> tuple[SuiteFault, ...]:
     """The suite's own faults, without those in cases that are known for them."""
     return tuple(fault for fault in run.faults if fault.case not in known)
+
+
+def conclusion(run: Run, known: Collection[str] = ()) -> Conclusion:
+    """What every report says of the whole run, in one word or two."""
+    if unexpected(run, known):
+        return "not conformant"
+    if new_faults(run, known):
+        return "not judged whole"
+    if run.failed() or run.incidents or run.faults:
+        return "only known failures"
+    counts = run.counts()
+    return "conformant" if counts.get("pass") or counts.get("warn") else "nothing judged"
 
 
 def passing_again(run: Run, known: Collection[str]) -> tuple[str, ...]:

@@ -91,6 +91,35 @@ def test_what_is_known_does_not_spoil_the_page() -> None:
     assert ">known<" in page
 
 
+CONCLUSIONS = [
+    (RUN.findings, {"framing.a_case"}, "not conformant", "Not conformant: W-22e", "#b3261a"),
+    (RUN.findings[2:], (), "not conformant", "Not conformant: framing.a_case", "#b3261a"),
+    (
+        RUN.findings,
+        {"W-22e", "framing.a_case"},
+        "only known failures",
+        "Nothing binding fails but what is known to.",
+        "#855600",
+    ),
+    (RUN.findings[3:], None, "nothing judged", "Nothing could be judged.", "#855600"),
+    (RUN.findings[2:], None, "conformant", "Nothing binding fails.", "#17744a"),
+]
+
+
+@pytest.mark.parametrize(("findings", "known", "word", "words", "colour"), CONCLUSIONS)
+def test_the_terminal_the_page_and_the_badge_say_the_same_of_a_run(
+    findings: tuple[Finding, ...], known: set[str] | None, word: str, words: str, colour: str
+) -> None:
+    run = attrs.evolve(RUN, findings=findings, incidents=() if known is None else RUN.incidents)
+    page = html(run, {}, known=known or ())
+    told = page[page.index('<div class="verdict">') :].partition("</div>")[0]
+    kind = {"#b3261a": "bad", "#855600": "odd", "#17744a": "good"}[colour]
+    assert told.endswith(f'<span class="badge {kind}">{word}</span>')
+    assert table(run, known or ()).endswith(f"\n{words}\n")
+    assert colour in badge(run, known or ())
+    assert "0 of 0" not in page + badge(run, known or ())
+
+
 def test_a_fault_of_the_suite_is_neither_a_pass_nor_the_targets(capsys, monkeypatch) -> None:
     fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
     run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
@@ -127,7 +156,7 @@ def test_a_fault_of_the_suite_can_be_known(tmp_path) -> None:
     run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
     known = known_failures(known_text(run))
     assert known == {"here.c"}
-    assert table(run, known).endswith("Nothing binding fails.\n")
+    assert table(run, known).endswith("Nothing binding fails but what is known to.\n")
     assert not list(ET.fromstring(junit(run, known)).iter("error"))
 
 
@@ -172,7 +201,7 @@ def test_a_build_server_reads_what_failed_and_what_was_not_judged() -> None:
 def test_the_badge_counts_what_was_judged() -> None:
     assert "1 of 3" in badge(RUN)
     assert "#b3261a" in badge(RUN)
-    assert "#17744a" in badge(with_verdict("W-22e", "pass"))
+    assert "#17744a" in badge(attrs.evolve(with_verdict("W-22e", "pass"), incidents=()))
     ET.fromstring(badge(RUN))
 
 
