@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
@@ -45,6 +45,7 @@ from eca_server.conformance.html import html
 from eca_server.conformance.junit import junit
 from eca_server.conformance.progress import Progress
 from eca_server.conformance.table import table
+from eca_server.report_files import Outputs, OutputsInvalid
 from eca_server.signals import until_a_signal
 
 __all__ = ["run"]
@@ -198,14 +199,12 @@ def _run_command(arguments: Sequence[str]) -> int:
         return 0
     if not command:
         return _refuse("expected `-- COMMAND` that starts what is tested")
-    for path in _reports(options):
-        if not path.parent.is_dir() or path.is_dir():
-            return _refuse(f"expected a file in a folder that is there, got {str(path)!r}")
     try:
+        _outputs(options).check()
         known = _read(options.known_failures, lambda text: known_failures(text.decode()))
         earlier = _read(options.compare, Run.from_json)
         target = _target(options, command)
-    except (OSError, ValueError) as fault:
+    except (OutputsInvalid, OSError, ValueError) as fault:
         return _refuse(str(fault))
     return _judge(options, target, chosen, known or frozenset(), earlier)
 
@@ -239,10 +238,12 @@ def _judge(
     tell(table(outcome, known, verbose=options.verbose), sys.stdout)
     if changes is not None:
         tell("\n" + "".join(f"{line}\n" for line in compared(changes)), sys.stdout)
-    _write(options, outcome, chosen, known, changes)
+    not_written = _outputs(options).write(outcome, _renderers(chosen, known, changes))
+    for fault in not_written:
+        _complain(f"{fault}; that says nothing of what is tested")
     if unexpected(outcome, known):
         return 1
-    return _SUITE_FAILED if new_faults(outcome, known) else 0
+    return _SUITE_FAILED if not_written or new_faults(outcome, known) else 0
 
 
 async def _run(
@@ -265,32 +266,29 @@ async def _run(
     )
 
 
-def _write(
-    options: argparse.Namespace,
-    outcome: Run,
-    cases: Mapping[str, AnyCase],
-    known: Collection[str],
-    changes: tuple[Change, ...] | None,
-) -> None:
-    """Write the reports that were asked for."""
-    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
-        (options.json_out, lambda: dumps(outcome.to_json()).decode() + "\n"),
-        (options.junit, lambda: junit(outcome, known)),
-        (options.html, lambda: html(outcome, cases, known=known, changes=changes)),
-        (options.badge, lambda: badge(outcome, known)),
-        (options.write_known_failures, lambda: known_text(outcome)),
-    )
-    for path, text in reports:
-        if path is not None:
-            path.write_text(text(), "utf-8")
-
-
-def _reports(options: argparse.Namespace) -> Iterator[Path]:
+def _outputs(options: argparse.Namespace) -> Outputs:
     """The files that are to be written."""
-    for name in ("json_out", "junit", "html", "badge", "write_known_failures"):
-        path = getattr(options, name)
-        if path is not None:
-            yield path
+    wanted = {
+        "--json-out": options.json_out,
+        "--junit": options.junit,
+        "--html": options.html,
+        "--badge": options.badge,
+        "--write-known-failures": options.write_known_failures,
+    }
+    return Outputs({option: file for option, file in wanted.items() if file is not None})
+
+
+def _renderers(
+    cases: Mapping[str, AnyCase], known: Collection[str], changes: tuple[Change, ...] | None
+) -> Mapping[str, Callable[[Run], str]]:
+    """An option -> what is written to its file."""
+    return {
+        "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
+        "--junit": lambda run: junit(run, known),
+        "--html": lambda run: html(run, cases, known=known, changes=changes),
+        "--badge": lambda run: badge(run, known),
+        "--write-known-failures": known_text,
+    }
 
 
 def _chosen(options: argparse.Namespace) -> dict[str, AnyCase]:

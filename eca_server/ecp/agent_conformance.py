@@ -21,9 +21,9 @@ import trio
 from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
 from eca_server.command_line import printable
 from eca_server.ecp.leftovers import MARK, end_leftovers
-from eca_server.ecp.reports.files import OutputsInvalid, check_file, write_file
 from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.report_files import OutputsInvalid, check_file, write_file
 from eca_server.signals import until_a_signal
 
 __all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "conformance"]

@@ -13,13 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
 from eca_server.command_line import exit_code_of, mend_streams
-
-if TYPE_CHECKING:
-    from eca_server.ecp.reports.files import ReportKind
 
 __all__ = ["main", "run"]
 
@@ -162,7 +159,7 @@ def _run(options: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as fault:
         sys.stderr.write(f"ecp run: {fault}\n")
         return 1
-    wanted: dict[ReportKind, Path | None] = {
+    wanted: dict[str, Path | None] = {
         "json": options.json_out,
         "audit": options.audit_out,
         "junit": options.junit,

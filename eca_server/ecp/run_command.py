@@ -29,11 +29,11 @@ from eca_server.ecp.datasets import with_datasets
 from eca_server.ecp.graders import SettingsInvalid, settings_from
 from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
 from eca_server.ecp.progress import Progress
-from eca_server.ecp.reports.files import Outputs, OutputsInvalid, Render, ReportKind
 from eca_server.ecp.reports.masking import hiding, masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.running import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
+from eca_server.report_files import Outputs, OutputsInvalid
 from eca_server.signals import until_a_signal
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class RunOptions:
     """What the command line asks of a run; see `ecp run --help`."""
 
     manifest: Path
-    outputs: Mapping[ReportKind, Path] = attrs.field(factory=dict)
+    outputs: Mapping[str, Path] = attrs.field(factory=dict)
     prints_json: bool = False
     verbose: bool = False
     fail_on_error: bool = True
@@ -283,7 +283,7 @@ def _junit(report: RunReport) -> str:
     return junit(report)
 
 
-_RENDERERS: Final[Mapping[ReportKind, Render]] = {
+_RENDERERS: Final[Mapping[str, Callable[[RunReport], str]]] = {
     "json": lambda report: f"{_json(report)}\n",
     "audit": lambda report: f"{_dumped(dict(report.audit))}\n",
     "junit": _junit,

@@ -59,7 +59,15 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["--known-failures", "README.md", "--", "x"], "README.md: line 3: expected the id"),
         (["--only", "W-9999", "--", "x"], "no case is called W-9999, or judges such rows"),
         (["--only", "W-9999", "--list"], "no case is called W-9999"),
-        (["--html", "/no/such/folder/x.html", "--", "x"], "got '/no/such/folder/x.html'"),
+        (
+            ["--html", "/no/such/folder/x.html", "--", "x"],
+            "the folder /no/such/folder does not exist",
+        ),
+        (["--html", "/dev/full", "--", "x"], "/dev/full: expected a regular file or none"),
+        (
+            ["--html", "/new", "--json-out", "/new", "--", "x"],
+            "for --json-out and for --html",
+        ),
         (["--config-arg={{file}}", "--", "x"], "there is none"),
         (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
         (["--as", "nobody", "--", "x"], "invalid choice: 'nobody'"),

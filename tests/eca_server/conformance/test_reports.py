@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import attrs
@@ -145,10 +146,33 @@ def test_a_fault_of_the_suite_is_neither_a_pass_nor_the_targets(capsys, monkeypa
 
     assert code_of(run) == 4
     assert code_of(attrs.evolve(RUN, faults=(fault,))) == 1
-    assert code_of(run, "--json-out", "/dev/full") == 4
     monkeypatch.setattr(cli, "table", None)
     assert code_of(run) == 4
     assert "says nothing of what is tested" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("fail", 1), ("pass", 4)])
+def test_a_report_that_cannot_be_written_keeps_neither_the_others_nor_the_verdict(
+    verdict: Verdict, code: int, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    async def judged(*_: object, **__: object) -> Run:
+        gone.rmdir()
+        return attrs.evolve(with_verdict("W-22e", verdict), incidents=())
+
+    monkeypatch.setattr(cli, "run_suite", judged)
+    monkeypatch.setattr(cli, "junit", None)
+    names = {"--json-out": gone / "r.json", "--junit": tmp_path / "r.xml"}
+    names |= {"--html": tmp_path / "r.html", "--badge": tmp_path / "r.svg"}
+    words = [str(word) for pair in names.items() for word in pair]
+    assert cli.run([*words, "--", "x"]) == code
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.svg"]
+    told = capsys.readouterr()
+    assert "Nothing binding fails.\n" in told.out or "Not conformant: W-22e\n" in told.out
+    assert f"{gone}/r.json: No such file or directory" in told.err
+    assert "r.xml: TypeError" in told.err
 
 
 def test_a_fault_of_the_suite_can_be_known(tmp_path) -> None:

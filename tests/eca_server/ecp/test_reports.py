@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from eca_server.ecp.audit import RunFacts, audit, sum_of_usage
 from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest import Manifest
-from eca_server.ecp.reports.files import Outputs, OutputsInvalid
 from eca_server.ecp.reports.html import html
 from eca_server.ecp.reports.junit import junit
 from eca_server.ecp.reports.masking import masked
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.report_files import Outputs, OutputsInvalid
 from tests.eca_server.ecp.found import (
     CRASHED,
     HOSTILE,

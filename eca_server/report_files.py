@@ -1,6 +1,6 @@
 """Where reports are written: looked at before the run, each written whole or not at all.
 
-JSON comes first, and one file that cannot be written does not keep the others from being.
+One file that cannot be written does not keep the others from being.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ import secrets
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeVar
 
 import attrs
 
-from eca_server.ecp.results import RunReport
+__all__ = ["Outputs", "OutputsInvalid", "check_file", "write_file"]
 
-__all__ = ["Outputs", "OutputsInvalid", "Render", "ReportKind", "check_file", "write_file"]
-
-ReportKind: TypeAlias = Literal["json", "audit", "junit", "html"]
-Render: TypeAlias = Callable[[RunReport], str]
+_Report = TypeVar("_Report")
 
 
 class OutputsInvalid(Exception):
@@ -31,7 +28,7 @@ class OutputsInvalid(Exception):
 class Outputs:
     """The files a run is to write, by kind, in the order they are written."""
 
-    files: Mapping[ReportKind, Path]
+    files: Mapping[str, Path]
 
     def check(self) -> None:
         """See, before anything runs, that each could be written.
@@ -39,7 +36,7 @@ class Outputs:
         Raises:
             OutputsInvalid: one could not.
         """
-        seen: dict[Path, ReportKind] = {}
+        seen: dict[Path, str] = {}
         for kind, file in self.files.items():
             try:
                 check_file(file)
@@ -50,7 +47,9 @@ class Outputs:
                 raise OutputsInvalid(f"{file}: wanted for {seen[place]} and for {kind}")
             seen[place] = kind
 
-    def write(self, report: RunReport, renderers: Mapping[ReportKind, Render]) -> list[str]:
+    def write(
+        self, report: _Report, renderers: Mapping[str, Callable[[_Report], str]]
+    ) -> list[str]:
         """Write them all; what went wrong, a line for each that could not be written."""
         faults = []
         for kind, file in self.files.items():
