@@ -205,8 +205,12 @@ class Rows:
             return row
         row.what = asked.method
         row.chat = asked.chat or row.chat
+        if asked.method == "chat/delete" and row.kind == "answer":
+            self._forget(asked.chat, asked.number)
         if asked.method == "chat/prompt":
-            if not asked.chat:  # the server has named it just now
+            if row.kind == "error":
+                self._take_prompt(asked.number, asked.chat)
+            elif not asked.chat:  # the server has named it just now
                 self._move_prompt(asked.number, row.chat)
         elif asked.lane is not Lane.MODEL or asked.method in _MODELS_ANSWERS:
             row.lane, row.outward = asked.lane, side == "client"
@@ -273,10 +277,23 @@ class Rows:
         return self._chats.setdefault(name, _Chat())
 
     def _move_prompt(self, number: int, chat: str) -> None:
-        nameless = self._chat("").prompts
-        if number in nameless:
-            nameless.remove(number)
+        if self._take_prompt(number, ""):
             self._chat(chat).prompts.append(number)
+
+    def _take_prompt(self, number: int, chat: str) -> bool:
+        """Wait for nothing more of a prompt; whether something was waited for."""
+        waiting = self._chat(chat)
+        if number not in waiting.prompts:
+            return False
+        waiting.prompts.remove(number)
+        if not waiting.prompts:
+            waiting.stop = None
+        return True
+
+    def _forget(self, chat: str, deleted: int) -> None:
+        """A chat is gone; prompts behind the request that deleted it are a new one's."""
+        gone = self._chats.pop(chat, _Chat())
+        self._chat(chat).prompts.extend(each for each in gone.prompts if each > deleted)
 
 
 def _seen(entry: Passed) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,42 @@ def test_each_message_has_its_lane_and_the_time_since_what_it_follows_from() -> 
     wanted = [tuple(expected) for _, *expected in CONVERSATION]
     for number, (got, expected) in enumerate(zip(seen, wanted, strict=True)):
         assert got == expected, (number, rows[number])
+
+
+REFUSED: list[tuple[Entry, int | None, str | None]] = [
+    (request(1, "chat/prompt", chatId="c", message=5), None, None),
+    (notice("chat/promptStop", chatId="c"), None, None),
+    (passed("server", {"id": 1, "error": {"code": -32602, "message": "no"}}), 0, "answer"),
+    (request(2, "chat/prompt", message=5), None, None),
+    (passed("server", {"id": 2, "error": {"code": -32602, "message": "no"}}), 3, "answer"),
+    (notice("chat/promptStop", chatId="c"), None, None),
+    (request(3, "chat/prompt", chatId="c", message="one"), None, None),
+    (answer(3, chatId="c"), 6, "answer"),
+    (content("text", text="words"), 6, "first"),
+    (FINISHED, 6, "turn"),
+]
+DELETED: list[tuple[Entry, int | None, str | None]] = [
+    (request(1, "chat/prompt", chatId="c", message="one"), None, None),
+    (request(2, "chat/prompt", chatId="c", message="two"), None, None),
+    (content("text", text="words"), 0, "first"),
+    (content("toolCallRun", manualApproval=True, **NATIVE), None, None),
+    (request(3, "chat/delete", chatId="c"), None, None),
+    (request(4, "chat/prompt", chatId="c", message="in the new chat"), None, None),
+    (FINISHED, 0, "turn"),
+    (answer(3), 4, "answer"),
+    (notice("chat/toolCallApprove", chatId="c", toolCallId="1"), None, None),
+    (content("text", text="more"), 5, "first"),
+    (FINISHED, 5, "turn"),
+]
+
+
+@pytest.mark.parametrize("conversation", [REFUSED, DELETED])
+def test_no_time_is_counted_from_a_prompt_that_was_refused_or_is_gone_with_its_chat(
+    conversation: list[tuple[Entry, int | None, str | None]],
+) -> None:
+    rows = told(*(entry for entry, *_ in conversation))
+    seen = [(row.earlier, row.late) for row in rows]
+    assert seen == [tuple(expected) for _, *expected in conversation]
 
 
 def test_a_row_says_in_a_line_what_its_message_is() -> None:
