@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from eca_server.command_line import exit_code_of, mend_streams
+from eca_server.command_line import ended, mend_streams
 from eca_server.version import version
 
 if TYPE_CHECKING:
@@ -100,25 +100,24 @@ def run(arguments: Sequence[str]) -> int:
     if command == "tap" and "--" in others:
         dashes = others.index("--")
         others, server = others[:dashes], others[dashes + 1 :]
-    if command not in _SERVING or {"--version", "-h", "--help"} & set(others):
+    is_server = command in _SERVING and not {"--version", "-h", "--help"} & set(others)
+    if not is_server:
         mend_streams()
-    if "--version" in others:
-        sys.stdout.write(f"eca_server {version()}\n")
-        return 0
-    if command not in _COMMANDS:
-        sys.stderr.write(f"eca-server: there is no command {command[:100]!r}\n")
-        _parser().print_help(sys.stderr)
-        return 1
-    is_for_all = {"-h", "--help"} & set(others) and command not in arguments
-    options = _parser().parse_args(others if is_for_all else [command, *others])
-    options.server = server
-    try:
+
+    def end() -> int:
+        if "--version" in others:
+            sys.stdout.write(f"eca_server {version()}\n")
+            return 0
+        if command not in _COMMANDS:
+            sys.stderr.write(f"eca-server: there is no command {command[:100]!r}\n")
+            _parser().print_help(sys.stderr)
+            return 1
+        is_for_all = {"-h", "--help"} & set(others) and command not in arguments
+        options = _parser().parse_args(others if is_for_all else [command, *others])
+        options.server = server
         return _COMMANDS[command](options)
-    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        code = exit_code_of("eca-server", raised, is_server=command in _SERVING)
-        if code is None:
-            raise
-        return code
+
+    return ended("eca-server", end, is_server=is_server)
 
 
 def _parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -375,13 +374,7 @@ def _conformance(arguments: Sequence[str]) -> int:
     from eca_server.conformance.cli import run as run_conformance  # noqa: PLC0415
 
     mend_streams()
-    try:
-        return run_conformance(arguments)
-    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        code = exit_code_of("eca-server conformance", raised)
-        if code is None:
-            raise
-        return code
+    return ended("eca-server conformance", lambda: run_conformance(arguments))
 
 
 def _refuse(why: str) -> int:

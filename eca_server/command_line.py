@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
-__all__ = ["exit_code_of", "mend_streams", "printable", "silence", "tell"]
+__all__ = ["ended", "mend_streams", "printable", "silence", "tell"]
 
 
 def mend_streams() -> None:
@@ -21,7 +21,31 @@ def mend_streams() -> None:
             stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
 
 
-def exit_code_of(program: str, raised: BaseException, *, is_server: bool = False) -> int | None:
+def ended(program: str, command: Callable[[], int], *, is_server: bool = False) -> int:
+    """Run a command to its end, at which all that it has printed is written; the exit code.
+
+    Raises:
+        SystemExit: its arguments were wrong, or asked for help.
+    """
+    code: int | SystemExit
+    try:
+        try:
+            code = command()
+        except SystemExit as left:
+            code = left
+        if not is_server:
+            sys.stdout.flush()
+    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
+        found = _exit_code_of(program, raised, is_server=is_server)
+        if found is None:
+            raise
+        return found
+    if isinstance(code, SystemExit):
+        raise code
+    return code
+
+
+def _exit_code_of(program: str, raised: BaseException, *, is_server: bool) -> int | None:
     """The exit code, where a person or a stream ended the command; None: it is a fault of ours.
 
     What else was raised follows from that end, as when an interrupt takes the server from `chat`.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import exit_code_of, mend_streams
+from eca_server.command_line import ended, mend_streams
 
 __all__ = ["main", "run"]
 
@@ -44,20 +44,16 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     mend_streams()
+    return ended("ecp", lambda: _run_command(arguments))
+
+
+def _run_command(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Whatever the locale: a report is JSON, and names are what they are.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     command: Callable[[argparse.Namespace], int] = options.command
-    try:
-        code = command(options)
-        sys.stdout.flush()
-    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        ended = exit_code_of("ecp", raised)
-        if ended is None:
-            raise
-        return ended
-    return code
+    return command(options)
 
 
 def _seconds(text: str) -> float:

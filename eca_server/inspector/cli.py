@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eca_server.command_line import exit_code_of, mend_streams
+from eca_server.command_line import ended, mend_streams
 from eca_server.inspector.command import inspect, newest_transcript, write_page
 
 __all__ = ["run"]
@@ -24,14 +24,7 @@ whole address, and never shows what looks like a secret.
 def run(arguments: Sequence[str]) -> int:
     """Run the command; the exit code."""
     mend_streams()
-    options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        code = exit_code_of("eca-server inspect", raised)
-        if code is None:
-            raise
-        return code
+    return ended("eca-server inspect", lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -134,6 +134,37 @@ def test_the_version_is_told_wherever_it_is_asked_for(
     assert capsys.readouterr().out.startswith("eca_server ")
 
 
+PRINTING = [
+    *(["--version"], ["--help"], ["serve", "--help"], ["chat", "--help"], ["tap", "--help"]),
+    *(["inspect", "--help"], ["conformance", "--help"], ["ecp", "--help"], ["schema"]),
+]
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("stdout", ["/dev/full", "a reader that has left"])
+def test_what_cannot_be_printed_leaves_no_traceback(
+    arguments: list[str], stdout: str, tmp_path: Path
+) -> None:
+    if stdout == "/dev/full":
+        out = os.open(stdout, os.O_WRONLY)
+    else:
+        reader, out = os.pipe()
+        os.close(reader)
+    done = subprocess.run(
+        [*ECA, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+        timeout=30,
+        check=False,
+    )
+    os.close(out)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == (stdout == "/dev/full"), done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
