@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from eca_server.command_line import ended, mend_streams
+from eca_server.command_line import ended, mend_streams, port, seconds
 from eca_server.version import version
 
 if TYPE_CHECKING:
@@ -223,14 +223,14 @@ def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
     tap.add_argument("--unmasked", action="store_true", help="keep secrets, too")
     tap.add_argument(
         "--deadline",
-        type=float,
+        type=seconds,
         default=30.0,
         metavar="SECONDS",
         help="how long a player waits for the other side (default: 30)",
     )
     tap.add_argument("--inspect", action="store_true", help="show it meanwhile, as `inspect` does")
     tap.add_argument(
-        "--port", type=int, default=0, metavar="N", help="of that page (default: a free one)"
+        "--port", type=port, default=0, metavar="N", help="of that page (default: a free one)"
     )
     tap.add_argument("--no-open", action="store_true", help="open no browser with it")
 

@@ -1,14 +1,16 @@
-"""What every command line of ours does with the standard streams, and with its own end."""
+"""What our command lines do alike: with the standard streams, with numbers, and at their end."""
 
 from __future__ import annotations
 
+import argparse
 import io
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-__all__ = ["ended", "mend_streams", "printable", "silence", "tell"]
+__all__ = ["ended", "mend_streams", "port", "printable", "seconds", "silence", "tell"]
 
 
 def mend_streams() -> None:
@@ -61,6 +63,32 @@ def _exit_code_of(program: str, raised: BaseException, *, is_server: bool) -> in
         sys.stderr.write(f"{program}: {fault}\n")
     silence(sys.stdout)
     return 1
+
+
+def seconds(text: str) -> float:
+    """The type of an argument: a time that ends.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text[:20]!r}")
+    return number
+
+
+def port(text: str) -> int:
+    """The type of an argument: where to listen; 0 is any free port.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"expected a port, got {text[:20]!r}")
+    return int(text)
 
 
 def printable(text: str, *, longest: int = 500) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import ended, mend_streams
+from eca_server.command_line import ended, mend_streams, port, seconds
 
 __all__ = ["main", "run"]
 
@@ -56,25 +55,9 @@ def _run_command(arguments: Sequence[str]) -> int:
     return command(options)
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text!r}")
-    return seconds
-
-
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 for any free one, got {text!r}")
     return int(text)
 
 
@@ -127,10 +110,10 @@ def _add_run(commands: Any) -> None:
     add("--dask", metavar="ADDRESS", help="run them on a Dask cluster")
     add("--fail-fast", action="store_true", help="begin nothing after one that did not pass")
     add("--reuse-agent", action="store_true", help="one process for all, reset in between")
-    add("--timeout", type=_seconds, metavar="S", help="for each request (30; ECP_RPC_TIMEOUT)")
-    add("--start-timeout", type=_seconds, default=30.0, metavar="S", help="for a start (30)")
-    add("--scenario-timeout", type=_seconds, metavar="S", help="for a scenario (none)")
-    add("--max-duration", type=_seconds, metavar="S", help="for all (none; ECP_MAX_DURATION)")
+    add("--timeout", type=seconds, metavar="S", help="for each request (30; ECP_RPC_TIMEOUT)")
+    add("--start-timeout", type=seconds, default=30.0, metavar="S", help="for a start (30)")
+    add("--scenario-timeout", type=seconds, metavar="S", help="for a scenario (none)")
+    add("--max-duration", type=seconds, metavar="S", help="for all (none; ECP_MAX_DURATION)")
     add("--max-message-bytes", type=_count, default=16 * 2**20, metavar="N", help="(16 MiB)")
     add("--shell", action="store_true", help="the target is a line for sh")
     add("--cwd", choices=("caller", "manifest"), default="caller", help="where the target runs")
@@ -199,7 +182,7 @@ def _from_environment(name: str) -> float | None:
     if not text:
         return None
     try:
-        return _seconds(text)
+        return seconds(text)
     except argparse.ArgumentTypeError as fault:
         raise argparse.ArgumentTypeError(f"{name}: {fault}") from None
 
@@ -221,7 +204,7 @@ def _add_small(commands: Any) -> None:
     conformance.add_argument("--input", default="hello", help="what it is told")
     conformance.add_argument("--json", action="store_true", help="print the findings as JSON")
     conformance.add_argument("--json-out", type=Path, metavar="FILE", help="write them")
-    conformance.add_argument("--timeout", type=_seconds, default=30.0, metavar="S")
+    conformance.add_argument("--timeout", type=seconds, default=30.0, metavar="S")
     conformance.add_argument("--shell", action="store_true", help="the target is a line for sh")
 
 
@@ -355,7 +338,9 @@ def _add_agent(commands: Any) -> None:
     agent.add_argument("--approve", action="store_true", help="let calls run that would ask")
     agent.add_argument("--config-file", type=Path, metavar="FILE", help="in place of your own")
     agent.add_argument("--workspace", type=Path, default=Path(), metavar="DIR", help="(here)")
-    agent.add_argument("--http", metavar="PORT", type=_port, help="over HTTP, not standard input")
+    agent.add_argument(
+        "--http", metavar="PORT", type=port, help="over HTTP, not standard input (0: a free one)"
+    )
 
 
 def _agent(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eca_server.command_line import ended, mend_streams
+from eca_server.command_line import ended, mend_streams, port
 from eca_server.inspector.command import inspect, newest_transcript, write_page
 
 __all__ = ["run"]
@@ -51,13 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write the page as one file, and serve nothing"
     )
-    parser.add_argument("--port", type=_port, default=0, help="of the page (default: a free one)")
+    parser.add_argument("--port", type=port, default=0, help="of the page (default: a free one)")
     parser.add_argument("--no-open", action="store_true", help="open no browser")
     parser.add_argument("--beside-tap", action="store_true", help=argparse.SUPPRESS)
     return parser
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or len(text) > 5 or int(text) >= 2**16:
-        raise argparse.ArgumentTypeError(f"expected a port, got {text[:20]!r}")
-    return int(text)

@@ -89,6 +89,8 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         ["chat", "hi", "--config-file", "."],
         ["doctor", "who"],
         ["schema", "--revision", "tomorrow"],
+        *(["tap", "--replay", "x", "--deadline", odd] for odd in ("nan", "inf", "-1", "0", "soon")),
+        *(["tap", "--inspect", "--port", odd] for odd in ("70000", "-1", "x", "9" * 20)),
     ],
     ids=" ".join,
 )
