@@ -3,8 +3,9 @@
 Which requests are for a title is found out, too, of servers that break the rule for it (W-25).
 
 A chat's script is found by a word in the text of its prompts, so that many cases may use one server
-at once. Gates (`wait`) and tool names in a script are the chat's own: a gate's name means nothing
-to another chat, and a tool is called as the request offered it, whatever prefix it has there.
+at once. Gates (`wait`), tool names and the ids of calls in a script are the chat's own: a gate's
+name means nothing to another chat, a tool is called as the request offered it, whatever prefix it
+has there, and no two calls have one id, whatever reply they stand in.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class ChatModel:
 
     def __init__(self, model: Model, number: int, script: Iterable[AnswersWith]) -> None:
         self._model = model
+        self._number = number
         self._script = deque(script)
+        self._replies = 0
         self.word = f"[k{number}]"
         self.title: AnswersWith = _A_TITLE
         self.requests: list[ReceivedRequest] = []
@@ -116,6 +119,7 @@ class ChatModel:
     def _made(self, answer: AnswersWith, request: ReceivedRequest) -> Reply:
         given = answer if isinstance(answer, Reply) else answer(request)
         offered = tuple(_offered(request.body))
+        self._replies += 1
         fitted = attrs.evolve(
             given,
             steps=[self._fitted(step, offered) for step in given.steps],
@@ -130,7 +134,8 @@ class ChatModel:
         if "wait" in step:
             return {**step, "wait": self._gate(step["wait"])}
         if "tool_call" in step:
-            return {**step, "tool_call": _called(step["tool_call"], offered)}
+            own_id = f"{step.get('id', 'call')}_{self._number}_{self._replies}"
+            return {**step, "tool_call": _called(step["tool_call"], offered), "id": own_id}
         return step
 
     def _gate(self, name: str) -> str:

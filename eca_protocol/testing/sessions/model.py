@@ -120,13 +120,24 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, {"object": "list", "data": [{"id": "any", "object": "model"}]})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = json.loads(self._body())
         title: Reply = [{"text": "A title"}]
         mark, reply = ("", title) if _is_for_a_title(asked) else self.model.next_reply(asked)
         self._play(mark, asked, reply)
 
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers["Content-Length"]))
+        body = b""
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # a trailer
+        return body
+
     def _play(self, mark: str, asked: dict[str, Any], reply: Reply) -> None:
-        calls = 0
+        calls, number = 0, self.model.asked.get(mark, 0)
         self._begun = False
         for step in reply:
             match step:
@@ -147,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
                     self._delta({"reasoning_content": text})
                 case {"tool_call": name, "arguments": arguments}:
                     called = {"name": _tool(asked, name), "arguments": json.dumps(arguments)}
-                    head = {"index": calls, "id": f"{mark}-{calls}", "type": "function"}
+                    head = {"index": calls, "id": f"{mark}-{number}-{calls}", "type": "function"}
                     self._delta({"tool_calls": [{**head, "function": called}]})
                     calls += 1
         self._delta({}, "tool_calls" if calls else "stop")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,3 +82,25 @@ def test_a_model_that_is_closed_waits_at_no_gate() -> None:
     model.close()
     model.wait("mark-1", "gate-1")
     assert model.waits == {}
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(is_chunked: bool) -> None:
+    call = {"tool_call": "x", "arguments": {}}
+    model = ScriptedModel()
+    model.replies["mark-1"] = [[call, call], [call]]
+    asked = json.dumps({"messages": [{"role": "user", "content": "mark-1"}]}).encode()
+    connection = http.client.HTTPConnection(model.url.split("/")[2], timeout=5)
+    ids: list[bytes] = []
+    try:
+        for _ in range(2):
+            body: object = iter([asked[:9], asked[9:]]) if is_chunked else asked
+            headers = {"Transfer-Encoding": "chunked"} if is_chunked else {}
+            connection.request(
+                "POST", "/v1/chat/completions", body, headers, encode_chunked=is_chunked
+            )
+            ids += re.findall(rb'"id": "(mark[^"]*)"', connection.getresponse().read())
+    finally:
+        connection.close()
+        model.close()
+    assert len(ids) == len(set(ids)) == 3

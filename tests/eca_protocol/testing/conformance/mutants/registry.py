@@ -34,19 +34,23 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
+def parts_with(own: type[Any]) -> Parts:
+    """The reference server's parts with one that is a subclass of its own."""
+    return Parts(
+        **{part.name: own for part in attrs.fields(Parts) if issubclass(own, part.default)}
+    )
+
+
 def breaks(row: str) -> Callable[[Part], Part]:
     """Make a mutant of a subclass of one of the reference server's parts."""
 
     def register(mutation: Part) -> Part:
-        for part in attrs.fields(Parts):
-            if issubclass(mutation, part.default):
-                parts = Parts(**{part.name: mutation})
         assert mutation.__name__ not in MUTANTS, mutation
         MUTANTS[mutation.__name__] = Mutant(
             name=mutation.__name__,
             breaks=row,
             does=str(mutation.__doc__),
-            parts=parts,
+            parts=parts_with(mutation),
         )
         return mutation
 
