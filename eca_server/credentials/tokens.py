@@ -3,11 +3,13 @@
 The rules it keeps: one task renews them, of however many servers: whoever has the lock looks first
 whether another one has done it. New tokens are stored before they are used, for the old ones are
 worth nothing then. What was begun is ended, whoever stops meanwhile: a set that a server gave out
-and we dropped would be a login lost.
+and we dropped would be a login lost. A login that is over is so until another one is stored,
+whoever does that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_protocol.http import HTTPClient
+from eca_server.config.files import Stamp, stamp_of
 from eca_server.config.lock import Locked, lock
 from eca_server.credentials.logins import Logins, LoginsFault, StoredKeys
 from eca_server.credentials.oauth import LoggedOut, OAuthFault, TokenSet, renewed
@@ -60,16 +63,22 @@ class Tokens:
         self._clock = clock
         self._renewal: _Renewal | None = None
         self._is_over: LoggedOut | None = None
+        self._looked_at: Stamp | object = object()  # the file, when another login was looked for
         self._used_up: Secret | None = None  # it is in the file still, which could not be written
+
+    @property
+    def are_over(self) -> bool:
+        """Whether the login is over, as far as that is known."""
+        return self._is_over is not None
 
     async def current(self) -> Secret:
         """What a request carries now; renewed first if its end is near.
 
         Raises:
-            LoggedOut: the login is over.
+            LoggedOut: the login is over, and nobody has stored another one since.
             ECAError: it could not be renewed, and is of no use any more.
         """
-        if self._is_over is not None:
+        if self._is_over is not None and not await self._is_replaced():
             raise self._is_over
         tokens = self._tokens
         if tokens.is_due(self._clock()):
@@ -91,9 +100,26 @@ class Tokens:
         """
         if self._tokens.access == access:
             if self._tokens.refresh is None:
-                return False
+                return await self._is_replaced()
             await self._renew(access)
         return self._tokens.access != access
+
+    async def _is_replaced(self) -> bool:
+        """Whether another server has stored another login; asks the file only if it has changed."""
+        self._looked_at, found = await trio.to_thread.run_sync(self._look)
+        if found is None or found.access in (self._tokens.access, self._used_up):
+            return False
+        self._hide(_secrets_of(found))
+        self._tokens, self._is_over = found, None
+        return True
+
+    def _look(self) -> tuple[Stamp, TokenSet | None]:
+        stamp = stamp_of(self._logins.path)
+        if stamp == self._looked_at:
+            return stamp, None
+        with contextlib.suppress(LoginsFault):
+            return stamp, self._read().tokens.get(self._provider)
+        return stamp, None
 
     async def _renew(self, old: Secret) -> None:
         """Have the tokens renewed by the one task that does it, and wait for that."""
@@ -137,7 +163,7 @@ class Tokens:
             with trio.CancelScope(shield=True):
                 stored = await self._exchange_for_good(stored)
         self._hide(_secrets_of(stored))
-        self._tokens = stored
+        self._tokens, self._is_over = stored, None
 
     def _read(self) -> StoredKeys:
         self._logins.unlock()  # another server may have renewed what is there

@@ -18,6 +18,7 @@ import trio
 
 from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import HTTPClient
+from eca_server.config.files import Stamp, stamp_of
 from eca_server.credentials import (
     Client,
     LoggedOut,
@@ -99,7 +100,8 @@ class Login:
         self._hide = hide
         self._on_login = on_login
         self._tokens: Tokens | None = None
-        self._has_read = False
+        self._read_at: Stamp | object = object()
+        self._times_forgotten = 0
         self._scopes: tuple[str, ...] = ()
         self._logins_for: Counter[tuple[str, ...]] = Counter()
         self._page = ""
@@ -110,7 +112,7 @@ class Login:
     @property
     def is_known(self) -> bool:
         """Whether the user has logged in, as far as that was looked at."""
-        return self._tokens is not None
+        return self._tokens is not None and not self._tokens.are_over
 
     async def forget(self) -> bool:
         """Log out, and wait for nobody to log in any more; whether a login was stored.
@@ -119,45 +121,55 @@ class Login:
             LoginsFault: it cannot be removed.
         """
         self.give_up()
-        self._tokens = None
+        self._drop()
         async with self._storing:  # what a login has begun to store is there first
-            return await trio.to_thread.run_sync(self._logins.remove, self.key)
+            was_stored = await trio.to_thread.run_sync(self._logins.remove, self.key)
+        self._drop()
+        return was_stored
+
+    def _drop(self) -> None:
+        self._tokens = None
+        self._times_forgotten += 1
 
     def give_up(self) -> None:
         """Wait for nobody to log in any more; the page of ours, and its port, are free again."""
         self._waiting.cancel()
 
     async def token(self) -> Secret | None:
-        """What a request carries; None: nobody has logged in."""
-        if not self._has_read:
+        """What a request carries; None: nobody has logged in, here or elsewhere."""
+        if self._tokens is None:
             await self._read()
         if self._tokens is None:
             return None
         try:
             return await self._tokens.current()
         except LoggedOut:
-            self._tokens = None
             return None
         except ECAError as fault:
             raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
 
     async def _read(self) -> None:
+        """Take a login that is stored, if the file is another one than it was."""
+        before = self._times_forgotten
         # The system's keyring may ask the user, and whoever waits for it may be stopped meanwhile.
-        tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
-        self._has_read = True
-        if tokens is not None:
+        read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
+        self._read_at = read_at
+        if tokens is not None and self._tokens is None and before == self._times_forgotten:
             self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
             self._tokens = Tokens(
                 self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
             )
 
-    def _stored(self) -> TokenSet | None:
+    def _stored(self) -> tuple[Stamp, TokenSet | None]:
+        stamp = stamp_of(self._logins.path)
+        if stamp == self._read_at:
+            return stamp, None
         try:
             if self._logins.is_locked:
                 self._logins.unlock()
         except LoginsFault as fault:
             _log.warning("a stored login cannot be read: %s", fault)
-        return self._logins.read().tokens.get(self.key)
+        return stamp, self._logins.read().tokens.get(self.key)
 
     async def was_refused(self, token: Secret) -> bool:
         """The server did not take this token; whether there is another one now."""

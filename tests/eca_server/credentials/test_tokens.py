@@ -190,6 +190,53 @@ async def test_a_login_that_was_withdrawn_is_over(world) -> None:
     assert len(world.server.asked) == 1
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
+    world, is_refused: bool
+) -> None:
+    world.server.valid.clear()
+    tokens = world.tokens()
+    for _ in range(2):
+        with pytest.raises(LoggedOut):
+            await tokens.current()
+    assert tokens.are_over
+    again = attrs.evolve(world.stored(), access=Secret("access-x"), expires_at=None)
+    world.logins.store("p", again)
+    if is_refused:
+        assert await tokens.refused(OLD)
+    assert await tokens.current() == Secret("access-x")
+    assert not tokens.are_over
+    assert Secret("access-x") in world.hidden
+    assert len(world.server.asked) == 1
+
+
+async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_changed(
+    world, monkeypatch
+) -> None:
+    tokens = world.tokens()
+    world.logins.remove("p")
+    reads = []
+    read = world.logins.read
+    monkeypatch.setattr(world.logins, "read", lambda: reads.append(1) or read())
+    for _ in range(9):
+        with pytest.raises(LoggedOut):
+            await tokens.current()
+    assert len(reads) == 2
+    world.logins.store("q", Secret("another-one"))
+    with pytest.raises(LoggedOut):
+        await tokens.current()
+    assert len(reads) == 3
+
+
+async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -> None:
+    tokens = world.tokens(refresh=None)
+    assert not await tokens.refused(OLD)
+    world.logins.store("p", attrs.evolve(world.stored(), access=NEW, expires_at=None))
+    assert await tokens.refused(OLD)
+    assert await tokens.current() == NEW
+    assert world.server.asked == []
+
+
 async def test_a_login_that_was_removed_is_over(world) -> None:
     tokens = world.tokens()
     world.logins.remove("p")
