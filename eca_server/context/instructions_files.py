@@ -155,27 +155,34 @@ class _Reading:
     def _add(
         self, kind: str, path: str, *, base: Path | None = None, is_the_projects: bool = False
     ) -> bool:
-        """Read a file; False if there is none."""
+        """Read a file, and each that an AGENTS.md mentions behind it; False if there is none."""
         with self._saying(path):
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            _must_not_lead_out(place, is_the_projects)
-            if place.real_path not in self.seen:
-                self.seen.add(place.real_path)
-                text = self._read(kind, place)
-                if kind == _INSTRUCTIONS:
-                    self._add_mentioned(text, place.path.parent, is_the_projects=is_the_projects)
+            begun = [iter([(path, place)])]  # a chain of mentions may be thousands of files long
+            while begun:
+                name, place = next(begun[-1], (None, place))
+                if name is None:
+                    begun.pop()
+                    continue
+                with self._saying(name):
+                    _must_not_lead_out(place, is_the_projects)
+                    if place.real_path not in self.seen:
+                        self.seen.add(place.real_path)
+                        text = self._read(kind, place)
+                        if kind == _INSTRUCTIONS:
+                            begun.append(self._mentioned(text, place.path.parent))
         return True
 
-    def _add_mentioned(self, text: str, folder: Path, *, is_the_projects: bool) -> None:
+    def _mentioned(self, text: str, folder: Path) -> Iterator[tuple[str, Place]]:
         """The files that an AGENTS.md mentions; what is no file was not meant as one."""
         for mention in find_mentions(text, most=_MOST_MENTIONED):
             for target in mention.targets:
                 with suppress(FileFault, OSError):
                     place = self.workspace.locate(target.path, base=folder)
                     if place.real_path.is_file():
-                        self._add(_INSTRUCTIONS, str(place.path), is_the_projects=is_the_projects)
+                        yield str(place.path), place
                         break
 
     def _read(self, kind: str, place: Place) -> str:

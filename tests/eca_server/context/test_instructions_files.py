@@ -197,6 +197,27 @@ async def test_what_an_agents_file_mentions_is_read_with_it(
     assert "leads out of the workspace" in note
 
 
+async def test_each_file_stands_before_those_that_it_mentions(
+    project, workspace, user_folder
+) -> None:
+    write(project / "AGENTS.md", "@a.md @b.md")
+    write(project / "a.md", "@c.md @b.md @AGENTS.md")
+    write(project / "c.md", "@d.md @a.md")
+    for name in ("b.md", "d.md"):
+        write(project / name, "end")
+    found = await read_instruction_files(workspace, user_folder=user_folder)
+    assert paths(found) == [f"{project}/{n}.md" for n in ("AGENTS", "a", "c", "d", "b")]
+
+
+async def test_a_chain_of_mentions_may_be_of_any_length(project, workspace, user_folder) -> None:
+    write(project / "AGENTS.md", "@0.md")
+    for number in range(900):
+        write(project / f"{number}.md", f"@{number + 1}.md")
+    found = await read_instruction_files(workspace, user_folder=user_folder)
+    assert len(paths(found)) == 901
+    assert found.notes == ()
+
+
 @pytest.mark.parametrize(
     ("front", "behavior", "tag"),
     [
