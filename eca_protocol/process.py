@@ -15,7 +15,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -210,12 +209,19 @@ def spawn(
             )
         except (OSError, ValueError) as error:
             raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
-        ours.pop_all()  # nothing is needed any more that could be refused
-    return Child(
-        popen,
-        FdTransport(read_fd, write_fd),
-        None if errors_fd is None else FdTransport(errors_fd, None),
-    )
+        try:
+            child = Child(
+                popen,
+                FdTransport(read_fd, write_fd),
+                None if errors_fd is None else FdTransport(errors_fd, None),
+            )
+        except BaseException:
+            popen.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(Ladder().after_kill)
+            raise
+        ours.pop_all()
+    return child
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
@@ -229,11 +235,13 @@ def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[in
 def watch_descriptor(pid: int) -> int | None:
     """A descriptor that becomes readable when a process ends, where the platform has one.
 
-    It belongs to the caller. None also where there is no such process, or it may not be watched.
+    It belongs to the caller. None also where there is no such process, or it may not be watched,
+    or the interpreter was built for a Linux older than these descriptors.
     """
-    if sys.platform != "linux":
+    pidfd_open = getattr(os, "pidfd_open", None)
+    if pidfd_open is None:
         return None
     try:
-        return os.pidfd_open(pid)
+        return int(pidfd_open(pid))
     except OSError:
         return None

@@ -250,6 +250,30 @@ async def test_what_cannot_start_says_why(
     assert descriptors() == before
 
 
+async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    child = shell("read line; exit 7")
+    await child.transport.send(b"\n")
+    assert await child.wait() == 7
+    assert await child.end() == 7
+
+
+async def test_a_child_that_cannot_be_looked_after_is_not_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = descriptors(), ProcessTable().descendants(os.getpid())
+
+    def fail(_: int) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr("eca_protocol.process.watch_descriptor", fail)
+    with pytest.raises(MemoryError):
+        spawn(["sleep", "60"], stderr="pipe")
+    assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
+
+
 @contextlib.contextmanager
 def so_many_descriptors(free: int) -> Iterator[None]:
     """No more of them can be had."""
