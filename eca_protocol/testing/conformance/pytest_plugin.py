@@ -1,6 +1,7 @@
 """A pytest plugin that runs the suite as tests, and gives tests of one's own its fixtures.
 
-It is loaded only where it is asked for. Each case is a test, called after it:
+It is loaded only where it is asked for. Each case is a test, called after it, and so is the end of
+the servers that the cases have shared (`leave_taking`):
 
     pytest -p eca_protocol.testing.conformance.pytest_plugin --eca-command "my-server --stdio"
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -96,11 +97,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_RUNNER].close()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Put the cases behind the tests that were collected."""
-    if not session.config.getoption("--eca-command"):
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, items: list[pytest.Item]
+) -> Generator[None]:
+    """Put the cases behind the tests that were collected, and the leave-taking behind those."""
+    if session.config.getoption("--eca-command"):
+        _put_cases(session, items)
+    yield
+    if any(isinstance(item, CaseItem) and item.is_of_servers for item in items):
+        nodeid = f"conformance::{_LEAVING}"
+        items.append(LeavingItem.from_parent(session, name=_LEAVING, nodeid=nodeid))
+
+
+def _put_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
     pattern = session.config.getoption("--eca-cases")
     is_client = session.config.getoption("--eca-client")
     cases = client_cases() if is_client else server_cases()
@@ -133,28 +143,14 @@ class SuiteFailed(Exception):
         super().__init__(f"{fault.told}\n\n{fault.traceback}")
 
 
-class CaseItem(pytest.Item):
-    """A case as a test."""
+class _Item(pytest.Item):
+    """A test whose findings decide."""
 
-    def __init__(self, *, case: AnyCase, **options: Any) -> None:
-        super().__init__(**options)
-        self._case = case
+    does: str
+    """What it does, in a sentence for people."""
 
-    def runtest(self) -> None:
-        """Run the case.
-
-        Raises:
-            Broken: binding rows are not kept.
-            Ended: the target ended while it was talked to.
-            SuiteFailed: the case failed by itself.
-        """
-        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
-        findings = runner.judge(_target(self.config), self._case)
-        broken = _broken(findings, known)
-        if broken:
-            raise Broken(broken)
-        if self._case.name not in known:
-            runner.raise_for(self._case.name)
+    def tell(self, findings: Sequence[Finding]) -> None:
+        """Pass, warn or be skipped, as the findings want it; those that fail it were seen to."""
         odd = [finding for finding in findings if finding.verdict == "warn"]
         if odd:
             self.add_report_section("call", "warnings", str(Broken(odd)))
@@ -166,7 +162,7 @@ class CaseItem(pytest.Item):
     ) -> str:
         """The rows, without a traceback: that of a case says nothing of the target."""
         if isinstance(excinfo.value, Broken):
-            return f"{self._case.does}\n\n{excinfo.value}"
+            return f"{self.does}\n\n{excinfo.value}"
         if isinstance(excinfo.value, SuiteFailed | Ended):
             return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
@@ -176,6 +172,52 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[str, int | None, str]:
         """Where it is from, and its name."""
         return "conformance", None, self.name
+
+
+class CaseItem(_Item):
+    """A case as a test."""
+
+    def __init__(self, *, case: AnyCase, **options: Any) -> None:
+        super().__init__(**options)
+        self._case = case
+        self.does = case.does
+
+    @property
+    def is_of_servers(self) -> bool:
+        """Whether it judges a server, and no client."""
+        return isinstance(self._case, Case)
+
+    def runtest(self) -> None:
+        """Run the case.
+
+        Raises:
+            Broken: binding rows are not kept.
+            Ended: the target ended while it was talked to.
+            SuiteFailed: the case failed by itself.
+        """
+        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
+        findings = runner.judge(_target(self.config), self._case)
+        _raise_for(findings, known)
+        if self._case.name not in known:
+            runner.raise_for(self._case.name)
+        self.tell(findings)
+
+
+class LeavingItem(_Item):
+    """The end of the servers that cases have shared, as the last test."""
+
+    does = "The shared servers are shut down; what is open then is not to be."
+
+    def runtest(self) -> None:
+        """Shut them down.
+
+        Raises:
+            Broken: binding rows are not kept.
+        """
+        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
+        findings = runner.leave()
+        _raise_for(findings, known)
+        self.tell(findings)
 
 
 _Opened = TypeVar("_Opened")
@@ -235,11 +277,18 @@ class _Runner:
     ) -> _Opened:
         return self._stack.enter_context(portal.wrap_async_context_manager(suite))
 
+    def leave(self) -> list[Finding]:
+        """Shut the shared servers down in order; what their watchers saw last."""
+        if self._portal is None or not isinstance(self._suite, Suite):
+            pytest.skip("no server was started")
+        return self._portal.call(self._suite.close)
+
     def close(self) -> None:
         """End what was started."""
         self._stack.close()
 
 
+_LEAVING: Final = "leave_taking"
 _RUNNER: Final = pytest.StashKey[_Runner]()
 _KNOWN: Final = pytest.StashKey[frozenset[str]]()
 
@@ -258,6 +307,11 @@ def _target(config: pytest.Config) -> Target:
 def _broken(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
     """What fails a test."""
     return [each for each in findings if each.verdict == "fail" and each.id not in known]
+
+
+def _raise_for(findings: Iterable[Finding], known: Collection[str]) -> None:
+    if broken := _broken(findings, known):
+        raise Broken(broken)
 
 
 def _told(finding: Finding, times: int) -> str:

@@ -63,7 +63,14 @@ def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
     assert told.count(row) == 2, "once for the case, once for the test, however often it happened"
     assert "got:      a second one (2 times)" in told
     assert "Traceback" not in told
-    assert "1 failed, 1 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
+    assert "1 failed, 2 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
+
+
+def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
+    told = run_pytest(tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant NoUsage")
+    assert "leave_taking ____" in told
+    assert "W-20d (Rulings: chat): " in told
+    assert "1 failed, 1 passed" in told
 
 
 def test_a_target_that_cannot_be_started_is_told_of_without_a_traceback(tmp_path):
@@ -79,7 +86,7 @@ def test_what_is_known_fails_no_test(tmp_path):
     assert "--eca-known-failures: [Errno 2]" in run_pytest(tmp_path, *options)
     known.write_text("W-22e")
     told = run_pytest(tmp_path, *options, server=f"{REFERENCE} --mutant FinishesTwice")
-    assert "3 passed" in told
+    assert "4 passed" in told
 
 
 @pytest.mark.long
