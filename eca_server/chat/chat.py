@@ -26,7 +26,7 @@ from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Showing
 from eca_server.chat.states import STATUSES, TRANSITIONS, Action, ChatState, Input
-from eca_server.chat.store import ChatSettings
+from eca_server.chat.store import ChatSettings, Noted
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.chat.usage import SessionUsage
@@ -75,6 +75,7 @@ class Chat:
         usage: tokens and costs of the whole chat.
         window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
+        unkept: changes of files before which it could not be kept, or not in time, what they were.
         systems: the instructions by behaviour, written once (design decision 20).
         showing: what of its past the client is being told again.
         between_turns: what is done to its past.
@@ -116,6 +117,7 @@ class Chat:
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
+        self.unkept: list[Noted] = []
         self.systems: dict[str, System] = {}
         self.showing = Showing(chat_id, session)
         self.between_turns = BetweenTurns(self, nursery, memory)
@@ -266,6 +268,7 @@ class Chat:
     def forget(self) -> None:
         """Forget all that was said."""
         self.go_back(0)
+        self.unkept.clear()
         self.systems.clear()
 
     async def close(self) -> None:
@@ -291,7 +294,9 @@ class Chat:
         if self._memory is not None and changes and self._is_of_ours(turn):
             await self._memory.keep_words(turn)
             if self._is_of_ours(turn):  # it may be deleted by now
-                await self._memory.keep_before_images(turn, changes)
+                noted = await self._memory.keep_before_images(turn, changes)
+                self.unkept.append(noted)
+                self.unkept = [each for each in self.unkept if each.numbers is None]
 
     async def keep_pictures(self, turn: Turn, pictures: Iterable[bytes]) -> None:
         """Have files of what a client that shows no pictures is to be told of."""

@@ -19,6 +19,7 @@ from eca_server.chat.rollback import Rollbacks
 from eca_server.chat.store import (
     BeforeImage,
     ChatSummary,
+    Noted,
     Store,
     StoredChat,
     StoredMessage,
@@ -123,10 +124,10 @@ class Memory:
                 settings=turn.chat.settings,
             )
 
-    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> Noted:
         """Store what files are that a call of the turn is about to change; bounded in time."""
         images = [_before_image(turn.last_said, change) for change in changes]
-        await self._store.add_before_images(turn.chat.id, images)
+        return await self._store.add_before_images(turn.chat.id, images)
 
     async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
         """Have files of the pictures that the client cannot be shown; bounded in time."""

@@ -7,7 +7,7 @@ finishes it; of two servers only one puts files back at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -129,7 +129,9 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     changes = await rollbacks.changes(chat.id, said)
     if changes is None and wanted.files:
         raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")
-    planned = await rollbacks.plan(changes or ()) if wanted.files else Plan()
+    unkept = [each for each in chat.unkept if each.content_id in said]
+    lost = {path for each in unkept if each.numbers is None for path in each.paths}
+    planned = await rollbacks.plan(changes or (), lost) if wanted.files else Plan()
     if planned.left and not wanted.rest:
         raise RollbackRefused(
             "Nothing was undone, for these files cannot be put back:\n"
@@ -148,6 +150,9 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     )
 
     def settle() -> tuple[str | None, ChatSettings]:
+        for each in unkept:
+            each.content_id = kept[-1] if kept and not wanted.files else ""
+        chat.unkept = [each for each in chat.unkept if each.content_id]
         if wanted.messages:
             chat.go_back(cut)
         return chat.title, chat.settings
@@ -188,10 +193,10 @@ class Rollbacks:
         """What a chat has changed since one of these messages; None: it cannot be read."""
         return await self._store.changes_since(chat_id, content_ids)
 
-    async def plan(self, changes: Sequence[Change]) -> Plan:
-        """How these changes are undone; nothing is written."""
+    async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
+        """How these changes are undone, but for files that are `lost`; nothing is written."""
         disk = Disk(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
-        return await trio.to_thread.run_sync(plan, changes, disk)
+        return await trio.to_thread.run_sync(plan, changes, disk, lost)
 
     async def carry_out(
         self,

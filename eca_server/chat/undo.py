@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +44,7 @@ _MOST_NAMED: Final = 100
 
 _CHANGED = "it was changed since"
 _NO_BYTES = "it was too large to be kept"
+_LOST = "what it was could not be kept"
 
 
 @attrs.frozen
@@ -97,13 +98,20 @@ class Disk:
         return found
 
 
-def plan(changes: Sequence[Change], disk: Disk) -> Plan:
+def plan(changes: Sequence[Change], disk: Disk, lost: Collection[str] = ()) -> Plan:
     """Plan how to undo changes, given in the order they were made; nothing is written.
 
     Several changes of one file are one step. A file that is not what the last of them made of it
     is left alone, and so are all of them; one that is gone comes back.
+
+    Args:
+        changes: what is undone.
+        disk: what lies there now.
+        lost: files of which a change is not among these: they are left alone.
     """
     planner = _Planner(disk)
+    for path in sorted(lost):
+        planner.leave(Path(path))
     for change in reversed(changes):
         planner.undo(change)
     return planner.plan()
@@ -144,6 +152,10 @@ class _Planner:
         self._all: list[_File] = []
         self._moves: list[tuple[Path, Path]] = []
         self._steps: list[_Step] = []
+
+    def leave(self, path: Path) -> None:
+        """Leave a file alone."""
+        self._at(path).left = _LOST
 
     def undo(self, change: Change) -> None:
         """Undo one more, the latest first."""

@@ -313,14 +313,16 @@ class Database:
             self.rewrite_is_due = True
             self._empty_log()
 
-    def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> None:
-        """Keep what files are before they are changed."""
+    def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
+        """Keep what files are before they are changed; the numbers of these changes."""
+        numbers = []
         with self.writing() as execute:
             for image in images:
                 row = attrs.asdict(image)
                 for name in _PATHS:
                     row[name] = None if row[name] is None else os.fsencode(row[name])
-                execute(_ADD_IMAGE, {"chat": chat, **row})
+                numbers.append(execute(_ADD_IMAGE, {"chat": chat, **row}).lastrowid or 0)
+        return tuple(numbers)
 
     def before_images(self, chat: str) -> Sequence[BeforeImage]:
         """What the files were that a chat changed, in the order of the changes."""

@@ -157,9 +157,16 @@ class Keeper:
         self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)
         return self._write(_Write(chat_id, run))
 
-    def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> bool:
-        """Keep what files were; it is not tried again later, for their bytes may be many."""
-        return self._note(lambda database: database.add_before_images(chat_id, images))
+    def add_before_images(
+        self, chat_id: str, images: Sequence[BeforeImage]
+    ) -> tuple[int, ...] | None:
+        """Keep what files were; the numbers of these changes, None if they cannot be kept.
+
+        It is not tried again later, for their bytes may be many.
+        """
+        if not self._flush():
+            return None
+        return self._read(lambda database: database.add_before_images(chat_id, images))
 
     def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
         """What the files were that a chat changed, in the order of the changes."""

@@ -43,6 +43,7 @@ __all__ = [
     "ChatSettings",
     "ChatSummary",
     "KeptContent",
+    "Noted",
     "Rollback",
     "StoredChat",
     "StoredMessage",
@@ -155,6 +156,23 @@ class BeforeImage:
     mode: int | None = None
     data: bytes | None = attrs.field(default=None, repr=False)
     after: bytes | None = attrs.field(default=None, repr=False)
+
+
+@attrs.define(kw_only=True, eq=False)
+class Noted:
+    """Before-images of one call that the store was given.
+
+    Attributes:
+        chat: the chat's id.
+        content_id: the id of the user's last message before the changes.
+        paths: what is changed.
+        numbers: under which they lie on the disk; None: they do not, or not yet.
+    """
+
+    chat: str
+    content_id: str
+    paths: tuple[str, ...]
+    numbers: tuple[int, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -26,6 +26,7 @@ from eca_server.chat.store.rows import (
     ChatSettings,
     ChatSummary,
     KeptContent,
+    Noted,
     Rollback,
     StoredChat,
     StoredMessage,
@@ -47,6 +48,9 @@ READ_SECONDS = 3.0
 
 CLOSE_SECONDS = 1.0
 """How long the last writes are waited for."""
+
+LARGEST_BACKLOG = 64 * 1024 * 1024
+"""Bytes of files that may wait for a late disk."""
 
 _REWRITE_SECONDS = 0.7  # of them
 _IDLE_SECONDS = 2.0
@@ -80,6 +84,7 @@ class Store:
         self._on_problem = on_problem
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken | None = None
+        self._backlog: list[tuple[_Call[Any], int]] = []
         self._is_late = False
         self._told_of_lateness = False
         self._closed = False
@@ -145,17 +150,30 @@ class Store:
         """
         return await self._write(lambda keeper: keeper.delete(chat_id))
 
-    async def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> bool:
-        """Keep what files are before they are changed: all of it or nothing.
+    async def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> Noted:
+        """Keep what files are before one call changes them: all of it or nothing.
 
         Returns:
-            Whether it is on disk; it is not tried again.
+            What tells, also later, whether it is on disk; a write that fails is not tried again.
         """
-        if self._is_late:
-            await trio.lowlevel.checkpoint()
-            return False
         kept = tuple(images)
-        return await self._write(lambda keeper: keeper.add_before_images(chat_id, kept))
+        noted = Noted(
+            chat=chat_id, content_id=kept[0].content_id, paths=tuple(each.path for each in kept)
+        )
+        size = sum(len(each.data or b"") for each in kept)
+        self._backlog = [each for each in self._backlog if not each[0].done.is_set()]
+        if self._closed or size + sum(waiting for _, waiting in self._backlog) > LARGEST_BACKLOG:
+            await trio.lowlevel.checkpoint()
+            return noted
+
+        def add(keeper: Keeper) -> bool:
+            noted.numbers = keeper.add_before_images(chat_id, kept)
+            return noted.numbers is not None
+
+        call = self._ask(add)
+        self._backlog.append((call, size))
+        await self._written(call)
+        return noted
 
     async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
         """What the files were that a chat changed, in the order of the changes."""
@@ -225,7 +243,9 @@ class Store:
         """Ask for it, and wait unless the disk is known to be late already."""
         if self._closed:
             return False
-        call = self._ask(work)
+        return await self._written(self._ask(work))
+
+    async def _written(self, call: _Call[bool]) -> bool:
         with trio.move_on_after(0 if self._is_late else WRITE_SECONDS):
             await call.done.wait()
         return self._came_of(call) or False

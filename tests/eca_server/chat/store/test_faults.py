@@ -97,7 +97,7 @@ async def test_what_stands_in_the_way_is_told_once(
             assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
         assert await ours.store.load("c") is None
         assert await ours.store.list(WORKSPACE, 5) == ()
-        assert not await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
+        assert not (await ours.store.add_before_images("c", [image("1", "/f", data=b"")])).numbers
         assert not await ours.store.delete("other")
         (problem,) = ours.problems
         assert words in problem
@@ -222,7 +222,7 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(path: Path) ->
         older.close()
         async with opened(path) as ours:
             images = (image("1", "/f", data=b"before"),)
-            assert await ours.store.add_before_images("c", images)
+            assert (await ours.store.add_before_images("c", images)).numbers
             assert await ours.store.before_images("c") == images
             assert await ours.store.append("c", WORKSPACE, settings=ChatSettings(model="p/m"))
             assert [chat.model for chat in await ours.store.list(WORKSPACE, 9)] == ["p/m"]
@@ -254,10 +254,15 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
             for number in range(1, 4):
                 assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
             assert await ours.store.load("c") is None
-            assert not await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
+            monkeypatch.setattr(store, "LARGEST_BACKLOG", 4)
+            images = [image("1", f"/{name}", data=b"old") for name in "fg"]
+            waiting, too_much = [await ours.store.add_before_images("c", [i]) for i in images]
+            assert waiting.numbers is None
             assert ours.problems == [f"{path} does not answer: the chats go on in memory."]
         monkeypatch.setattr(store, "READ_SECONDS", 10)
         assert await ours.texts("c") == ["0", "1", "2", "3"]
+        assert await ours.store.before_images("c") == (images[0],)
+        assert (waiting.numbers, too_much.numbers) == ((1,), None)
         monkeypatch.setattr(store, "WRITE_SECONDS", 10)
         assert await ours.store.append("c", WORKSPACE, said("4"))
         assert len(ours.problems) == 1

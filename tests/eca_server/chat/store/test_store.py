@@ -164,9 +164,9 @@ async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: P
         image("2", "/\udcff\n", data=b"\0odd\xff"),
     )
     async with opened(path) as ours:
-        assert await ours.store.add_before_images("c", images[:2])
-        assert await ours.store.add_before_images("other", images[:1])
-        assert await ours.store.add_before_images("c", images[2:])
+        assert (await ours.store.add_before_images("c", images[:2])).numbers
+        assert (await ours.store.add_before_images("other", images[:1])).numbers
+        assert (await ours.store.add_before_images("c", images[2:])).numbers
     async with opened(path) as ours:
         assert await ours.store.before_images("c") == images
         assert await ours.store.before_images("other") == images[:1]
