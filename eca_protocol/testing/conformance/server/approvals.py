@@ -92,7 +92,7 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
         if run.get("manualApproval") is not True:
             raise Stuck("a command that waits for the user", run)
         await chat.reject(run["id"])
-        await chat.finished()
+        await chat.finished(shows="W-30f")
         ran = made.exists() or bool(chat.of("toolCallRunning"))
         bench.check("TOOL-18", not ran, expected="a command that does not run", got=kinds(chat))
         reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
@@ -153,12 +153,12 @@ async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
         ran = [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
         bench.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
         if not ran:
-            await chat.reject(run["id"])
             await chat.approve(run["id"])
+            await chat.reject(run["id"])
         await chat.finished()
         closed = [each["type"] for each in ends(chat)]
         if not ran:
-            bench.check("W-34a", closed == ["toolCallRejected"], expected="a rejection", got=closed)
+            bench.check("W-34a", closed == ["toolCalled"], expected="a call that ran", got=closed)
 
 
 @case("W-34b", needs="native-tools")

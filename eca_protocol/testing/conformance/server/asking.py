@@ -113,7 +113,7 @@ def code_of(answer: Mapping[str, Any]) -> int:
 
 def is_read(answer: Mapping[str, Any] | None) -> bool:
     """Whether a request was answered, and not as something that is none."""
-    return answer is not None and code_of(answer) not in (-32700, -32600)
+    return bool(answer and code_of(answer) not in (-32700, -32600))
 
 
 async def answer_to(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ import anyio
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 
 
@@ -36,6 +38,14 @@ class RefusalIsConfiguration(ToolCall):
 
     def rejected(self, reason: str) -> None:
         super().rejected("user-config" if self._decision is False else reason)
+
+
+@breaks("W-30f")
+class DeafToRefusals(Server):
+    """Does not hear that the user rejects a call."""
+
+    def reject(self, params: Params) -> None:
+        return None
 
 
 @breaks("W-31")

@@ -72,6 +72,20 @@ class WaitsForInitialized(Server):
             raise Fault(-32002, "not initialized")
 
 
+@breaks("W-10d")
+class HoldsUntilInitialized(Server):
+    """Answers queries of contexts when `initialized` was said."""
+
+    def query_context(self, params: Params) -> Any:
+        found = super().query_context(params)
+        return found if self.is_introduced else self._later(found)
+
+    async def _later(self, found: Any) -> Any:
+        while not self.is_introduced:
+            await anyio.sleep(0.02)
+        return found
+
+
 @breaks("W-10e")
 class IntroducedTooSoon(Server):
     """Tells its configuration behind the answer to `initialize`."""

@@ -11,7 +11,14 @@ from eca_protocol.process import Child
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
-from tests.eca_protocol.testing.conformance.reference.tools import ShellCommand, Tool, Toolbox
+from tests.eca_protocol.testing.conformance.reference.tools import (
+    EditFile,
+    FileChange,
+    ShellCommand,
+    Tool,
+    Toolbox,
+    ToolFault,
+)
 
 
 class _Says(ToolCall):
@@ -217,6 +224,22 @@ class RefusedEditsAreFine(ToolCall):
     def called(self, output: str, *, error: bool) -> None:
         is_edit = self.tool is not None and self.tool.name == "eca_edit_file"
         super().called(output, error=error and not is_edit)
+
+
+class _Ambiguous(EditFile):
+    def change(self, arguments: dict[str, Any]) -> FileChange:
+        try:
+            return super().change(arguments)
+        except ToolFault as fault:
+            path = self.path(arguments)
+            raise ToolFault(f"3 words: {path} is ambiguous") from fault
+
+
+@breaks("W-38b")
+class MatchesAreNotCounted(Toolbox):
+    """Does not say how often a file has the text that an edit is to replace."""
+
+    natives = tuple(_Ambiguous if kind is EditFile else kind for kind in Toolbox.natives)
 
 
 @breaks("FIELD:ChatToolCalledContent.totalTimeMs")
