@@ -26,7 +26,7 @@ from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
 from eca_server.llm.attachments import Attachment, suspects, without
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
 from eca_server.llm.errors import error_from_fault, error_from_response
-from eca_server.llm.events import Event, Note, Progress
+from eca_server.llm.events import Event, Note, Progress, Started, Usage
 from eca_server.llm.exchange_log import Exchange
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
@@ -35,10 +35,17 @@ from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
 
-TAIL = 2.0
-"""Seconds the rest may take once the end is near: usage, the API's own mark."""
+TAIL = 20.0
+"""Seconds of silence behind the words and a finish reason that are the end, too.
+
+Only a server that sends no mark of the end and holds the line is waited for that long. One with
+several choices, or that gives a reason with each piece, may fall silent where calls are to come.
+"""
 DRAIN = 0.5
 """Seconds the end of the body may take after that mark; it saves the connection."""
+
+_NOT_SAID = (Started, Progress, Usage)
+"""Events that are no part of what the model says."""
 
 _NOT_TAKEN = "The provider did not take a picture or document; it goes on without. What it said: {}"
 
@@ -318,17 +325,21 @@ class HTTPBackend(ABC):
 
     async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
         progress_at = trio.current_time()
+        idle, has_begun = response.idle, False
         chunks = response.chunks()
         try:
             async for chunk in chunks:
-                progressed = False
+                had_finished = body.decoder.finish_seen
+                progressed = goes_on = False
                 for event in body.feed(chunk):
                     progressed = progressed or not isinstance(event, Progress)
+                    goes_on = goes_on or not isinstance(event, _NOT_SAID)
                     yield event
                 if body.decoder.done:
                     break
-                if body.decoder.finish_seen:
-                    response.idle = min(response.idle, TAIL)
+                has_begun = has_begun or goes_on
+                if body.decoder.finish_seen and has_begun:
+                    response.idle = idle if had_finished and goes_on else min(idle, TAIL)
                 if progressed:
                     progress_at = trio.current_time()
                 else:

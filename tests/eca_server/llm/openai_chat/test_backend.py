@@ -435,6 +435,43 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
             assert words in error.message
 
 
+def piece(text: str, reason: str | None = "stop") -> bytes:
+    written = "null" if reason is None else f'"{reason}"'
+    choice = f'{{"delta":{{"content":"{text}"}},"finish_reason":{written}}}'
+    return f'data: {{"choices":[{choice}]}}\n\n'.encode()
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([piece("Hel"), 19, piece("lo"), DONE], 19),
+        ([piece("Hel"), 1, piece(" "), 100, piece("lo"), DONE], 101),
+        ([piece(""), 100, piece("Hello"), DONE], 100),
+        ([piece("Hello"), 60], 20),
+        ([piece("Hel", None), 60, piece("lo", None), 60, piece(""), 60], 140),
+        ([piece("Hel"), 1, piece("lo"), 1, piece(""), 60], 22),
+    ],
+)
+async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, steps, seconds):
+    async with HTTPClient(transport=Scripted(0, steps)) as http:
+        began = trio.current_time()
+        answer = await ask(backend_at("http://model", http))
+        assert answer.text.replace(" ", "") == "Hello"
+        assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
+
+
+async def test_calls_behind_the_finish_reason_of_words_are_waited_for(autojump_clock):
+    call = '{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}'
+    other = f'{{"index":1,"delta":{{"tool_calls":[{call}]}},"finish_reason":"tool_calls"}}'
+    steps = [piece("I will look."), 15, f'data: {{"choices":[{other}]}}\n\n'.encode(), DONE]
+    async with HTTPClient(transport=Scripted(0, steps)) as http:
+        answer = await ask(backend_at("http://model", http))
+    assert answer.finished.reason == "tool_calls"
+
+
 async def test_comments_are_progress_events_and_no_answer(autojump_clock):
     transport = Scripted(0, [b": ping\n\n", 1, ANSWER])
     async with (
