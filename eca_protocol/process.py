@@ -75,7 +75,9 @@ class Child:
         """Wait for its end; the exit code (negative for a signal). Several tasks may wait."""
         while self._popen.returncode is None:
             if self._watch is None:
-                if self._popen.poll() is None:
+                if self._has_ended():
+                    await self._reap()
+                else:
                     await anyio.sleep(0.02)
             elif self._watched:
                 await self._watcher_left.wait()
@@ -94,10 +96,26 @@ class Child:
             self._watcher_left.set()
             self._watcher_left = anyio.Event()
 
+    def _has_ended(self) -> bool:
+        """Whether it has, without reaping it; where only that can tell, its group ends with it."""
+        if hasattr(os, "waitid"):
+            try:
+                looks = os.WEXITED | os.WNOHANG | os.WNOWAIT
+                return os.waitid(os.P_PID, self.pid, looks) is not None
+            except ChildProcessError:  # somebody else has reaped it: the number may be another's
+                return self._popen.poll() is not None
+        has_ended = self._popen.poll() is not None
+        if has_ended and os.name != "nt":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return has_ended
+
     async def _reap(self) -> None:
         """End what is left of group and session, then reap: the number is ours until then."""
-        self._signal(signal.SIGKILL, await process_table())
-        self._popen.wait()
+        table = await process_table()
+        if self._popen.returncode is None:
+            self._signal(signal.SIGKILL, table)
+            self._popen.wait()
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None

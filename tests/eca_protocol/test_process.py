@@ -260,6 +260,41 @@ async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_t
     assert await child.end() == 7
 
 
+@pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
+async def test_without_such_descriptors_nothing_of_a_child_is_left_either(
+    missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in missing:
+        monkeypatch.delattr(os, name)
+    child = shell("trap '' TERM; sleep 60 & echo $!; read line")
+    left = int(await line(child))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(child.wait)
+        tasks.start_soon(child.wait)
+        child.close_stdin()
+    await gone(left)
+
+
+async def test_a_child_that_somebody_else_has_reaped_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    child = shell("exit 7")
+    os.waitpid(child.pid, 0)
+    with anyio.fail_after(5):
+        assert await child.end() == 0
+
+
+async def test_without_such_descriptors_a_job_in_a_group_of_its_own_ends_with_the_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
+    left = int(await line(child))
+    assert await child.end(PATIENT) != 0
+    await gone(left)
+
+
 async def test_a_child_that_cannot_be_looked_after_is_not_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
