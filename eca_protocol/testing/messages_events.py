@@ -1,4 +1,4 @@
-"""The steps of a script as the events of the Messages API, the second one that a model speaks.
+"""The steps of a script in the Messages API, the second one that a model speaks.
 
 Its rule is that of the API: contents are numbered blocks, each with a start and a stop, and what
 the answer counts and why it ended comes in one event before the last.
@@ -6,7 +6,7 @@ the answer counts and why it ended comes in one event before the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from eca_protocol import json
@@ -22,6 +22,8 @@ _REASONS: Final = {
     "content_filter": "refusal",
 }
 """The finish reasons of a script, as this API spells them."""
+
+_SIGNATURE: Final = "c2lnbmVk"
 
 
 class MessagesEvents:
@@ -69,10 +71,7 @@ class MessagesEvents:
             case {"finish": reason}:
                 self._reason = _REASONS.get(reason, reason)
             case {"usage": counts}:
-                self._counts = {
-                    "input_tokens": counts["prompt_tokens"],
-                    "output_tokens": counts["completion_tokens"],
-                }
+                self._counts = _counts(counts)
             case _:
                 raise LocalProtocolError(f"no step that writes: {step!r}")
         return self._start() + self._stop()
@@ -87,6 +86,31 @@ class MessagesEvents:
             _event({"type": "message_delta", "delta": delta, "usage": self._counts}),
             _event({"type": "message_stop"}),
         ]
+
+    def whole(self, steps: Iterable[Step]) -> dict[str, Any]:
+        """The one JSON object that steps become where no stream is asked for."""
+        blocks: list[dict[str, Any]] = []
+        answer = {**self._head, "content": blocks, "stop_reason": "end_turn"}
+        for step in steps:
+            match step:
+                case {"text": piece}:
+                    if not blocks or blocks[-1]["type"] != "text":
+                        blocks.append({"type": "text", "text": ""})
+                    blocks[-1]["text"] += piece
+                case {"reasoning": piece}:
+                    if not blocks or blocks[-1]["type"] != "thinking":
+                        block = {"type": "thinking", "thinking": "", "signature": _SIGNATURE}
+                        blocks.append(block)
+                    blocks[-1]["thinking"] += piece
+                case {"tool_call": name, "arguments": arguments}:
+                    given = json.loads(arguments.encode() or b"{}")
+                    call_id = step.get("id", "call_1")
+                    blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
+                case {"finish": reason}:
+                    answer["stop_reason"] = _REASONS.get(reason, reason)
+                case {"usage": counts}:
+                    answer["usage"] = _counts(counts)
+        return answer
 
     def _start(self) -> list[bytes]:
         if self._has_started:
@@ -123,11 +147,18 @@ class MessagesEvents:
         if not kind:
             return []
         signed = kind == "thinking"
-        signature = [self._piece("signature_delta", {"signature": "c2lnbmVk"})] if signed else []
+        signature = [self._piece("signature_delta", {"signature": _SIGNATURE})] if signed else []
         return [*signature, self._of_block("content_block_stop", {})]
 
     def _of_block(self, type_: str, fields: Mapping[str, Any]) -> bytes:
         return _event({"type": type_, "index": self._blocks - 1, **fields})
+
+
+def _counts(counts: Mapping[str, int]) -> dict[str, int]:
+    return {
+        "input_tokens": counts["prompt_tokens"],
+        "output_tokens": counts["completion_tokens"],
+    }
 
 
 def _event(value: Mapping[str, Any]) -> bytes:

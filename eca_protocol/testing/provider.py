@@ -2,7 +2,8 @@
 
 The rule it keeps: a test waits for events, never for time. A script is a list of replies, one for
 each request to a model; a reply is a list of steps (see `script`), which speak the Messages API
-where that is asked for, else Chat Completions; by `raw` a test speaks any other API:
+where that is asked for, else Chat Completions, and one JSON object where a stream is not wanted
+(`stream` is false, or not there); by `raw` a test speaks any other API:
 
     script = [reply(text("Hel"), wait("now"), text("lo"))]
     async with Provider(script) as provider:          # or: with provider_in_thread(script) as ...
@@ -53,6 +54,7 @@ from eca_protocol.testing.script import (
     tool_call,
     usage,
     wait,
+    whole,
 )
 
 __all__ = [
@@ -81,6 +83,9 @@ _CHAT = "/chat/completions"
 _MESSAGES = "/messages"
 _ASK_A_MODEL = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
 """How the paths end under which the APIs are asked for an answer."""
+
+_AS_IT_IS = {"raw", "chunk"}
+"""Steps that are events already."""
 
 Answers = Callable[["ReceivedRequest"], Reply | Awaitable[Reply]]
 Script = Iterable[Reply] | Answers
@@ -239,9 +244,13 @@ class _Conversation:
         model, number = body.get("model", "scripted"), len(provider.requests)
         self._events: Callable[[Step], list[bytes]]
         self._end: Callable[[], list[bytes]]
+        self._whole: Callable[[list[Step]], Mapping[str, Any]]
+        self._wants_whole = (
+            path.endswith((_CHAT, _MESSAGES)) and "messages" in body and not body.get("stream")
+        )
         if path.endswith(_MESSAGES):
             encoder = MessagesEvents(model=model, number=number)
-            self._events, self._end = encoder.of, encoder.end
+            self._events, self._end, self._whole = encoder.of, encoder.end, encoder.whole
         else:
             head = {
                 "id": f"chatcmpl-{number}",
@@ -251,6 +260,7 @@ class _Conversation:
             }
             done = [b"data: [DONE]\n\n"] if path.endswith(_CHAT) else []
             self._events, self._end = partial(events, head=head), lambda: done
+            self._whole = partial(whole, head=head)
 
     async def play(self, answer: Reply) -> None:
         headers = {"content-type": "text/event-stream", "x-request-id": "req_scripted"}
@@ -261,6 +271,9 @@ class _Conversation:
             return
         if answer.body is not None or not answer.steps:
             await self._responder.respond(answer.status, _body(answer.body), headers)
+            return
+        if self._wants_whole and not any(step.keys() & _AS_IT_IS for step in answer.steps):
+            await self._play_whole(answer, headers)
             return
         if answer.close_delimited:
             lines = [f"HTTP/1.1 {answer.status} Scripted", "connection: close"]
@@ -273,6 +286,20 @@ class _Conversation:
             for event in self._end():
                 await self._send(event)
             await (self._responder.close() if answer.close_delimited else self._responder.end())
+
+    async def _play_whole(self, answer: Reply, headers: dict[str, str]) -> None:
+        """Let happen what happens between the steps, then say all of it at once."""
+        said: list[Step] = []
+
+        def keep(step: Step) -> list[bytes]:
+            said.append(step)
+            return []
+
+        self._events = keep
+        steps = [text(s["piece"] * s["burst"]) if "burst" in s else s for s in answer.steps]
+        if await self._run(steps):
+            headers = {**headers, "content-type": "application/json"}
+            await self._responder.respond(answer.status, json.dumps(self._whole(said)), headers)
 
     async def _run(self, steps: Iterable[Step]) -> bool:
         """Returns False when a step ended the connection."""

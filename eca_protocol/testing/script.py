@@ -32,6 +32,7 @@ __all__ = [
     "tool_call",
     "usage",
     "wait",
+    "whole",
 ]
 
 Step = Mapping[str, Any]
@@ -186,6 +187,29 @@ def events(step: Step, head: Mapping[str, Any]) -> list[bytes]:
         case _:
             raise LocalProtocolError(f"no step that writes: {step!r}")
     return [b"data: " + json.dumps(value) + b"\n\n" for value in values]
+
+
+def whole(steps: Iterable[Step], head: Mapping[str, Any]) -> dict[str, Any]:
+    """The one JSON object that steps become where no stream is asked for; see `events`."""
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    answer: dict[str, Any] = {**head, "object": "chat.completion"}
+    reason = "stop"
+    for step in steps:
+        match step:
+            case {"text": piece}:
+                message["content"] = (message["content"] or "") + piece
+            case {"reasoning": piece}:
+                field = step.get("field", "reasoning_content")
+                message[field] = message.get(field, "") + piece
+            case {"finish": reason}:
+                pass
+            case {"usage": counts}:
+                answer["usage"] = counts
+            case {"tool_call": name, "arguments": arguments}:
+                function = {"name": name, "arguments": arguments}
+                call = {"id": step.get("id", "call_1"), "type": "function", "function": function}
+                message.setdefault("tool_calls", []).append(call)
+    return {**answer, "choices": [{"index": 0, "message": message, "finish_reason": reason}]}
 
 
 def _call_pieces(step: Step, name: str, arguments: str) -> list[dict[str, Any]]:

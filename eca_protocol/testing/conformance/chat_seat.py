@@ -29,7 +29,7 @@ class ChatSeat:
         self.seat = seat
         self.model = model
         self.id = id_
-        self.prompted: list[str] = []
+        self.prompted = model.prompted
 
     @property
     def heard(self) -> list[Heard]:

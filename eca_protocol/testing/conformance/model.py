@@ -39,7 +39,7 @@ PAGE: Final = "What stands on the page."
 
 _PAGE_PATH: Final = "/page.html"
 _PAGE: Final = Reply(
-    body=f"<!doctype html><title>A page</title><p>{PAGE}</p>",
+    body=f"<!doctype html><h1>A page</h1><p>{PAGE}</p>",
     headers={"content-type": "text/html; charset=utf-8"},
 )
 
@@ -57,6 +57,7 @@ class ChatModel:
         requests: the requests for this chat, in the order they came, without those for a title.
         title_requests: those.
         title: the reply to each of those.
+        prompted: the exact text of each prompt.
     """
 
     def __init__(self, model: Model, number: int, script: Iterable[AnswersWith]) -> None:
@@ -66,6 +67,7 @@ class ChatModel:
         self._replies = 0
         self.word = f"[k{number}]"
         self.title: AnswersWith = _A_TITLE
+        self.prompted: list[str] = []
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
         self.passed: list[tuple[float, Literal["server", "model"], bytes]] = []
@@ -110,6 +112,13 @@ class ChatModel:
         """The reply to the next request for this chat."""
         self.requests.append(request)
         return self._made(self._script.popleft() if self._script else _USED_UP, request)
+
+    def speaks_of_a_title(self, request: ReceivedRequest) -> bool:
+        """Whether its user says that word, but for the prompts."""
+        said = "\n".join(_said_by_users(request.body))
+        for prompt in self.prompted:
+            said = said.replace(prompt, "")
+        return "title" in said.lower()
 
     def answer_title(self, request: ReceivedRequest) -> Reply:
         """The reply to a request for the chat's title."""
@@ -189,7 +198,10 @@ class Model:
 
     async def _answer(self, request: ReceivedRequest) -> Reply:
         chat = self._chat_of(request.body)
-        if await self._titles.wants_one(request):
+        says_it = request.is_title or (
+            chat is not None and not any(_offered(request.body)) and chat.speaks_of_a_title(request)
+        )
+        if await self._titles.wants_one(request, says_it=says_it):
             return _A_TITLE if chat is None else chat.answer_title(request)
         return _USED_UP if chat is None else chat.answer(request)
 
@@ -201,9 +213,10 @@ class Model:
 class _Titles:
     """Tells the requests for a title from those of the chats.
 
-    They say that word, and they offer no tools. What says it and offers tools is one of a server's
-    chats whose own instructions say it (W-25b is broken), or a request for a title with tools
-    (W-25a is): the server's other requests tell which, so it waits a moment for the first of them.
+    They say that word, some in the place of the user, and they offer no tools. What says it and
+    offers tools is one of a server's chats whose own instructions say it (W-25b is broken), or a
+    request for a title with tools (W-25a is): the server's other requests tell which, so it waits
+    a moment for the first of them.
     """
 
     def __init__(self) -> None:
@@ -214,8 +227,8 @@ class _Titles:
         self._have_tools = have_tools
         self._is_known.set()
 
-    async def wants_one(self, request: ReceivedRequest) -> bool:
-        if not request.is_title:
+    async def wants_one(self, request: ReceivedRequest, *, says_it: bool) -> bool:
+        if not says_it:
             if self._have_tools is None:
                 self._learn(have_tools=True)
             return False

@@ -17,6 +17,7 @@ from eca_protocol.testing.provider import (
     burst,
     finish,
     provider_in_thread,
+    raw,
     reasoning,
     reply,
     text,
@@ -55,7 +56,7 @@ def test_a_reply_is_streamed_as_its_steps_say():
         )
     ]
     with provider_in_thread(script) as provider:
-        status, body = ask(provider.url, {"model": "m1", "messages": []})
+        status, body = ask(provider.url, {"model": "m1", "messages": [], "stream": True})
         [request] = provider.requests
     assert status == 200
     sent = chunks(body)
@@ -163,7 +164,8 @@ IN_BOTH_APIS = reply(
 
 def test_the_same_steps_are_told_in_the_messages_api_where_that_is_asked_for():
     with provider_in_thread([IN_BOTH_APIS]) as provider:
-        _, body = ask(provider.url, {"model": "m1", "messages": []}, path="/messages")
+        asked = {"model": "m1", "messages": [], "stream": True}
+        _, body = ask(provider.url, asked, path="/messages")
     pairs = [event.split("\n") for event in body.decode().split("\n\n")[:-1]]
     told = [json.loads(data.removeprefix("data: ")) for _, data in pairs]
     assert [name.removeprefix("event: ") for name, _ in pairs] == [each["type"] for each in told]
@@ -179,17 +181,52 @@ def test_the_same_steps_are_told_in_the_messages_api_where_that_is_asked_for():
     assert told[-1] == {"type": "message_stop"}
 
 
+@pytest.mark.parametrize("asked", [{"stream": False}, {}], ids=["no stream", "nothing said"])
+def test_the_same_steps_are_one_object_where_no_stream_is_asked_for(asked):
+    question = {"model": "m1", "messages": [], **asked}
+    with provider_in_thread([IN_BOTH_APIS] * 2) as provider:
+        completion = json.loads(ask(provider.url, question)[1])
+        message = json.loads(ask(provider.url, question, path="/messages")[1])
+    [choice] = completion["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert completion["object"] == "chat.completion"
+    assert choice["finish_reason"] == "tool_calls"
+    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == (
+        "Hm",
+        "Hello!!!",
+    )
+    assert call["function"] == {"name": "f", "arguments": '{"a":1}'}
+    assert completion["usage"]["prompt_tokens"] == 3
+    assert [block["type"] for block in message["content"]] == [
+        "thinking", "text", "tool_use", "text",
+    ]  # fmt: skip
+    assert message["content"][2]["input"] == {"a": 1}
+    assert (message["stop_reason"], message["usage"]["input_tokens"]) == ("tool_use", 3)
+
+
+def test_gates_hold_an_answer_that_is_one_object_and_raw_bytes_stay_as_they_are():
+    question = {"messages": [], "stream": False}
+    with provider_in_thread([reply("Hel", wait("now"), "lo"), reply(raw("data: x"))]) as provider:
+        provider.open("now")
+        [choice] = json.loads(ask(provider.url, question)[1])["choices"]
+        assert choice["message"]["content"] == "Hello"
+        assert ask(provider.url, question)[1].startswith(b"data: x")
+
+
 @pytest.mark.long
 def test_the_official_client_reads_the_messages_api():
     import anthropic  # noqa: PLC0415 - it takes seconds
 
-    with provider_in_thread([IN_BOTH_APIS]) as provider:
+    with provider_in_thread([IN_BOTH_APIS] * 2) as provider:
         client = anthropic.Anthropic(
             api_key="none", base_url=provider.url.removesuffix("/v1"), max_retries=0
         )
         question = {"role": "user", "content": "Hi"}
         with client.messages.stream(model="m1", max_tokens=9, messages=[question]) as stream:
             answer = stream.get_final_message()
+        whole = client.messages.create(model="m1", max_tokens=9, messages=[question])
+    told = [block.model_dump(exclude_none=True) for block in whole.content]
+    assert told == [block.model_dump(exclude_none=True) for block in answer.content]
     thought, said, call, more = answer.content
     assert (thought.thinking, said.text, more.text) == ("Hm", "Hello", "!!!")
     assert thought.signature

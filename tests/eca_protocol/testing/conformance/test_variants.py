@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from eca_protocol import json
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.server import Parts
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
 
 Message = dict[str, Any]
+Take = Callable[[Message], None]
 
 
 class KeepsTheModelsIds(Turn):
@@ -26,6 +31,46 @@ class KeepsTheModelsIds(Turn):
         super().take_call(piece)
 
 
+class _Titles(Model):
+    """Asks for titles in a way of its own."""
+
+    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
+        if tools or "a title of a few words" not in messages[0]["content"]:
+            await super().ask(messages, tools, take)
+        else:
+            await self.ask_for_title(messages, take)
+
+    @abstractmethod
+    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
+        """Ask, and give the answer to `take`."""
+
+
+class TitlesComeWhole(_Titles):
+    """Asks for a title without a stream."""
+
+    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
+        url = self._provider["url"].rstrip("/") + "/chat/completions"
+        asked = json.dumps({"model": self._own_name, "messages": messages, "stream": False})
+        async with self._client.stream("POST", url, content=asked) as response:
+            answer = json.loads(await response.read())
+        take({"choices": [{"delta": choice["message"]} for choice in answer["choices"]]})
+
+
+class TitlesAreAskedOfTheUser(_Titles):
+    """Says in the user's message what a title is to be."""
+
+    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
+        told = "\n\n".join(each["content"] for each in messages)
+        await super(_Titles, self).ask([{"role": "user", "content": told}], [], take)
+
+
+TITLED = (
+    "titles.a_title_is_one_request_more_and_may_come_late",
+    "titles.no_title_follows_a_stop_or_a_delete",
+    "turns.the_model_that_a_prompt_names_answers_it",
+    "usage.costs_and_limits_are_told_where_they_are_known",
+)
+
 VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
     (
         KeepsTheModelsIds,
@@ -35,6 +80,8 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
             "tools.a_file_change_is_shown",
         ),
     ),
+    (TitlesComeWhole, TITLED),
+    (TitlesAreAskedOfTheUser, TITLED),
 ]
 """One part of the reference server in another way, and the cases that meet it."""
 
