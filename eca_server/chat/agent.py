@@ -405,8 +405,12 @@ async def _done(step: Step, turn: Turn) -> ToolOutput:
     assert step.prepared is not None
     running_call.set(step.call.naming.id)
     try:
-        await turn.will_change(step.prepared.changes)
-        return await step.prepared.run()
+        forget = await turn.will_change(step.prepared.changes)
+        try:
+            return await step.prepared.run()
+        except BaseException:
+            forget()  # for a file is changed whole or not at all
+            raise
     except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
         return ToolOutput(parts=(TextPart(_told_of(fault, step.call)),), is_error=True)
 

@@ -286,17 +286,29 @@ class Chat:
         if self._turn is not None:
             await self._close_late(self._turn)
 
-    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+    async def keep_before_images(
+        self, turn: Turn, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
         """Store what files are before a call changes them, and the words that led to that.
 
         It is done before the turn is kept: killed in between, the file can still be restored.
+
+        Returns:
+            To be called if the call has changed nothing.
         """
-        if self._memory is not None and changes and self._is_of_ours(turn):
-            await self._memory.keep_words(turn)
+        memory, noted = self._memory, None
+        if memory is not None and changes and self._is_of_ours(turn):
+            await memory.keep_words(turn)
             if self._is_of_ours(turn):  # it may be deleted by now
-                noted = await self._memory.keep_before_images(turn, changes)
-                self.unkept.append(noted)
-                self.unkept = [each for each in self.unkept if each.numbers is None]
+                noted = await memory.keep_before_images(turn, changes)
+                self.unkept = [*(each for each in self.unkept if each.numbers is None), noted]
+
+        def forget() -> None:
+            if memory is not None and noted is not None:
+                self.unkept = [each for each in self.unkept if each is not noted]
+                memory.forget_before_images(noted)
+
+        return forget
 
     async def keep_pictures(self, turn: Turn, pictures: Iterable[bytes]) -> None:
         """Have files of what a client that shows no pictures is to be told of."""

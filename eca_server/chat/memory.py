@@ -129,6 +129,10 @@ class Memory:
         images = [_before_image(turn.last_said, change) for change in changes]
         return await self._store.add_before_images(turn.chat.id, images)
 
+    def forget_before_images(self, noted: Noted) -> None:
+        """Forget what files were: the call has changed none of them."""
+        self._store.remove_before_images(noted)
+
     async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
         """Have files of the pictures that the client cannot be shown; bounded in time."""
         for content in map(picture_content, pictures):

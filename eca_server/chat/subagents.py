@@ -234,9 +234,11 @@ class SubagentChat(Chat):
             for each in self._of_calls_that_ask(content):
                 self._parent.show(each)
 
-    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> None:
+    async def keep_before_images(
+        self, turn: Turn, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
         """What the files were is kept as if the parent changed them: its rollback restores them."""
-        await self._parent.will_change(changes)
+        return await self._parent.will_change(changes)
 
     def _of_calls_that_ask(self, content: ChatContent) -> Iterator[ChatContent]:
         if isinstance(content, ChatToolCallRunContent) and content.manual_approval:

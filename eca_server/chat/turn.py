@@ -236,9 +236,13 @@ class Turn:
         of_subagents = (each.call(call_id) for each in self.subagents)
         return self.calls.get(call_id) or next(filter(None, of_subagents), None)
 
-    async def will_change(self, changes: Sequence[FileChange]) -> None:
-        """Keep what files are before a call of this turn changes them."""
-        await self.chat.keep_before_images(self, changes)
+    async def will_change(self, changes: Sequence[FileChange]) -> Callable[[], None]:
+        """Keep what files are before a call of this turn changes them.
+
+        Returns:
+            To be called if it has changed nothing.
+        """
+        return await self.chat.keep_before_images(self, changes)
 
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""

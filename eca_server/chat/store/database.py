@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_server.chat.store.place import Presence, StoreFault, make_private_file, set_aside
-from eca_server.chat.store.rows import BeforeImage, ChatRow
+from eca_server.chat.store.rows import BeforeImage, ChatRow, Noted
 
 __all__ = ["MIGRATIONS", "Database", "Statement", "is_damage", "set_damaged_aside"]
 
@@ -323,6 +323,15 @@ class Database:
                     row[name] = None if row[name] is None else os.fsencode(row[name])
                 numbers.append(execute(_ADD_IMAGE, {"chat": chat, **row}).lastrowid or 0)
         return tuple(numbers)
+
+    def remove_before_images(self, noted: Noted) -> None:
+        """Forget what files were before changes that were not made."""
+        with self.writing() as execute:
+            for number, path in zip(noted.numbers or (), noted.paths, strict=False):
+                execute(
+                    "DELETE FROM before_image WHERE number = ? AND chat = ? AND path = ?",
+                    (number, noted.chat, os.fsencode(path)),
+                )
 
     def before_images(self, chat: str) -> Sequence[BeforeImage]:
         """What the files were that a chat changed, in the order of the changes."""

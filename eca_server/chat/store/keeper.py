@@ -30,6 +30,7 @@ from eca_server.chat.store.rows import (
     ChatSettings,
     ChatSummary,
     KeptContent,
+    Noted,
     Rollback,
     StoredChat,
     StoredMessage,
@@ -167,6 +168,10 @@ class Keeper:
         if not self._flush():
             return None
         return self._read(lambda database: database.add_before_images(chat_id, images))
+
+    def remove_before_images(self, noted: Noted) -> bool:
+        """Forget what files were before changes that were not made."""
+        return self._write(_Write(noted.chat, lambda file: file.remove_before_images(noted)))
 
     def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
         """What the files were that a chat changed, in the order of the changes."""

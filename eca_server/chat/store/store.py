@@ -153,6 +153,8 @@ class Store:
     async def add_before_images(self, chat_id: str, images: Sequence[BeforeImage]) -> Noted:
         """Keep what files are before one call changes them: all of it or nothing.
 
+        Cancelled, it is forgotten: the call changes nothing then.
+
         Returns:
             What tells, also later, whether it is on disk; a write that fails is not tried again.
         """
@@ -172,8 +174,17 @@ class Store:
 
         call = self._ask(add)
         self._backlog.append((call, size))
-        await self._written(call)
+        try:
+            await self._written(call)
+        except trio.Cancelled:
+            self.remove_before_images(noted)
+            raise
         return noted
+
+    def remove_before_images(self, noted: Noted) -> None:
+        """Forget what files were before changes that are not made after all."""
+        if not self._closed:
+            self._ask(lambda keeper: keeper.remove_before_images(noted))
 
     async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
         """What the files were that a chat changed, in the order of the changes."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 from eca_server.chat.store.database import Database
+from tests.eca_server.chat.agent_session import decide
 from tests.eca_server.chat.current import current, refused
+from tests.eca_server.chat.editor import SCRIPT, contents
 from tests.eca_server.chat.test_rollback import (
     full_disk,
     rolled_back,
@@ -67,3 +73,60 @@ async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
         assert shown(await rolled_back(ours, await said(ours, writes(b="4")))) == [
             "1 file put back."
         ]
+
+
+def edits(old: str, new: str) -> str:
+    arguments = {"path": "a", "original_content": old, "new_content": new}
+    return f"call eca_edit_file {json.dumps(arguments)}"
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    (folder / "a").write_text("one\n")
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.prompt(edits("one", "1"), model=SCRIPT)
+        call = await ours.content("toolCallRun")
+        (folder / "a").write_text("one\nthe user's\n")
+        with monkeypatch.context() as patched:
+            if late:
+                patched.setattr(Database, "add_before_images", full_disk)
+            await decide(ours, "Approve", call)
+            await ours.finished()
+        assert next(each for each in ours.contents() if each["type"] == "toolCalled")["error"]
+        first = next(
+            content["contentId"]
+            for role, content in contents(ours.seen[begun:], "c")
+            if role == "user"
+        )
+        read = f"call eca_read_file {json.dumps({'path': 'a'})}"
+        await said(ours, f"{read}\n{edits('one', '1')}")
+        assert tree(folder) == {"a": "1\nthe user's\n"}
+        assert shown(await rolled_back(ours, first)) == ["1 file put back."]
+        assert tree(folder) == {"a": "one\nthe user's\n"}
+
+
+async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, add = threading.Event(), threading.Event(), Database.add_before_images
+
+    def slowly(*given: Any) -> tuple[int, ...]:
+        begun.set()
+        goes_on.wait(10)
+        return add(*given)
+
+    (folder / "a").write_text("one\n")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, "say one")
+        monkeypatch.setattr(Database, "add_before_images", slowly)
+        await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
+        await trio.to_thread.run_sync(begun.wait, 10)
+        await ours.stop()
+        await ours.finished()
+        goes_on.set()
+        (folder / "a").write_text("the user's\n")
+        assert shown(await rolled_back(ours, first)) == []
+        assert tree(folder) == {"a": "the user's\n"}
