@@ -84,7 +84,7 @@ class HTTPBackend(ABC):
         deadlines: of each request.
         no_progress: seconds that may pass without an event, whatever bytes come.
         capabilities: what the model can do.
-        refused: names of fields the provider has refused; shared by all of its models.
+        refused: names of fields that the server has refused; shared by all of its models.
         think_tags: what begins and ends a thought in the text of an answer; None: as is usual.
     """
 
@@ -95,6 +95,8 @@ class HTTPBackend(ABC):
     """What each request has beside its content type."""
     droppable: ClassVar[Sequence[str]] = ()
     """Optional fields of a request, at its top level."""
+    of_the_server: ClassVar[AbstractSet[str]] = frozenset()
+    """Those of them that it takes for all of its models or for none."""
     models_path: ClassVar[str] = "/models"
 
     def __init__(
@@ -126,7 +128,8 @@ class HTTPBackend(ABC):
         self._extra_headers = {name.lower(): text for name, text in (extra_headers or {}).items()}
         self._deadlines = deadlines or Deadlines()
         self._no_progress = no_progress
-        self._refused = refused if refused is not None else set()
+        self._refused_by_server = refused if refused is not None else set()
+        self._refused: set[str] = set()  # for this model
         self._not_taken: AbstractSet[Attachment] = frozenset()
 
     @abstractmethod
@@ -146,7 +149,7 @@ class HTTPBackend(ABC):
         name = self.refused_field(error, payload)
         if name is None:
             return False
-        self._refused.add(name)
+        (self._refused_by_server if name in self.of_the_server else self._refused).add(name)
         return True
 
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
@@ -200,10 +203,11 @@ class HTTPBackend(ABC):
                 payload[name] = {key: each for key, each in both.items() if each is not None}
             else:
                 payload[name] = value
+        refused = self._refused | self._refused_by_server
         return {
             name: value
             for name, value in payload.items()
-            if name not in self._refused and (value is not None or name not in self._extra_payload)
+            if name not in refused and (value is not None or name not in self._extra_payload)
         }
 
     async def get(self, path: str) -> Any:

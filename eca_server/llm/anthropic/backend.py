@@ -52,8 +52,7 @@ class Anthropic(HTTPBackend):
     """A model behind an endpoint that speaks the Messages API.
 
     Args:
-        settings: as for every `HTTPBackend`; but what is refused is remembered for this model
-            alone, since its provider's other models may take it.
+        settings: as for every `HTTPBackend`.
     """
 
     path = "/v1/messages"
@@ -65,7 +64,7 @@ class Anthropic(HTTPBackend):
     droppable = DROPPABLE
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "refused": None})
+        super().__init__(**settings)
         self._known = thinking_of(self.wire_model, self.capabilities)
         self._writer = MessagesWriter(self.origin, images=self.capabilities.images)
         self._histories = Histories(self._writer, mark=self._mark)

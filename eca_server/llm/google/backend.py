@@ -39,8 +39,7 @@ class Google(CorrectingBackend):
     """A model behind an endpoint that speaks Gemini's own API.
 
     Args:
-        settings: as for every `HTTPBackend`; but what is refused is remembered for this model
-            alone, since its provider's other models may take it.
+        settings: as for every `HTTPBackend`.
     """
 
     path = f"/models/{{model}}{_ANSWER}?alt=sse"
@@ -49,7 +48,7 @@ class Google(CorrectingBackend):
 
     def __init__(self, **settings: Any) -> None:
         model = (settings.pop("wire_model", None) or settings["origin"].model).rpartition("models/")
-        super().__init__(**{**settings, "wire_model": model[2], "refused": None})
+        super().__init__(**{**settings, "wire_model": model[2]})
         self._known = generation_of(self.wire_model, self.capabilities)
         images = self.capabilities.images
         self._histories = Histories(ContentWriter(self.origin, self._known, images=images))

@@ -44,8 +44,7 @@ class Ollama(HTTPBackend):
     """A model behind a server that speaks Ollama's own API.
 
     Args:
-        settings: as for every `HTTPBackend`; but `options` in the extra payload are added to ours,
-            and what is refused is remembered for this model alone.
+        settings: as for every `HTTPBackend`; but `options` in the extra payload are added to ours.
     """
 
     path = "/api/chat"
@@ -58,7 +57,7 @@ class Ollama(HTTPBackend):
         extra = dict(settings.get("extra_payload") or {})
         options = extra.pop("options", None)
         self._options: Mapping[str, Any] = options if isinstance(options, Mapping) else {}
-        super().__init__(**{**settings, "extra_payload": extra, "refused": None})
+        super().__init__(**{**settings, "extra_payload": extra})
         self._limit = self.capabilities.context
         self._shown: Shown | None = None
         self._context = self._sized(Shown(), None)

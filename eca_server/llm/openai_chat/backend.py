@@ -26,6 +26,7 @@ class OpenAIChat(CorrectingBackend):
 
     path = "/chat/completions"
     droppable = DROPPABLE
+    of_the_server = frozenset({"stream_options"})
     mistakes = frozenset({"tool_use_failed"})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:

@@ -17,8 +17,7 @@ from eca_server.llm.written import Histories
 
 __all__ = ["OpenAIResponses"]
 
-_OF_THE_MODEL = frozenset({"include", "reasoning"})
-"""Fields that a server refuses for some of its models and takes for others."""
+_SUMMARY = "reasoning.summary"
 
 _COUNTED = frozenset(
     {"input", "instructions", "model", "reasoning", "tool_choice", "tools", "truncation"}
@@ -42,11 +41,11 @@ class OpenAIResponses(HTTPBackend):
 
     path = "/responses"
     droppable = DROPPABLE
+    of_the_server = frozenset({"prompt_cache_key", "store", "stream_options"})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._profile = profile or PROFILES.get(self.server, Profile())
-        self._refused_here: set[str] = set()  # fields
         self._refused_items: frozenset[str] = frozenset()
         self._histories = self._empty_histories()
 
@@ -61,12 +60,12 @@ class OpenAIResponses(HTTPBackend):
         )
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """As `HTTPBackend.payload`, without what this model refuses."""
+        """As `HTTPBackend.payload`; of what is asked about reasoning a part may be refused."""
         payload = super().payload(request)
         reasoning = payload.get("reasoning")
-        if "reasoning.summary" in self._refused_here and isinstance(reasoning, dict):
+        if _SUMMARY in self._refused and isinstance(reasoning, dict):
             payload["reasoning"] = {k: v for k, v in reasoning.items() if k != "summary"}
-        return {name: payload[name] for name in payload if name not in self._refused_here}
+        return payload
 
     def decoder(self, request: Request, headers: Mapping[str, str]) -> ResponsesDecoder:
         """As `HTTPBackend.decoder`."""
@@ -92,16 +91,13 @@ class OpenAIResponses(HTTPBackend):
         note = "The provider did not take back what the model had thought: it goes on without."
         return Amended(request=request, note=note)
 
-    def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
-        """As `HTTPBackend.leave_out`; some fields are refused by this model, not by the server."""
-        name = self.refused_field(error, payload)
-        if name not in _OF_THE_MODEL:
-            return super().leave_out(request, error, payload)
-        asked = payload[str(name)]
+    def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
+        """As `HTTPBackend.refused_field`; a summary may be refused without the effort."""
+        name = super().refused_field(error, payload)
+        asked = payload["reasoning"] if name == "reasoning" else None
         if isinstance(asked, dict) and "summary" in asked and "summary" in error.raw:
-            name = "reasoning.summary"
-        self._refused_here.add(str(name))
-        return True
+            return _SUMMARY
+        return name
 
     async def count_tokens(self, request: Request) -> int | None:
         """As `Backend.count_tokens`; not every server of this API can."""

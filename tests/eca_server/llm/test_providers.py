@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Capabilities, Request
 from eca_server.llm.history import Message, Origin, TextPart
@@ -253,7 +253,7 @@ async def target(made):
 
 
 @pytest.mark.trio
-async def test_settings_reach_the_wire_and_a_refused_field_is_known_to_all_models():
+async def test_settings_reach_the_wire():
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         settings = ProviderSettings(
             url=provider.url,
@@ -278,6 +278,36 @@ async def test_settings_reach_the_wire_and_a_refused_field_is_known_to_all_model
     assert (first.body["model"], first.body["seed"], second.body["model"]) == ("wire", 1, "n")
     assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
     assert first.headers["authorization"] == "Bearer k1"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("field", "sent"),
+    [
+        ("stream_options", [True, False, False, False]),
+        ("reasoning_effort", [True, False, True, False]),
+        ("temperature", [True, False, True, False]),
+    ],
+)
+async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one_model_does(
+    field, sent
+):
+    def script(request):
+        if request.body["model"] == "n" or field not in request.body:
+            return reply("Hi")
+        words = f"Unsupported value: '{field}' is not supported with this model."
+        return Reply(status=400, body={"error": {"message": words}})
+
+    async with Provider(script) as provider, HTTPClient() as http:
+        models = dict.fromkeys("mn", ModelSettings(extra_payload={"temperature": 0}))
+        settings = ProviderSettings(url=provider.url, key=Secret("k"), models=models)
+        made = Registry(http=http, providers={"corp": settings})
+        user = Message(role="user", parts=(TextPart("x"),))
+        asked = Request(messages=[user], reasoning_effort="high")
+        for name in ("corp/m", "corp/n", "corp/m"):
+            async with made.backend(name).stream(asked) as events:
+                assert [event async for event in events]
+        assert [field in request.body for request in provider.requests] == sent
 
 
 def test_nothing_of_http_is_loaded_before_its_use():

@@ -166,13 +166,17 @@ async def test_a_summary_that_is_refused_takes_the_effort_not_with_it():
     ]
 
 
-async def test_what_one_model_refuses_another_may_take():
-    request = Request(messages=[USER], reasoning_effort="high")
-    refusal = refused(400, "Unsupported parameter: 'reasoning.effort'")
+@pytest.mark.parametrize(
+    ("field", "of_all"),
+    [("reasoning.effort", set()), ("max_output_tokens", set()), ("store", {"store"})],
+)
+async def test_what_one_model_refuses_another_may_take(field, of_all):
+    request = Request(messages=[USER], reasoning_effort="high", max_output_tokens=9)
+    refusal = refused(400, f"Unsupported parameter: '{field}'")
     shared: set[str] = set()
     async with talking([refusal, reply(message("a"))], refused=shared) as (_, backend):
         await ask(backend, request)
-    assert shared == set()
+    assert shared == of_all
 
 
 @pytest.mark.parametrize(
