@@ -96,7 +96,9 @@ async def make_agent(
             more=spawn,
         )
     else:
-        native = connection.tools(turn.chat.ledger, owner.id, behavior=behavior)
+        native = connection.tools(
+            turn.chat.ledger, owner.id, reader=turn.chat.id, behavior=behavior
+        )
         native = native.without(AskUser.name).without(TASK_TOOL)
     permissions = Permissions(
         policy=policy,

@@ -321,6 +321,7 @@ class Connection:
         ledger: Ledger | None = None,
         chat_id: str = "",
         *,
+        reader: str = "",
         behavior: str = "",
         tasks: Tasks | None = None,
         more: Iterable[Tool] = (),
@@ -330,6 +331,7 @@ class Connection:
         Args:
             ledger: which files its model has seen.
             chat_id: the chat.
+            reader: the chat whose model has them, if it works for that one.
             behavior: whose descriptions and limits count; empty: the common ones.
             tasks: the list of tasks as it is now; None: an empty one.
             more: further tools of this chat alone.
@@ -347,6 +349,7 @@ class Connection:
             environment=self.child_variables,
             ledger=ledger or Ledger(),
             chat_id=chat_id,
+            reader=reader,
             jobs=self.jobs if is_current else None,
             more=[
                 LoadSkill(files=self.skill_files),

@@ -14,7 +14,7 @@ from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.script import Script
 from eca_server.tools.tool import ToolFault, ToolOutput
 
-__all__ = ["Background", "named", "read", "standing", "text_of"]
+__all__ = ["Background", "named", "standing", "text_of"]
 
 _FIRST_WORDS = 0.5  # seconds in which most commands that cannot work have failed
 _SHOWN_NAME = 80
@@ -27,11 +27,13 @@ class Background:
 
     Attributes:
         jobs: those of the connection.
-        chat_id: the chat.
+        chat_id: the chat that starts them, and is told when they have ended.
+        reader: the chat whose model reads: that one, or an agent's that works for it.
     """
 
     jobs: Jobs
     chat_id: str
+    reader: str
 
     async def start(self, script: Script, name: str) -> ToolOutput:
         """Start a script as a job, and wait a moment for how it begins.
@@ -54,11 +56,29 @@ class Background:
             raise ToolFault(str(fault)) from fault
         with trio.move_on_after(_FIRST_WORDS):
             await job.ended.wait()
-        said = read(job, self.chat_id, script.cap)
+        said, is_all = self.read(job, script.cap)
         told = f"{named(job)} was started: {standing(job)}.\n{said}"
-        if not job.is_told:
+        if not is_all:
             told += f"\nRead on by `eca_bg_job`, action `read_output`, job_id `{job.id}`."
         return ToolOutput(parts=(TextPart(told),), is_error=job.status == "failed")
+
+    def read(self, job: Job, cap: Cap) -> tuple[str, bool]:
+        """What a job has written since its reader read last, as much as the cap lets through.
+
+        Also whether that was all there will ever be.
+        """
+        page = job.next_page(self.reader, lines=cap.lines, size=max(cap.size - _ROOM_FOR_MARKS, 1))
+        is_all = job.ended.is_set() and page.is_last
+        if is_all:
+            self.note_end(job)
+        missed = [cut_mark(page.missed)] if page.missed else []
+        more = [] if page.is_last else ["... there is more: read again ..."]
+        said = text_of(page.lines) if page.lines else "It has written nothing (more) so far."
+        return "\n".join([*missed, said, *more]), is_all
+
+    def note_end(self, job: Job) -> None:
+        """The reader knows of a job's end: nobody need tell it, if the job is of its own chat."""
+        job.is_told = job.is_told or self.reader == job.chat_id
 
 
 def named(job: Job) -> str:
@@ -74,18 +94,6 @@ def standing(job: Job) -> str:
         case status:
             code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
             return f"{status}{code}, {job.elapsed}"
-
-
-def read(job: Job, reader: str, cap: Cap) -> str:
-    """What a job has written since this reader read last, as much as the cap lets through."""
-    page = job.next_page(reader, lines=cap.lines, size=max(cap.size - _ROOM_FOR_MARKS, 1))
-    if job.ended.is_set() and page.is_last:
-        job.is_told = True
-    missed = [cut_mark(page.missed)] if page.missed else []
-    more = [] if page.is_last else ["... there is more: read again ..."]
-    if not page.lines:
-        return "\n".join([*missed, "It has written nothing (more) so far."])
-    return "\n".join([*missed, text_of(page.lines), *more])
 
 
 def text_of(lines: Iterable[Line]) -> str:

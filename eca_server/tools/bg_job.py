@@ -9,7 +9,7 @@ import attrs
 
 from eca_server.jobs import Job
 from eca_server.llm.history import TextPart
-from eca_server.tools.background import Background, named, read, standing
+from eca_server.tools.background import Background, named, standing
 from eca_server.tools.output import Cap, cut_end
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 
@@ -76,10 +76,10 @@ class BgJob:
             if job is None:
                 text = self._list()
             elif action == "kill":
-                text = await _kill(job)
+                text = await self._kill(job)
             else:
                 text = f"{named(job)}: {standing(job)}.\n\n"
-                text += read(job, self.background.chat_id, self.cap)
+                text += self.background.read(job, self.cap)[0]
             return ToolOutput(parts=(TextPart(text),))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
@@ -101,13 +101,12 @@ class BgJob:
         ]
         return cut_end("\n".join(lines), self.cap) or "There are no background jobs."
 
-
-async def _kill(job: Job) -> str:
-    """End a job, and wait until it has."""
-    if not job.kill():
-        raise ToolFault(f"{named(job)} does not run any more: {standing(job)}.")
-    job.is_told = True
-    await job.ended.wait()
-    if job.is_left:
-        raise ToolFault(f"{named(job)} cannot be ended.")
-    return f"{named(job)} was killed."
+    async def _kill(self, job: Job) -> str:
+        """End a job, and wait until it has."""
+        if not job.kill():
+            raise ToolFault(f"{named(job)} does not run any more: {standing(job)}.")
+        self.background.note_end(job)
+        await job.ended.wait()
+        if job.is_left:
+            raise ToolFault(f"{named(job)} cannot be ended.")
+        return f"{named(job)} was killed."

@@ -99,6 +99,7 @@ def native_tools(
     environment: Mapping[str, str],
     ledger: Ledger,
     chat_id: str = "",
+    reader: str = "",
     jobs: Jobs | None = None,
     more: Iterable[Tool] = (),
 ) -> NativeTools:
@@ -111,6 +112,7 @@ def native_tools(
         environment: that of the commands they run.
         ledger: which files the chat's model has seen.
         chat_id: the chat.
+        reader: the chat whose model has them, if it works for that one.
         jobs: where its commands may go on in the background; None: nowhere.
         more: tools of other rooms.
     """
@@ -123,7 +125,9 @@ def native_tools(
         max_lines=config.tool_call.read_file.max_lines,
         gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
     )
-    background = None if jobs is None else Background(jobs=jobs, chat_id=chat_id)
+    background = None
+    if jobs is not None:
+        background = Background(jobs=jobs, chat_id=chat_id, reader=reader or chat_id)
     shell = ShellCommand(
         workspace=workspace,
         environment=environment,

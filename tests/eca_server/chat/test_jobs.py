@@ -15,6 +15,7 @@ from eca_server.tools import background
 from tests.eca_server.chat.agent_session import ALLOW, calls, decide, results, session
 from tests.eca_server.chat.current import current, refused
 from tests.eca_server.chat.editor import SCRIPT, Editor, provider_config
+from tests.eca_server.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio
@@ -120,6 +121,39 @@ async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended
             assert said.count("<eca_job ") == 1
             assert '<eca_job id="job-1" name="it" status="failed with exit code 4, ' in said
             assert "\n1\n2\n3\n4\n5\nlate\n</eca_job>" in said.replace("\\n", "\n")
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("is_subagent", [False, True])
+@pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
+async def test_a_chat_is_told_of_its_job_s_end_whoever_else_has_read_or_killed_it(
+    is_subagent: bool,
+    action: str,
+    standing: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_WORDS", 0.01)
+    os.mkfifo(tmp_path / "gate")
+    async with current({"agent": SCOUT, **ALLOW}, folder=tmp_path) as ours:
+        begin = call("shell_command", command="echo up; cat gate; exit 3", background="it")
+        await ours.turn(spawn(begin) if is_subagent else begin, model=SCRIPT)
+        if action == "read_output":
+            (tmp_path / "gate").write_text("late")
+            await until_jobs(ours, standing)
+        look = call("bg_job", action=action, job_id="job-1")
+        await ours.turn(
+            spawn(look) if is_subagent else look, "c" if is_subagent else "d", model=SCRIPT
+        )
+        await ours.turn("say so", model=SCRIPT)
+        chat = ours.connection.chats.get("c")
+        assert chat is not None
+        (told,) = (str(each) for each in chat.history if "ended_jobs" in str(each))
+        assert f'name="it" status="{standing}' in told
+        again = await ours.turn(call("bg_job", action="read_output", job_id="job-1"), model=SCRIPT)
+        (called,) = (each for each in again if each["type"] == "toolCalled")
+        if is_subagent and action == "read_output":
+            assert called["outputs"][0]["text"].endswith("\n\nup\nlate")
 
 
 @pytest.mark.requirement("W-24f")
