@@ -256,10 +256,11 @@ def _options(arguments: argparse.Namespace) -> Options:
     import logging  # noqa: PLC0415 - see the module's docstring
 
     from eca_server.features import Options  # noqa: PLC0415
+    from eca_server.log_handler import log_handler  # noqa: PLC0415
     from eca_server.secret import MaskingFilter  # noqa: PLC0415
 
     level = "debug" if arguments.verbose else arguments.log_level
-    handler = logging.StreamHandler(sys.stderr)
+    handler = log_handler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     masking = MaskingFilter()
     handler.addFilter(masking)

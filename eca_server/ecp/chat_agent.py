@@ -17,6 +17,7 @@ from eca_protocol.ecp import Agent, chat_agent, run_stdio, serving_http
 from eca_protocol.messages import ChatBehavior, InitializationOptions
 from eca_server.features import Options
 from eca_server.local import local_client
+from eca_server.log_handler import log_handler
 from eca_server.secret import MaskingFilter
 from eca_server.signals import until_a_signal
 
@@ -41,7 +42,7 @@ def serve_chat(
         OSError, ExceptionGroup: the port cannot be listened on.
     """
     masking = MaskingFilter()
-    handler = logging.StreamHandler(sys.stderr)
+    handler = log_handler(sys.stderr)
     handler.addFilter(masking)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = Options(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -164,6 +166,24 @@ def test_messages_behind_exit_are_not_looked_at(server: Stranger) -> None:
     )
     assert server.exit_code() == 0
     assert "error" not in server.seen[-1]
+
+
+@pytest.mark.requirement("W-13e")
+def test_a_log_that_nobody_reads_holds_up_nothing(start_server: Start, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    unread = os.open(log, os.O_RDWR)
+    fcntl.fcntl(unread, fcntl.F_SETPIPE_SZ, 4096)
+    server = start_server(command=("sh", "-c", 'exec "$@" 2>"$0"', str(log), *SERVE))
+    server.introduced()
+    for chat in "abcd":
+        server.prompt("crash", chat=chat)
+        server.until(is_finished)
+    server.settle()
+    server.close_input()
+    assert server.exit_code() == 0
+    assert os.read(unread, 2**20).startswith(b"ERROR eca_server")
+    os.close(unread)
 
 
 @pytest.fixture
