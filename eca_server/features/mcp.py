@@ -160,12 +160,13 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
     seconds = settings.start_timeout or connection.config.mcp_timeout
     if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
         seconds = max(seconds, _SLOW_SECONDS)
+    own = os.path.expanduser(settings.cwd or "")  # noqa: PTH111 (pathlib raises for an unknown user)
     return ServerSettings(
         name=name,
         command=settings.command,
         args=settings.args,
         env=settings.env,
-        directory=folder / Path(settings.cwd).expanduser() if settings.cwd else None,
+        directory=folder / own if own else None,
         url=settings.url,
         transport=_TRANSPORTS.get(settings.type),
         headers=settings.headers,

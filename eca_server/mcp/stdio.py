@@ -76,7 +76,8 @@ def _find(settings: ServerSettings, path: str, directory: Path) -> str:
     """The program's file, looked up as the server itself would look it up."""
     command = settings.command or ""
     if os.sep in command:
-        expanded = str(directory / Path(command).expanduser())
+        own = os.path.expanduser(command)  # noqa: PTH111 (pathlib raises for an unknown user)
+        expanded = str(directory / own)
         found = shutil.which(expanded)
         where = f"{expanded} is no executable file"
     else:

@@ -438,6 +438,25 @@ async def test_a_server_is_told_of_with_its_references_as_they_were_written(
     assert {key: told[key] for key in settings} == settings
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
+        ({"command": "~nobody-here/y"}, "~nobody-here/y is no executable file"),
+    ],
+)
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_told(
+    tmp_path: Path, settings: dict[str, Any], why: str
+) -> None:
+    home = Home(tmp_path)
+    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
+    async with home.editor() as ours:
+        await status(ours, "s", "failed")
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert why in shown["params"]["message"]
+        assert "~nobody-here/y" in shown["params"]["message"]
+
+
 async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Home) -> None:
     async with home.editor() as one, home.editor() as other:
         new = {"name": "t", **server(disabled=True, headers={"K": SECRET})}
