@@ -237,7 +237,7 @@ def _init(options: argparse.Namespace) -> int:
 
     try:
         agent, manifest = write_starter(options.folder, force=options.force)
-    except OSError as fault:
+    except (OSError, ValueError) as fault:
         sys.stderr.write(f"ecp init: {fault}\n")
         return 1
     sys.stdout.write(f"{agent}\n{manifest}\nNow: ecp run --manifest {manifest}\n")

@@ -57,14 +57,19 @@ def write_starter(folder: Path, *, force: bool) -> tuple[Path, Path]:
     Raises:
         FileExistsError: one of them is there, and `force` is not given.
         OSError: they cannot be written.
+        ValueError: no manifest can name the folder.
     """
     agent, manifest = folder / "agent.py", folder / "manifest.yaml"
+    target = shlex.join([sys.executable, str(agent.resolve())])
+    try:
+        target.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"no manifest can name {str(agent)!r}: its name is no UTF-8") from None
     folder.mkdir(parents=True, exist_ok=True)
     if not force:
         for file in (agent, manifest):
             if file.exists():
                 raise FileExistsError(f"{file} is there already; --force replaces it")
-    target = shlex.join([sys.executable, str(agent.resolve())])
     quoted = target.replace("'", "''")
     agent.write_text(_AGENT, "utf-8")
     manifest.write_text(_MANIFEST % f"'{quoted}'", "utf-8")

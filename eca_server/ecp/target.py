@@ -151,7 +151,10 @@ def _outside_quotes(text: str) -> str:
 
 def _program(name: str, path: str, cwd: Path) -> str:
     if os.sep in name:
-        file = Path(name).expanduser()
+        try:
+            file = Path(name).expanduser()
+        except RuntimeError:
+            raise TargetInvalid(f"the command {name!r}: no home directory is known") from None
         found = shutil.which(str(cwd / file))
     else:
         found = shutil.which(name, path=path)

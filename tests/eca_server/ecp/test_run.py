@@ -184,6 +184,13 @@ def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
     assert (done_again.returncode, "--force" in done_again.stderr) == (1, True)
 
 
+def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) -> None:
+    done = ecp("init", tmp_path / "x\udcff")  # a name that is no UTF-8
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "its name is no UTF-8" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     manifest(tmp_path, "good")
     target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"

@@ -105,6 +105,11 @@ def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
         assert target.command == (sys.executable, "x.py")
 
 
+def test_whose_home_is_not_known_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TargetInvalid, match="'~nobody-here/x': no home directory is known"):
+        resolve_target("~nobody-here/x", environment={}, cwd=tmp_path)
+
+
 def test_a_program_with_a_path_is_looked_for_where_it_will_run(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "agent"
     program.parent.mkdir()
