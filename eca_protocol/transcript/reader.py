@@ -95,7 +95,10 @@ def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
     version = head["transcript"]
     if version != VERSION:
         raise ValueError(f"version {version}, and not {VERSION}")
-    return datetime.fromisoformat(head["started"]), tuple(head.get("command") or ())
+    command = head.get("command") or []
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise ValueError("no list of texts as the command")
+    return datetime.fromisoformat(head["started"]), tuple(command)
 
 
 def _entry(line: bytes) -> Entry:

@@ -123,6 +123,10 @@ def test_what_was_written_is_read_again_byte_for_byte(
         (b"", ":1: expected a transcript, got"),
         (b'{"at":1}\n', ":1: expected a transcript, got 'transcript'"),
         (b'{"transcript":2}\n', ":1: expected a transcript, got version 2, and not 1"),
+        *(
+            (b'{"transcript":1,"command":%s}\n' % odd, ":1: expected a transcript, got no list")
+            for odd in (b"[1]", b"[[]]", b'"sh"', b"7", b'{"sh":1}')
+        ),
         (HEAD + b"{}\n", ":2: expected an entry, got 'at'"),
         (HEAD + b'{"at":1,"from":"x"}\n', ":2: expected an entry, got 'x' as the side"),
         (HEAD + b'{"at":1,"from":"client"}\n', ":2: expected an entry, got neither a message"),
