@@ -158,4 +158,5 @@ class Site:
         )
 
     def _is_our_name(self, host: str) -> bool:
-        return host in {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
+        named = host if ":" in host or self.port != 80 else f"{host}:80"  # browsers leave it out
+        return named in {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}

@@ -45,12 +45,12 @@ class Answer:
         self.sent += pieces
 
 
-def a_site() -> Site:
+def a_site(port: int = 4711) -> Site:
     feed = Feed()
     feed.add(b"told-to-few")
     feed.close()
     site = Site("kept.jsonl", feed)
-    site.port = 4711
+    site.port = port
     return site
 
 
@@ -96,6 +96,17 @@ async def test_only_the_page_that_knows_the_token_is_told(
     assert answer.status == status
     assert (b"told-to-few" in answer.sent) == (status == 200)
     assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("end", ["", ":80"])
+async def test_at_port_80_browsers_leave_the_port_out(name: str, end: str) -> None:
+    site, answer = a_site(port=80), Answer()
+    headers = {"host": f"{name}{end}", "origin": f"http://{name}{end}"}
+    headers["authorization"] = f"Bearer {site.token}"
+    request = HTTPRequest(method="POST", target="/parts", headers=headers, body=b"")
+    await site.handle(request, answer)  # type: ignore[arg-type]  # as above
+    assert answer.status == 200
 
 
 async def test_the_page_itself_holds_nothing_and_no_token() -> None:
