@@ -65,6 +65,12 @@ def test_every_exported_name_is_there(name: str) -> None:
         assert hasattr(module, exported_name), exported_name
 
 
+def test_the_sdk_exports_each_of_its_errors() -> None:
+    assert set(import_module("eca_protocol.errors").__all__) <= set(
+        import_module("eca_protocol").__all__
+    )
+
+
 def test_the_sdk_exports_each_name_from_one_room() -> None:
     sdk = import_module("eca_protocol")
     rooms = [name for names in sdk._ROOMS.values() for name in names]
