@@ -155,7 +155,8 @@ def _parser() -> argparse.ArgumentParser:
         serve.add_argument(
             "--protocol-revision",
             metavar="REVISION",
-            help="speak this edition whatever the client says (so far: 2025-10)",
+            help="speak this edition whatever the client says (2025-06, 2025-09, 2025-10 "
+            "or current)",
         )
     chat = commands.add_parser(
         "chat", help="chat in the terminal", description=_CHAT, allow_abbrev=False
@@ -198,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_tap(commands)
     commands.add_parser("inspect", help="show a conversation that tap kept, and its faults")
     commands.add_parser("conformance", help="find where a server departs from the protocol")
+    commands.add_parser("ecp", help="evaluate agents; the same as the command `ecp`")
     return parser
 
 

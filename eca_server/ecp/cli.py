@@ -27,8 +27,9 @@ an agent and what is checked of its answers. To begin: `ecp init`, then
 
 _EPILOG: Final = """\
 Exit codes: 0 every check passed; 2 one did not, a step gave no result, nothing was
-checked, or wrong usage; 1 the manifest or an output cannot be used; 130 and 143
-ended by a signal, with the report of what ran until then.
+checked, or wrong usage, such as a manifest that is not there; 1 the manifest or an
+output cannot be used; 130 and 143 ended by a signal, with the report of what ran
+until then.
 """
 
 

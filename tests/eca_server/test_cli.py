@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server import terminal
-from eca_server.cli import run
+from eca_server.cli import _COMMANDS, _WITH_PARSERS, run
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import environment
 
@@ -70,6 +71,19 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
     assert said.startswith("eca_server ")
     for word in ("serve", "server", "chat", "doctor", "Configuration", "Exit codes", "--model"):
         assert word in said
+
+
+def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {}
+    for command in ((), ("serve",), ("schema",)):
+        with pytest.raises(SystemExit, match="0"):
+            run([*command, "--help"])
+        told[command] = " ".join(capsys.readouterr().out.split())
+    for command in (*_COMMANDS, *_WITH_PARSERS):
+        assert re.search(rf"\b{command} ", told[()].partition("COMMAND")[2]), command
+    for edition in Revision:
+        assert edition.value in told["serve",]
+        assert edition.value in told["schema",]
 
 
 @pytest.mark.parametrize(
