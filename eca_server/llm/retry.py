@@ -59,7 +59,8 @@ class RetryPolicy:
         factor: how they grow.
         longest: no wait of our own is longer.
         longest_demanded: a longer wait demanded by the provider is not slept but reported.
-        budget: after this time in all no further try begins.
+        budget: after this time in all no further try begins; by default there is room for all
+            waits of our own, and for three that are demanded.
     """
 
     attempts: int = 5
@@ -67,7 +68,11 @@ class RetryPolicy:
     factor: float = 2.0
     longest: float = 30.0
     longest_demanded: float = 60.0
-    budget: float = 180.0
+    budget: float = attrs.field()
+
+    @budget.default
+    def _room(self) -> float:
+        return max(180.0, 3 * self.longest_demanded, self.longest * (self.attempts - 1))
 
     def limit(self, kind: ErrorKind) -> int:
         """How many tries an error of this class may have."""
@@ -91,9 +96,15 @@ class RetryPolicy:
             if seconds > self.longest_demanded:
                 return None
         else:
-            whole = min(self.longest, self.base * self.factor ** (attempt - 1))
-            seconds = whole * (1 + jitter) / 2
+            seconds = self._grown(attempt) * (1 + jitter) / 2
         return seconds if elapsed + seconds <= self.budget else None
+
+    def _grown(self, attempt: int) -> float:
+        """The longest wait of our own behind a try."""
+        try:
+            return min(self.longest, self.base * self.factor ** (attempt - 1))
+        except OverflowError:
+            return self.longest
 
 
 @asynccontextmanager

@@ -130,6 +130,16 @@ async def test_a_demanded_wait_is_obeyed_and_can_be_stopped(autojump_clock):
     assert backend.count == 1
 
 
+async def test_every_wait_that_may_be_long_may_be_waited(autojump_clock):
+    policy = RetryPolicy(longest_demanded=600)
+    late = error(retry_after=600)
+    assert (await run(Tries([late], [late], GOOD), policy))[0] == GOOD
+    policy = RetryPolicy(attempts=9, base=40, longest=60)
+    backend = Tries(*[[error()]] * 8, GOOD)
+    assert (await run(backend, policy))[0] == GOOD
+    assert RetryPolicy().budget == RetryPolicy(attempts=1, longest_demanded=5).budget == 180
+
+
 async def test_waits_grow_to_their_limit_with_jitter():
     policy = RetryPolicy(attempts=99, budget=1e9)
 
@@ -141,6 +151,8 @@ async def test_waits_grow_to_their_limit_with_jitter():
 
     assert waits(1.0) == [1, 2, 4, 8, 16, 30, 30]
     assert waits(0.0) == [0.5, 1, 2, 4, 8, 15, 15]
+    steep = RetryPolicy(attempts=99, factor=2**53)
+    assert steep.wait(error(), attempt=98, elapsed=0, jitter=1) == 30
 
 
 async def test_over_http_a_busy_provider_is_asked_again_and_nothing_shows():
