@@ -37,7 +37,7 @@ ROWS = (
     _rpc("BASE-23", "both", "A body that is no JSON is -32700 with id null."),
     _rpc("BASE-24", "both", "JSON that is no request, notification or answer is -32600."),
     _rpc("BASE-25", "both", "A request for a method nobody knows is -32601."),
-    _rpc("BASE-26", "both", "Params that do not fit their method are -32602, naming the field."),
+    _rpc("BASE-26", "both", "Params that do not fit their method are -32602."),
     _rpc("BASE-27", "both", "A fault of our own is -32603 and tells nothing internal."),
     _rpc("BASE-28", "both", "A batch is not part of ECA: refused with -32600, nothing in it runs."),
     _rpc("BASE-29", "both", "Answers find their request by id, in whatever order they come."),
@@ -47,5 +47,8 @@ ROWS = (
         "both",
         "`$/cancelRequest` ends a running request, which is then answered -32800.",
         level="observed",
+    ),
+    _rpc(
+        "BASE-32", "server", "The error for params that do not fit names the field.", level="should"
     ),
 )

@@ -213,7 +213,7 @@ def test_a_prompt_may_be_full_of_nulls(peer: Stranger) -> None:
         peer.until(is_finished)
 
 
-@pytest.mark.requirement("BASE-26", "W-3d")
+@pytest.mark.requirement("BASE-26", "BASE-32", "W-3d")
 @pytest.mark.parametrize(
     ("method", "params", "place"),
     [

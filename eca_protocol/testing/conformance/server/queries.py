@@ -97,17 +97,20 @@ async def contexts_are_found(bench: Bench) -> None:
 async def commands_are_found(bench: Bench) -> None:
     """All commands; those that fit a name, and a word of a description; with and without a chat."""
     async with bench.seat() as seat:
+        await _chats_are_named(bench, seat)
         everything = await commands(seat, "")
+        if not everything:
+            raise NotApplicable("it has no commands")
         nameless = [
             each for each in everything if not (each.get("name") and each.get("description"))
         ]
         bench.check(
             "CHAT-27",
-            everything and not nameless,
+            not nameless,
             expected="commands, each with name and description",
-            got=nameless or everything,
+            got=nameless,
         )
-        some = everything[-1] if everything else {}
+        some = everything[-1]
         if not some.get("name"):
             raise Stuck("commands with names", everything)
         narrow = await commands(seat, str(some["name"]))
@@ -131,13 +134,17 @@ async def commands_are_found(bench: Bench) -> None:
             bench.check("W-40c", types == {"native"}, expected="native", got=types)
         else:
             bench.not_applicable("W-40c", "It is about editions up to 2025-10.")
-        for method in (CONTEXTS, COMMANDS):
-            asked = {"query": "", "contexts": []}
-            given = result_of(await seat.ask(method, {**asked, "chatId": "some chat"}))
-            named = given.get("chatId")
-            bench.check("CHAT-29", named == "some chat", expected="the chatId", got=given)
-            without = result_of(await seat.ask(method, asked))
-            bench.check("W-40e", "chatId" not in without, expected="no chatId", got=list(without))
+
+
+async def _chats_are_named(bench: Bench, seat: Seat) -> None:
+    """Queries with and without a chat."""
+    for method in (CONTEXTS, COMMANDS):
+        asked = {"query": "", "contexts": []}
+        given = result_of(await seat.ask(method, {**asked, "chatId": "some chat"}))
+        named = given.get("chatId")
+        bench.check("CHAT-29", named == "some chat", expected="the chatId", got=given)
+        without = result_of(await seat.ask(method, asked))
+        bench.check("W-40e", "chatId" not in without, expected="no chatId", got=list(without))
 
 
 @case("CHAT-30")
@@ -171,4 +178,7 @@ async def a_login_says_so(bench: Bench) -> None:
             answer = await chat.prompt(text, word=False)
             statuses.append(result_of(answer).get("status"))
             await chat.finished(len(statuses))
-        bench.check("CHAT-9", "login" in statuses, expected="the status login", got=statuses)
+        if "login" in statuses:
+            bench.saw("CHAT-9")
+        else:
+            bench.not_applicable("CHAT-9", "It lets nobody log in to the provider of the suite.")

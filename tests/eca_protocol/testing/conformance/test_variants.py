@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -12,12 +12,65 @@ from eca_protocol import json
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.commands import Commands
 from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.server import Parts
+from tests.eca_protocol.testing.conformance.reference.tools import MoveFile, ReadFile, Tool, Toolbox
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
 
 Message = dict[str, Any]
 Take = Callable[[Message], None]
+
+
+class LeavesOutDisabled(Toolbox):
+    """Does not say of a tool that it is not disabled."""
+
+    def listed(self, tools: Iterable[Tool], behavior: str) -> list[Message]:
+        listed = super().listed(tools, behavior)
+        return [{key: tool[key] for key in tool if tool[key] is not False} for tool in listed]
+
+
+class HasNoTools(Toolbox):
+    """Has no native tools."""
+
+    natives = ()
+
+
+class _ReadsWhole(ReadFile):
+    optional = ()
+
+
+class _Moves(MoveFile):
+    optional = ("overwrite",)
+
+
+class HasOwnParameters(Toolbox):
+    """Has tools with fewer parameters, and with one more, than people know."""
+
+    natives = (_ReadsWhole, _Moves)
+
+
+class HasNoCommands(Commands):
+    """Has no commands."""
+
+    def find(self, query: str) -> list[Message]:
+        return []
+
+
+class RefusesLogins(Commands):
+    """Has a command to log in, and knows nobody to log in to."""
+
+    def find(self, query: str) -> list[Message]:
+        login = {"name": "login", "description": "Log in.", "type": "native", "arguments": []}
+        return [*super().find(query), login]
+
+
+class KnowsNoPrices(Model):
+    """Knows neither the price of a model nor its limits."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.cost, self.limit = {}, {}
 
 
 class KeepsTheModelsIds(Turn):
@@ -72,6 +125,19 @@ TITLED = (
 )
 
 VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
+    (LeavesOutDisabled, ("configuration.it_introduces_itself",)),
+    (
+        HasNoTools,
+        (
+            "configuration.it_introduces_itself",
+            "tools.a_call_is_told_while_the_model_still_speaks",
+            "tools.native_tools_have_the_names_that_people_configure",
+        ),
+    ),
+    (HasOwnParameters, ("tools.native_tools_have_the_names_that_people_configure",)),
+    (HasNoCommands, ("queries.commands_are_found",)),
+    (RefusesLogins, ("queries.a_login_says_so",)),
+    (KnowsNoPrices, ("usage.costs_and_limits_are_told_where_they_are_known",)),
     (
         KeepsTheModelsIds,
         (

@@ -139,13 +139,13 @@ class BadParamsAreInvalid(_Recoded):
     codes = MappingProxyType({-32602: -32600})
 
 
-@breaks("BASE-26")
+@breaks("BASE-32")
 class FieldIsNotNamed(Server):
     """Does not say which of the params does not fit."""
 
     def fail(self, fault: Fault) -> None:
         if fault.code == -32602:
-            fault = Fault(fault.code, "the params do not fit", id_=fault.id)
+            fault = Fault(fault.code, "Invalid params", id_=fault.id)
         super().fail(fault)
 
 

@@ -70,12 +70,12 @@ class ToolsWithoutDescription(Toolbox):
 
 
 @breaks("CONF-11")
-class OnlyDisabledIsTold(Toolbox):
-    """Does not say of a tool that it is not disabled."""
+class SchemasAsText(Toolbox):
+    """Writes the schema of a tool as a text."""
 
     def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
         listed = super().listed(tools, behavior)
-        return [{key: tool[key] for key in tool if tool[key] is not False} for tool in listed]
+        return [{**tool, "parameters": str(tool["parameters"])} for tool in listed]
 
 
 @breaks("W-33b")

@@ -144,12 +144,14 @@ class TitlesAreCounted(Chat):
 
 
 @breaks("CHAT-20")
-class NoLimit(Turn):
-    """Never tells a limit."""
+class LimitsAreExchanged(Turn):
+    """Tells the limit of the output as that of the context."""
 
     def usage(self) -> Content:
         content = super().usage()
-        content.pop("limit", None)
+        if "limit" in content:
+            context, output = content["limit"].values()
+            content["limit"] = {"context": output, "output": context}
         return content
 
 
