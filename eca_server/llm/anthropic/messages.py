@@ -2,7 +2,8 @@
 
 The rules it keeps: what a provider wants back goes only to that provider and model, and there
 exactly as it came, ids included, for signatures cover all that stands before them; results of
-calls stand first in the one message of the user that follows.
+calls stand first in the one message of the user that follows, and behind them what errors show,
+since those hold text only.
 """
 
 from __future__ import annotations
@@ -93,12 +94,14 @@ class MessagesWriter:
         return {"role": "assistant", "content": self._verbatim(answer.parts, _Ids({}))}
 
     def _said(self, message: Message, ids: _Ids) -> Iterator[_Block]:
+        behind: list[_Block] = []
         for part in message.parts:
             match part:
                 case TextPart() | ImagePart() | FilePart():
                     yield self._shown(part)
                 case ToolResultPart():
-                    yield self._result(part, ids)
+                    yield self._result(part, ids, behind)
+        yield from behind
 
     def _answer(self, message: Message, ids: _Ids) -> list[_Block]:
         if message.origin == self._origin:
@@ -147,13 +150,17 @@ class MessagesWriter:
                     blocks.append(_text("[an image that you made]"))
         return blocks
 
-    def _result(self, result: ToolResultPart, ids: _Ids) -> _Block:
-        block = {
-            "type": "tool_result",
-            "tool_use_id": ids.written[result.call_id],
-            "content": [self._shown(part) for part in result.parts],
-        }
-        return {**block, "is_error": True} if result.is_error else block
+    def _result(self, result: ToolResultPart, ids: _Ids, behind: list[_Block]) -> _Block:
+        """A result; what an error may not hold goes `behind` all of them."""
+        content = [self._shown(part) for part in result.parts]
+        block = {"type": "tool_result", "tool_use_id": ids.written[result.call_id]}
+        if not result.is_error:
+            return {**block, "content": content}
+        texts = [each for each in content if each["type"] == "text"]
+        if len(texts) < len(content):
+            behind += (each for each in content if each["type"] != "text")
+            texts.append(_text("[shown behind the results]"))
+        return {**block, "content": texts, "is_error": True}
 
     def _shown(self, part: TextPart | ImagePart | FilePart) -> _Block:
         match part:

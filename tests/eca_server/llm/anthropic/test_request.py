@@ -171,6 +171,7 @@ def check_block(block: dict, role: str) -> None:
             assert block["content"]
             for part in block["content"]:
                 assert part["type"] in ("text", "image", "document")
+                assert part["type"] == "text" or not block.get("is_error")
                 check_block(part, role)
         case "thinking" | "redacted_thinking" | "server_tool_use" | "web_search_tool_result":
             assert role == "assistant"
@@ -272,6 +273,23 @@ class TestWhatGoesBack:
             },
             {"type": "text", "text": "and?"},
         ]
+
+    def test_what_an_error_shows_stands_behind_all_results(self):
+        calls = [call("c1", "t1"), call("c2", "t2")]
+        picture = ImagePart(media_type="image/png", data=b"i")
+        results = tool(
+            result("c1", TextPart("boom"), picture, is_error=True), result("c2", picture)
+        )
+        [_, _, said] = write(
+            Request(messages=[user("x"), answer(*calls), results, user("and?")]), cached=False
+        )["messages"]
+        failed, shown, behind, asked = said["content"]
+        assert failed["content"] == [
+            {"type": "text", "text": "boom"},
+            {"type": "text", "text": "[shown behind the results]"},
+        ]
+        assert shown["content"] == [behind]
+        assert (behind["type"], asked["text"]) == ("image", "and?")
 
     def test_ids_that_a_server_gives_twice_are_told_apart(self):
         history = [user("x")]
