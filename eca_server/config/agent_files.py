@@ -7,9 +7,12 @@ text is what the agent is told of its part. The rule it keeps: what cannot be re
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import yaml
 
 __all__ = ["FOLDER", "LARGEST", "MOST", "BadAgent", "agent_of"]
 
@@ -18,6 +21,24 @@ LARGEST: Final = 64 * 1024
 """Bytes of one file."""
 MOST: Final = 200
 """Files of one folder."""
+
+_MOST_VALUES: Final = 5_000
+"""Values above the text; an alias is as many as what it stands for."""
+_DEEPEST: Final = 4
+_LARGEST_NUMBER: Final = 2**53
+_KINDS: Final[Mapping[str, str]] = {
+    "date": "a date (it is a text in quotes)",
+    "datetime": "a time (it is a text in quotes)",
+    "int": "too large a number",
+    "float": "no finite number",
+    "bytes": "bytes",
+    "list": "too deep a list",
+    "dict": "too deep a map, or one whose keys are no texts",
+}
+"""What YAML has beside JSON, in words."""
+
+_OF_A_WRONG_TAG: Final = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
+"""What the YAML library raises for `!!int ''`, `!!bool x`, `!!timestamp x` and the like."""
 
 _FILE = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 _ENTRY = re.compile(r"(.+?)\((.+)\)\Z", re.DOTALL)
@@ -45,13 +66,16 @@ def agent_of(path: Path, text: str) -> Mapping[str, Any]:
     """A file as a source of the configuration: `{"agent": {NAME: {..}}}`.
 
     Raises:
-        BadAgent: the lines above its text are no YAML mapping.
+        BadAgent: the lines above its text are no YAML mapping, or one of what is no JSON.
     """
     found = _FILE.match(text.replace("\r\n", "\n"))
     fields = _fields(found[1]) if found else {}
     body = (found[2] if found else text).strip()
     given = fields.get("name")
     name = given.strip() if isinstance(given, str) else ""
+    for key, value in fields.items():
+        if key in _KEYS or key == "tools":
+            _must_be_json(key, value)
     agent = {_KEYS[key]: value for key, value in fields.items() if key in _KEYS}
     if body:
         agent["systemPrompt"] = body
@@ -64,14 +88,50 @@ def _fields(text: str) -> Mapping[str, Any]:
     import yaml  # noqa: PLC0415 - only where there are agents in files
 
     try:
+        _must_be_small(yaml.compose(text, yaml.SafeLoader))
         fields = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as fault:
+    except (yaml.YAMLError, RecursionError, *_OF_A_WRONG_TAG) as fault:
         mark = getattr(fault, "problem_mark", None)
         where = f" at line {mark.line + 2}" if mark else ""
         raise BadAgent(f"expected YAML above the text, got something else{where}") from None
     if not isinstance(fields, dict):
         raise BadAgent("expected `key: value` lines above the text")
     return fields
+
+
+def _must_be_small(root: yaml.Node | None) -> None:
+    """Look at what is written, with what aliases stand for, before anything is made of it."""
+    waiting = [] if root is None else [("", root)]
+    count = 0
+    while waiting:
+        key, node = waiting.pop()
+        inside = node.value if isinstance(node.value, list) else []
+        count += len(inside)
+        if count > _MOST_VALUES:
+            raise BadAgent(
+                f"{key or 'above the text'}: expected at most {_MOST_VALUES} values, got more "
+                "(an alias counts as what it stands for)"
+            )
+        for part in inside:
+            name, value = part if isinstance(part, tuple) else (None, part)
+            waiting.append((key or (str(name.value)[:40] if name else "-"), value))
+
+
+def _must_be_json(key: str, value: object, depth: int = 0) -> None:
+    """Raise unless it is what could stand in JSON, and not much of it."""
+    number = isinstance(value, int | float) and abs(value) <= _LARGEST_NUMBER
+    if number or value is None or isinstance(value, str):
+        return
+    members = value.values() if isinstance(value, dict) else value
+    is_nested = isinstance(value, dict | list) and depth < _DEEPEST
+    if not is_nested or (isinstance(value, dict) and not all(isinstance(n, str) for n in value)):
+        raise BadAgent(
+            f"{key}: expected a text, a number, true, false, or lists and maps of these, "
+            f"got {_KINDS.get(type(value).__name__, 'something else')}"
+        )
+    assert isinstance(members, Iterable)
+    for member in members:
+        _must_be_json(key, member, depth + 1)
 
 
 def _approval(tools: Any) -> Any:

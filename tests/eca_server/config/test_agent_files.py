@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from eca_server.commands.config import report
 from eca_server.config import Approval, ApprovalRule, Behavior
 from eca_server.tools.approval import Call, policy_of
 
@@ -32,6 +34,14 @@ tools:
 
 Sleep, and say so.
 """
+
+
+LAUGHS = "l0: &l0 [a]\n" + "\n".join(
+    f"l{n + 1}: &l{n + 1} [{', '.join([f'*l{n}'] * 10)}]" for n in range(9)
+)
+MERGED_LAUGHS = "l0: &l0 {a: b}\n" + "\n".join(
+    f"l{n + 1}: &l{n + 1} {{<<: [{', '.join([f'*l{n}'] * 10)}]}}" for n in range(9)
+)
 
 
 def in_root(house: House, name: str, text: str) -> Path:
@@ -78,6 +88,25 @@ def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house: House) -
         ("---\ntools: ['eca_grep(x)']\n---\nx", "expected a pattern for shell_command alone"),
         ("---\nmode: subagent\nsteps: many\n---\nx", "maxSteps"),
         ("x" * 70_000, "expected at most 65536 bytes"),
+        ("---\ndescription: 2024-01-01\n---\nx", "description: expected a text, .* got a date"),
+        ("---\nmode: 2001-12-14t21:59:43.10-05:00\n---\nx", "mode: expected .* got a time"),
+        ("---\nmodel: !!binary aGk=\n---\nx", "model: expected a text, .* got bytes"),
+        ("---\ninherit: !!set {a}\n---\nx", "inherit: expected a text, .* got something else"),
+        ("---\nsteps: .inf\n---\nx", "steps: expected a text, .* got no finite number"),
+        ("---\nsteps: .nan\n---\nx", "steps: expected a text, .* got no finite number"),
+        ("---\nsteps: 0xffffffffffffffffff\n---\nx", "steps: .* got too large a number"),
+        ("---\ndisabledTools: [[[[[a]]]]]\n---\nx", "disabledTools: .* got too deep a list"),
+        ("---\ntools: {1: [a]}\n---\nx", "tools: .* got .* keys are no texts"),
+        ("---\ndisabledTools: &a [*a]\n---\nx", "disabledTools: expected at most 5000 values"),
+        ("---\ntools: {allow: &b [*b]}\n---\nx", "tools: expected at most 5000 values"),
+        (f"---\n{LAUGHS}\n---\nx", "l.: expected at most 5000 values"),
+        (f"---\n{MERGED_LAUGHS}\n---\nx", "l.: expected at most 5000 values"),
+        ("---\n" + "k: v\n" * 6000 + "---\nx", "above the text: expected at most 5000 values"),
+        ("---\nmodel: !!timestamp x\n---\nx", "expected YAML above the text"),
+        ("---\nmodel: !!bool x\n---\nx", "expected YAML above the text"),
+        ("---\nsteps: !!int ''\n---\nx", "expected YAML above the text"),
+        ("---\nsteps: 9.e+999\n---\nx", "steps: .* got no finite number"),
+        ("---\n- &a [*a]\n---\nx", "-: expected at most 5000 values"),
     ],
 )
 def test_what_is_wrong_with_one_is_told_and_loosens_nothing(
@@ -86,6 +115,7 @@ def test_what_is_wrong_with_one_is_told_and_loosens_nothing(
     path = in_root(house, "a.md", text)
     (problem,) = house.load().problems
     assert problem.source == str(path)
-    assert expected in f"{problem.key}: {problem.message}"
+    assert re.search(expected, f"{problem.key}: {problem.message}")
+    assert str(path) in report(house.load(), ())
     call = Call(tool="write_file", effect="write")
     assert policy_of(house.load().config, "a").decide(call).verdict == "ask"
