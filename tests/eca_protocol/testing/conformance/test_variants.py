@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import anyio
 import pytest
 
 from eca_protocol import json
@@ -13,7 +14,7 @@ from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
-from tests.eca_protocol.testing.conformance.reference.model import Model
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.server import Parts
 from tests.eca_protocol.testing.conformance.reference.tools import MoveFile, ReadFile, Tool, Toolbox
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
@@ -117,6 +118,26 @@ class TitlesAreAskedOfTheUser(_Titles):
         await super(_Titles, self).ask([{"role": "user", "content": told}], [], take)
 
 
+class AsksAgain(Model):
+    """Asks up to three times if an answer fails before anything of it has come."""
+
+    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
+        came: list[Message] = []
+
+        def note(event: Message) -> None:
+            came.append(event)
+            take(event)
+
+        for pause in (0.05, 0.1):
+            try:
+                return await super().ask(messages, tools, note)
+            except ModelFault:
+                if came:
+                    raise
+            await anyio.sleep(pause)
+        return await super().ask(messages, tools, note)
+
+
 TITLED = (
     "titles.a_title_is_one_request_more_and_may_come_late",
     "titles.no_title_follows_a_stop_or_a_delete",
@@ -148,6 +169,7 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
     ),
     (TitlesComeWhole, TITLED),
     (TitlesAreAskedOfTheUser, TITLED),
+    (AsksAgain, ("faults.a_fault_of_the_model_is_told_and_ends_the_turn",)),
 ]
 """One part of the reference server in another way, and the cases that meet it."""
 
