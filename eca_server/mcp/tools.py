@@ -139,7 +139,7 @@ def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
                 parts.append(TextPart(f"(a picture that is left out: {why})"))
             else:
                 parts.append(part)
-        elif left > 0:
+        elif left > 0 or not parts:
             text = cut_end(part.text, attrs.evolve(cap, size=left))
             left -= len(part.text.encode("utf-8", "replace"))
             parts.append(TextPart(text))

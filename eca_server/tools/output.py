@@ -67,9 +67,9 @@ class OutputBuffer:
         self.lines += data.count(b"\n")
         room = self._cap.size - len(self._head)
         self._head += data[:room]
-        rest = data[max(room, 0) :][-self._cap.size :]
+        rest = data[max(room, 0, len(data) - self._cap.size) :]
         if len(self._tail) + len(rest) > 2 * self._cap.size:
-            del self._tail[: -self._cap.size]
+            del self._tail[: max(len(self._tail) - self._cap.size, 0)]
         self._tail += rest
 
     def text(self, cap: Cap | None = None, *, hint: str = "") -> str:

@@ -166,6 +166,15 @@ def test_what_is_cut_is_told() -> None:
     assert "bytes left out" in shown
 
 
+@pytest.mark.requirement("W-38a")
+@pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
+def test_where_nothing_may_be_kept_that_is_told(cap: Cap) -> None:
+    content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
+    first, *others = texts(ToolResult(content=content), cap)
+    assert first == "... cut, 3 bytes left out ..."
+    assert not set(others) & {"one", "more", "still"}
+
+
 @given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
 def test_all_texts_together_stay_within_the_cap(content: list[TextContent]) -> None:
     shown = texts(ToolResult(content=tuple(content)))

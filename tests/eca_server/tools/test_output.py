@@ -112,3 +112,9 @@ def test_a_flood_is_kept_in_bounded_memory() -> None:
     assert buffer.lines == 1002
     assert buffer.text().startswith("first\n")
     assert buffer.text().endswith("x\nlast\n")
+
+
+def test_of_a_flood_of_which_nothing_is_wanted_nothing_is_kept() -> None:
+    buffer = buffered(b"x" * 9_999, Cap(lines=100, size=0))
+    assert not any(value for value in vars(buffer).values() if isinstance(value, bytearray))
+    assert buffer.text().strip() == cut_mark(9_999)
