@@ -360,9 +360,13 @@ def served_tools(
 async def _call(
     server: Server, turn: Turn, name: str, arguments: Mapping[str, object]
 ) -> ToolResult:
-    return await server.call_tool(
-        name, arguments, lambda how_far: turn.progress(f"{name}: {how_far}")
-    )
+    try:
+        return await server.call_tool(
+            name, arguments, lambda how_far: turn.progress(f"{name}: {how_far}")
+        )
+    except MCPFault as fault:
+        reason = mask(fault.message, *server.settings.secrets)
+        raise MCPFault(reason, kind=fault.kind, url=fault.url) from None
 
 
 @attrs.frozen(kw_only=True)

@@ -321,6 +321,25 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
 
 
 @pytest.mark.requirement
+async def test_a_fault_of_a_call_shows_no_secret_of_the_server(
+    tmp_path: Path, places: Places
+) -> None:
+    secret = "not-a-real-secret-0123"
+    servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
+
+    async def end(_: str) -> ToolResult:
+        raise MCPFault(f"it ended; it said last: {secret} is over", kind="closed")
+
+    script = calls(("git__echo", {}))
+    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        places["git"].session.answers = end
+        await ours.turn("go")
+        (told,) = results(provider)
+        assert told.endswith("it said last: *** is over")
+        assert secret not in str(ours.seen)
+
+
+@pytest.mark.requirement
 async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: Places) -> None:
     async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
         places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
