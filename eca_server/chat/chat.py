@@ -75,6 +75,7 @@ class Chat:
         usage: tokens and costs of the whole chat.
         window: how much of a model's context it takes.
         ledger: which files the chat's model has seen.
+        is_unread: what is stored of it could not be read yet: of that everything stays.
         unkept: changes of files before which it could not be kept, or not in time, what they were.
         systems: the instructions by behaviour, written once (design decision 20).
         showing: what of its past the client is being told again.
@@ -117,6 +118,7 @@ class Chat:
         self.state = ChatState.IDLE
         self.last_turn_failed = False
         self.ledger = Ledger()
+        self.is_unread = False
         self.unkept: list[Noted] = []
         self.systems: dict[str, System] = {}
         self.showing = Showing(chat_id, session)
@@ -248,6 +250,17 @@ class Chat:
         self.set(is_named_by_user=True)
         self.tell_title()
 
+    @property
+    def kept_settings(self) -> ChatSettings | None:
+        """Those that are to be stored; None: the stored ones stay."""
+        return None if self.is_unread else self.settings
+
+    @property
+    def kept_title(self) -> str | None:
+        """The title that is to be stored; None: the stored one stays."""
+        counts = self.settings.is_named_by_user or not self.is_unread
+        return self.title if counts else None
+
     async def keep_settings(self) -> None:
         """Store title and settings; bounded in time."""
         if self._memory is not None and self.state is not ChatState.DELETED:
@@ -349,14 +362,19 @@ class Chat:
             self._bodies.discard(turn)
 
     async def restore(self) -> None:
-        """Read the chat back, once, if its id may be that of a stored one."""
+        """Read the chat back, once it can be, if its id may be that of a stored one."""
         async with self._restoring:
-            if self._may_be_stored and self._memory is not None:
-                await self._memory.restore(self)
-                self.settings = attrs.evolve(self.settings, **self._set)
-                if self.between_turns.was_cleared:
+            if not self._may_be_stored or self._memory is None:
+                return
+            title = self.title
+            if await self._memory.restore(self):
+                flags = {**self.settings.flags, **self._set.get("flags", {})}
+                self.settings = attrs.evolve(self.settings, **{**self._set, "flags": flags})
+                if self.between_turns.was_cleared and not self.history:
                     self.forget()
                 self._may_be_stored = False  # not before: a stop may have cut it short
+                if title and title != self.title:
+                    self.tell_title()
 
     async def _keep(self, turn: Turn) -> None:
         """Commit what the turn brought, once, before its `finished` (design decision 18)."""

@@ -15,7 +15,7 @@ import attrs
 
 from eca_server.chat.gallery import Gallery
 from eca_server.chat.pictures import picture_content
-from eca_server.chat.rollback import Rollbacks
+from eca_server.chat.rollback import Rollbacks, place_of
 from eca_server.chat.store import (
     BeforeImage,
     ChatSummary,
@@ -25,7 +25,8 @@ from eca_server.chat.store import (
     StoredMessage,
     TurnUsage,
 )
-from eca_server.chat.usage import taken
+from eca_server.chat.usage import SessionUsage, taken
+from eca_server.chat.window import Window
 from eca_server.llm.history import Message, in_force
 from eca_server.tools.tool import FileChange
 from eca_server.workspace import Workspace
@@ -75,20 +76,36 @@ class Memory:
         """Open the store beside the first turn, which then need not wait for that at its end."""
         await self.rollbacks.recover()
 
-    async def restore(self, chat: Chat) -> None:
-        """Give a chat the history that is stored under its id, if there is any."""
+    async def restore(self, chat: Chat) -> bool:
+        """Give a chat the history that is stored under its id, if there is any.
+
+        Returns:
+            Whether that is known now; if not, the chat goes on unread.
+        """
+        if chat.is_unread and self._store.is_late:
+            return False
         await self.rollbacks.recover(chat.id)
-        stored = await self._store.load(chat.id)
-        if stored is not None:
-            chat.history[:0] = [_restored(kept) for kept in stored.messages]
-            chat.told = in_force(chat.history)
-            chat.title = chat.title or stored.title
-            chat.settings = stored.settings
-            chat.created = stored.created
-            if not chat.is_busy:
-                chat.updated = stored.updated
-            for usage in stored.usages:
-                chat.usage.add_turn(usage.tokens, usage.cost)
+        found = await self._store.find(chat.id)
+        was_unread, chat.is_unread = chat.is_unread, found is None
+        if found is None:
+            return False
+        stored = found.chat
+        if stored is None:
+            return True
+        if not chat.between_turns.was_cleared:
+            chat.history[:0] = _said_before(chat, [_restored(kept) for kept in stored.messages])
+        chat.told = in_force(chat.history)
+        chat.window = Window()
+        named = chat.title if chat.settings.is_named_by_user or not was_unread else None
+        chat.title = named or stored.title or chat.title
+        chat.settings = stored.settings
+        chat.created = stored.created
+        if not chat.is_busy:
+            chat.updated = stored.updated
+        chat.usage = SessionUsage()  # the turns of an unread chat are stored, too
+        for usage in stored.usages:
+            chat.usage.add_turn(usage.tokens, usage.cost)
+        return True
 
     async def keep(self, turn: Turn) -> None:
         """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
@@ -97,9 +114,9 @@ class Memory:
             turn.chat.id,
             self._workspace,
             _unstored(turn, len(turn.messages)),
-            title=turn.chat.title,
+            title=turn.chat.kept_title,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
-            settings=turn.chat.settings,
+            settings=turn.chat.kept_settings,
         )
 
     async def keep_copy(self, chat: Chat) -> None:
@@ -120,8 +137,8 @@ class Memory:
                 turn.chat.id,
                 self._workspace,
                 words,
-                title=turn.chat.title,
-                settings=turn.chat.settings,
+                title=turn.chat.kept_title,
+                settings=turn.chat.kept_settings,
             )
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> Noted:
@@ -141,12 +158,14 @@ class Memory:
 
     async def keep_settings(self, chat: Chat) -> None:
         """Store a chat's title and settings."""
-        await self._store.append(chat.id, self._workspace, title=chat.title, settings=chat.settings)
+        await self._store.append(
+            chat.id, self._workspace, title=chat.kept_title, settings=chat.kept_settings
+        )
 
     async def clear(self, chat: Chat) -> None:
         """Forget what was said in a chat; cancelled, it is forgotten all the same."""
         try:
-            await self._store.clear(chat.id, title=chat.title, settings=chat.settings)
+            await self._store.clear(chat.id, title=chat.title, settings=chat.kept_settings)
         finally:
             await self._gallery.remove(chat.id)
 
@@ -192,6 +211,16 @@ def _restored(kept: StoredMessage) -> Message:
     if message.role != "user" or message.content_id or kept.id.startswith(_NOBODYS):
         return message
     return attrs.evolve(message, content_id=kept.id)
+
+
+def _said_before(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
+    """What of the stored messages the chat has not itself, since it went on unread."""
+    ids = (each.content_id for each in messages)
+    known = next((each for each in ids if each is not None and chat.has_message(each)), None)
+    if known is None:
+        return messages
+    place, earlier = place_of(messages, known)
+    return messages[: place - earlier]
 
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:

@@ -118,6 +118,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
     """
     place, earlier = place_of(chat.history, wanted.content_id)
     cut = place - earlier
+    gone = len(chat.history) - cut
     said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
     kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
     has_commands = wanted.files and _have_commands(chat.history[cut:])
@@ -149,13 +150,13 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         steps=planned.steps,
     )
 
-    def settle() -> tuple[str | None, ChatSettings]:
+    def settle() -> tuple[str | None, ChatSettings | None]:
         for each in unkept:
             each.content_id = kept[-1] if kept and not wanted.files else ""
         chat.unkept = [each for each in chat.unkept if each.content_id]
         if wanted.messages:
-            chat.go_back(cut)
-        return chat.title, chat.settings
+            chat.go_back(len(chat.history) - gone)  # it may have been read back meanwhile
+        return chat.title, chat.kept_settings
 
     left = await rollbacks.carry_out(rollback, settle, rest=wanted.rest)
     return RolledBack(
@@ -201,7 +202,7 @@ class Rollbacks:
     async def carry_out(
         self,
         rollback: Rollback,
-        settle: Callable[[], tuple[str | None, ChatSettings]],
+        settle: Callable[[], tuple[str | None, ChatSettings | None]],
         *,
         rest: bool,
     ) -> tuple[LeftAlone, ...]:

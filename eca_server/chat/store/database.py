@@ -284,17 +284,20 @@ class Database:
         )
         return (ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found)
 
-    def clear(self, chat: str, *, title: str | None, settings: bytes) -> None:
-        """Delete what was said in a chat; it stays, with this title and these settings."""
+    def clear(self, chat: str, *, title: str | None, settings: bytes | None) -> None:
+        """Delete what was said in a chat; it stays, with this title and these settings.
+
+        Without settings its title stays, too.
+        """
+        changes: list[Statement] = [
+            ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
+            (
+                "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
+                (settings, chat),
+            ),
+        ]
         self.erase(
-            [(statement, (chat,)) for statement in _CLEAR],
-            [
-                ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
-                (
-                    "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
-                    (settings, chat),
-                ),
-            ],
+            [(statement, (chat,)) for statement in _CLEAR], () if settings is None else changes
         )
 
     def delete(self, chat: str) -> None:

@@ -29,6 +29,7 @@ from eca_server.chat.store.rows import (
     ChatRow,
     ChatSettings,
     ChatSummary,
+    Found,
     KeptContent,
     Noted,
     Rollback,
@@ -99,8 +100,11 @@ class Keeper:
 
         return self._write(_Write(chat.id, run))
 
-    def load(self, chat_id: str) -> StoredChat | None:
-        """A chat, if there is one; messages that cannot be read are left out, and told."""
+    def load(self, chat_id: str) -> Found | None:
+        """A chat, if there is one; None: that cannot be read.
+
+        Messages that cannot be read are left out, and told.
+        """
         self._flush()
         found = self._read(lambda database: database.load(chat_id))
         if found is None:
@@ -108,24 +112,26 @@ class Keeper:
         self._last[chat_id] = found.last
         row = found.chat
         if row is None:
-            return None
+            return Found(None)
         messages: list[StoredMessage] = []
         for message_id, body in found.messages:
             try:
                 messages.append(StoredMessage(id=message_id, message=decode_message(body)))
             except UnreadableRow as fault:
                 self._tell_once(f"A message of chat {chat_id} cannot be read: {fault}.")
-        return StoredChat(
-            id=row.id,
-            title=row.title,
-            messages=tuple(messages),
-            usages=tuple(
-                TurnUsage(tokens=tokens, cost=None if cost is None else Decimal(cost))
-                for tokens, cost in found.usages
-            ),
-            created=row.created,
-            updated=row.updated,
-            settings=decode_settings(found.settings),
+        return Found(
+            StoredChat(
+                id=row.id,
+                title=row.title,
+                messages=tuple(messages),
+                usages=tuple(
+                    TurnUsage(tokens=tokens, cost=None if cost is None else Decimal(cost))
+                    for tokens, cost in found.usages
+                ),
+                created=row.created,
+                updated=row.updated,
+                settings=decode_settings(found.settings),
+            )
         )
 
     def latest(
@@ -138,11 +144,12 @@ class Keeper:
         )
         return tuple(sorted(found or (), key=attrgetter(by), reverse=True))
 
-    def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings) -> bool:
+    def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings | None) -> bool:
         """Delete what was said in a chat, also what was not written yet."""
 
         def run(database: Database) -> None:
-            database.clear(chat_id, title=title, settings=encode_settings(settings))
+            kept = None if settings is None else encode_settings(settings)
+            database.clear(chat_id, title=title, settings=kept)
             self._last.pop(chat_id, None)
 
         self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)

@@ -42,6 +42,7 @@ __all__ = [
     "ChatRow",
     "ChatSettings",
     "ChatSummary",
+    "Found",
     "KeptContent",
     "Noted",
     "Rollback",
@@ -117,6 +118,13 @@ class StoredChat:
     created: float
     updated: float
     settings: ChatSettings = ChatSettings()
+
+
+@attrs.frozen
+class Found:
+    """What came of looking for a chat; `chat`: None, there is none of that id."""
+
+    chat: StoredChat | None
 
 
 @attrs.frozen(kw_only=True)

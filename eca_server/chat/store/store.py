@@ -25,6 +25,7 @@ from eca_server.chat.store.rows import (
     ChatRow,
     ChatSettings,
     ChatSummary,
+    Found,
     KeptContent,
     Noted,
     Rollback,
@@ -120,9 +121,19 @@ class Store:
             lambda keeper: keeper.append(chat, added, turn=turn, usage=usage, settings=settings)
         )
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the disk has not answered for longer than it is waited for."""
+        return self._is_late
+
+    async def find(self, chat_id: str) -> Found | None:
+        """A chat with its whole history, if it is kept; None: it cannot be read in time."""
+        return await self._read(lambda keeper: keeper.load(chat_id))
+
     async def load(self, chat_id: str) -> StoredChat | None:
         """A chat with its whole history; None if it is not kept, or cannot be read in time."""
-        return await self._read(lambda keeper: keeper.load(chat_id))
+        found = await self.find(chat_id)
+        return None if found is None else found.chat
 
     async def list(
         self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
@@ -130,13 +141,15 @@ class Store:
         """At most `limit` chats of a workspace that have messages, the latest first."""
         return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
 
-    async def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings) -> bool:
+    async def clear(
+        self, chat_id: str, *, title: str | None, settings: ChatSettings | None
+    ) -> bool:
         """Forget what was said in a chat, as `delete` does; what it took stays.
 
         Args:
             chat_id: one that is not kept is left alone.
-            title: the chat's name from now on; None: it has none.
-            settings: the chat's from now on.
+            title: the chat's name from now on, if `settings` are given; None: it has none.
+            settings: the chat's from now on; None: they stay.
         """
         return await self._write(
             lambda keeper: keeper.clear(chat_id, title=title, settings=settings)
