@@ -18,8 +18,13 @@ _PATIENCE: Final = 0.2
 """Seconds that a reader may take for one record; who has let them pass is not waited for again."""
 
 
-def log_handler(stream: TextIO) -> logging.Handler:
-    """A handler that writes where the stream leads, if that can be asked whether there is room."""
+def log_handler(stream: TextIO | None) -> logging.Handler:
+    """A handler that writes where the stream leads, if that can be asked whether there is room.
+
+    Without a stream, as with a closed stderr, the log goes nowhere.
+    """
+    if stream is None:
+        return logging.NullHandler()
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):  # it leads into this process
