@@ -71,21 +71,26 @@ def check_file(file: Path) -> None:
     """
     if not file.parent.is_dir():
         raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
-    if not os.access(file.parent, os.W_OK):
-        raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(file.lstat().st_mode):
-            raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
+    if not _is_stream(file):
+        if not os.access(file.parent, os.W_OK):
+            raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(file.lstat().st_mode):
+                raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
 
 
 def write_file(file: Path, text: str) -> None:
     """Write through a file beside it, so that nobody ever sees half a report.
 
-    A report that is replaced passes on who may read it.
+    A report that is replaced passes on who may read it. A pipe or a device, such as `/dev/stdout`,
+    is written as it stands.
 
     Raises:
         OSError: it cannot be written.
     """
+    if _is_stream(file):
+        file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        return
     scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
         with scratch.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
@@ -97,3 +102,11 @@ def write_file(file: Path, text: str) -> None:
         scratch.replace(file)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _is_stream(file: Path) -> bool:
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)

@@ -63,7 +63,7 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
             ["--html", "/no/such/folder/x.html", "--", "x"],
             "the folder /no/such/folder does not exist",
         ),
-        (["--html", "/dev/full", "--", "x"], "/dev/full: expected a regular file or none"),
+        (["--html", "/dev", "--", "x"], "/dev: expected a regular file or none"),
         (
             ["--html", "/new", "--json-out", "/new", "--", "x"],
             "for --json-out and for --html",

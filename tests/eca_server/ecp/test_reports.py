@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -255,6 +256,19 @@ def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
         Outputs({"json": tmp_path / "a", "html": tmp_path / "folder" / ".." / "a"}).check()
     Outputs({"json": tmp_path / "a", "html": tmp_path / "b"}).check()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "loop"]
+
+
+def test_a_pipe_or_a_device_is_written_as_it_stands(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    outputs = Outputs({"json": pipe, "html": Path("/dev/full"), "junit": Path("/dev/null")})
+    outputs.check()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    renderers = dict.fromkeys(outputs.files, lambda _: "told")
+    assert outputs.write(a_report(), renderers) == ["/dev/full: No space left on device"]
+    assert os.read(reader, 100) == b"told"
+    os.close(reader)
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: Path) -> None:
