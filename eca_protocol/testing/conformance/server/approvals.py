@@ -14,6 +14,7 @@ from eca_protocol.testing.conformance.server.reading import (
     calls,
     contents,
     ends,
+    id_of,
     kinds,
     next_end,
     next_run,
@@ -60,7 +61,7 @@ async def an_approved_command_runs(bench: Bench) -> None:
         )
         if ran:
             raise Stuck("a command that waits for the user", "one that ran at once")
-        await chat.approve(run["id"])
+        await chat.approve(id_of(run))
         called = await next_end(chat, shows="TOOL-14")
         await chat.finished()
         bench.check(
@@ -91,7 +92,7 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
         run = await shown(chat, "toolCallRun")
         if run.get("manualApproval") is not True:
             raise Stuck("a command that waits for the user", run)
-        await chat.reject(run["id"])
+        await chat.reject(id_of(run))
         await chat.finished(shows="W-30f")
         ran = made.exists() or bool(chat.of("toolCallRunning"))
         bench.check("TOOL-18", not ran, expected="a command that does not run", got=kinds(chat))
@@ -120,7 +121,7 @@ async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
         chat = seat.chat(command, command, reply("x"))
         await chat.prompt("Twice.")
         run = await next_run(chat)
-        await chat.approve(run["id"], save="session")
+        await chat.approve(id_of(run), save="session")
         again = await next_run(chat, 2)
         bench.check(
             "TOOL-15",
@@ -145,7 +146,7 @@ async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
             await seat.tell(method, {"chatId": chat.id, "toolCallId": "nobody's"})
         await chat.prompt("Run it.")
         prepared = await shown(chat, "toolCallPrepare")
-        await chat.approve(prepared["id"])
+        await chat.approve(id_of(prepared))
         await seat.settle()
         chat.model.open("end")
         run = await shown(chat, "toolCallRun")
@@ -153,8 +154,8 @@ async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
         ran = [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
         bench.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
         if not ran:
-            await chat.approve(run["id"])
-            await chat.reject(run["id"])
+            await chat.approve(id_of(run))
+            await chat.reject(id_of(run))
         await chat.finished()
         closed = [each["type"] for each in ends(chat)]
         if not ran:
@@ -171,7 +172,7 @@ async def a_decision_in_the_same_instant_counts(bench: Bench) -> None:
         await chat.prompt("Ten times.")
         for turn in range(1, 11):
             run = await next_run(chat, turn)
-            await chat.approve(run["id"])
+            await chat.approve(id_of(run))
             await next_end(chat, turn, shows="W-34b")
         bench.check("W-34b", True, expected="ten calls that run", got="them")
         await chat.finished()

@@ -17,7 +17,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
-from eca_protocol.testing.conformance.server.reading import calls
+from eca_protocol.testing.conformance.server.reading import calls, id_of
 from eca_protocol.testing.script import reply
 
 _WRITES_ITS_PID: Final = (
@@ -49,12 +49,12 @@ async def _sleeps(seat: Seat) -> int:
     await chat.prompt("Sleep.")
     run = await chat.content("toolCallRun", expected="the call of the command")
     if run.content.get("manualApproval"):
-        await chat.approve(run.content["id"])
+        await chat.approve(id_of(run.content))
     return await _pid_in(file)
 
 
 async def _pid_in(file: Path) -> int:
-    if not await _becomes_so(file.exists, seconds=5):
+    if not await becomes_so(file.exists, seconds=5):
         raise Stuck("a process that writes its number to a file", "no such file")
     return _number_in(file)
 
@@ -63,7 +63,7 @@ def _number_in(file: Path) -> int:
     return int(file.read_text())
 
 
-async def _becomes_so(condition: Callable[[], bool], *, seconds: float) -> bool:
+async def becomes_so(condition: Callable[[], bool], *, seconds: float) -> bool:
     """Look at what tells nobody when it changes, until it is so or the time is over."""
     with anyio.move_on_after(seconds):
         while not condition():  # noqa: ASYNC110 - it is another program that changes it
@@ -71,7 +71,7 @@ async def _becomes_so(condition: Callable[[], bool], *, seconds: float) -> bool:
     return condition()
 
 
-def _is_gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     """Whether a process has ended, though perhaps nobody has taken note of it."""
     try:
         os.kill(pid, 0)
@@ -92,7 +92,7 @@ async def shutdown_ends_commands(bench: Bench) -> None:
     async with bench.seat(fresh=True) as seat:
         pid = await _sleeps(seat)
         await seat.ask("shutdown", seconds=8)
-        gone = await _becomes_so(partial(_is_gone, pid), seconds=0.2)
+        gone = await becomes_so(partial(is_gone, pid), seconds=0.2)
     _judge(bench, "W-13b", "the command ended before `shutdown` is answered", gone=gone)
 
 
@@ -104,7 +104,7 @@ async def shutdown_ends_mcp_servers(bench: Bench) -> None:
         async with bench.seat(fresh=True, config=_server(file)) as seat:
             pid = await _pid_in(file)
             await seat.ask("shutdown", seconds=8)
-            gone = await _becomes_so(partial(_is_gone, pid), seconds=0.2)
+            gone = await becomes_so(partial(is_gone, pid), seconds=0.2)
     _judge(bench, "LIFE-20", "the MCP server ended before `shutdown` is answered", gone=gone)
 
 
@@ -118,7 +118,7 @@ async def every_end_ends_commands(bench: Bench) -> None:
                 seat.process.signal(signal.SIGTERM)
             else:
                 await seat.close_input()
-            gone = await _becomes_so(partial(_is_gone, pid), seconds=3.5)
+            gone = await becomes_so(partial(is_gone, pid), seconds=3.5)
         how = "SIGTERM" if by_signal else "the end of its input"
         _judge(bench, "W-13l", f"the command ended within 3 s of {how}", gone=gone)
         if not gone:

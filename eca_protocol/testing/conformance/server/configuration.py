@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
@@ -15,7 +16,7 @@ import anyio
 
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
-from eca_protocol.testing.conformance.server.reading import params_of
+from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
 from eca_protocol.testing.conformance.wire import Heard
 
 MEMBERS: Final = (
@@ -33,14 +34,14 @@ _MUTE: Final = "import sys; open(sys.argv[1], 'w').close(); sys.stdin.read()"
 _EARLY_SECONDS: Final = 0.5
 
 
-@case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11")
+@case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30)
 async def it_introduces_itself(bench: Bench) -> None:
     """`initialize` and `initialized`, then all that comes unasked."""
     async with bench.seat(hello=False) as seat:
         await _initialize(bench, seat)
         news = await _introduced(seat)
         bench.saw("LIFE-14")
-        _settings_are_whole(bench, news.params.get("chat", {}))
+        _settings_are_whole(bench, _settings_in(news))
         try:
             await _task_ends(seat, shows="W-11e")
             bench.saw("W-11e")
@@ -77,9 +78,16 @@ async def _introduced(seat: Seat) -> Heard:
     await seat.tell("initialized", {})
     return await seat.until(
         lambda message: message.get("method") == "config/updated",
+        seconds=INTRODUCTION_SECONDS,
         shows="LIFE-14",
         expected="`config/updated`",
     )
+
+
+def _settings_in(news: Heard) -> Mapping[str, Any]:
+    """The settings that a `config/updated` tells; none, where it has no object of them."""
+    chat = news.params.get("chat")
+    return chat if isinstance(chat, Mapping) else {}
 
 
 def _settings_are_whole(bench: Bench, chat: Mapping[str, Any]) -> None:
@@ -141,7 +149,7 @@ def _tools_are_shown(bench: Bench, tools: Any) -> None:
     )
 
 
-@case("LIFE-17", "W-11d", "W-11f", needs="config")
+@case("LIFE-17", "W-11d", "W-11f", needs="config", seconds=30)
 async def an_mcp_server_holds_nothing_up(bench: Bench) -> None:
     """An MCP server is configured that never answers; the introduction, and what is told of it.
 
@@ -245,6 +253,12 @@ async def a_provider_holds_nothing_up(bench: Bench) -> None:
 async def the_welcome_is_the_configured_one(bench: Bench) -> None:
     """`welcomeMessage` is configured."""
     async with bench.seat(config={"welcomeMessage": GREETING}, fresh=True) as seat:
+        with contextlib.suppress(Stuck):
+            await seat.until(
+                lambda _: "welcomeMessage" in seat.config,
+                seconds=INTRODUCTION_SECONDS,
+                expected="a welcome",
+            )
         got = seat.config.get("welcomeMessage")
     bench.check("CONF-6", got == GREETING, expected=GREETING, got=got)
 
@@ -266,8 +280,8 @@ async def a_change_of_configuration_is_told(bench: Bench) -> None:
             expected="`config/updated` with the new welcome",
         )
     bench.saw("CONF-3")
-    chat = update.params["chat"]
-    again = [name for name, value in chat.items() if known.get(name) == value or value is None]
+    told = _settings_in(update)
+    again = [name for name, value in told.items() if known.get(name) == value or value is None]
     bench.check("W-11g", not again, expected="only what has changed, and no null", got=again)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from eca_protocol.testing.conformance.bench import Bench, ChatSeat, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
-from eca_protocol.testing.conformance.server.reading import calls, told_of_calls
+from eca_protocol.testing.conformance.server.reading import calls, id_of, told_of_calls
 from eca_protocol.testing.conformance.wire import Heard
 from eca_protocol.testing.script import reply
 
@@ -50,7 +50,7 @@ async def _calling(seat: Seat, **arguments: Any) -> ChatSeat:
     await chat.prompt("Look.")
     run = await chat.content("toolCallRun", expected="the call of the tool")
     if run.content.get("manualApproval"):
-        await chat.approve(run.content["id"])
+        await chat.approve(id_of(run.content))
     return chat
 
 
@@ -177,7 +177,7 @@ async def the_editor_is_not_asked_what_it_cannot(bench: Bench) -> None:
         await chat.prompt("Look.")
         run = await chat.content("toolCallRun", expected="the call of the tool")
         if run.content.get("manualApproval"):
-            await chat.approve(run.content["id"])
+            await chat.approve(id_of(run.content))
         await chat.finished()
         asked = [heard.message for heard in seat.heard if heard.method == ASKS]
     bench.check("W-42d", not asked, expected=f"no request {ASKS}", got=asked)

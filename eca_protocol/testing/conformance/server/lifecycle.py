@@ -17,6 +17,7 @@ from eca_protocol.testing.conformance.server.asking import (
     message,
     query,
 )
+from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 
 NOT_INITIALIZED = -32002
 INVALID_REQUEST = -32600
@@ -72,7 +73,7 @@ async def _is_welcomed(bench: Bench, seat: Seat) -> None:
         )
 
 
-@case("LIFE-14", "W-10b", "W-10c", "W-10e", since=Revision.DRAFT)
+@case("LIFE-14", "W-10b", "W-10c", "W-10e", since=Revision.DRAFT, seconds=30)
 async def nothing_overtakes_the_handshake(bench: Bench) -> None:
     """`initialize` and two queries in one write; `initialized` only after all are answered.
 
@@ -112,6 +113,7 @@ async def nothing_overtakes_the_handshake(bench: Bench) -> None:
         await seat.tell("initialized", {})
         await seat.until(
             lambda told: told.get("method") == "config/updated",
+            seconds=INTRODUCTION_SECONDS,
             shows="LIFE-14",
             expected="`config/updated`, though `initialized` came late",
         )

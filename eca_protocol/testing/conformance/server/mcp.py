@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import anyio
 
 from eca_protocol import json
 from eca_protocol.http_server import HTTPRequest, Responder, serve
@@ -19,6 +17,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.server.children import becomes_so, is_gone
 from eca_protocol.testing.conformance.server.contexts import needs_files
 from eca_protocol.testing.conformance.server.queries import commands, found
 from eca_protocol.testing.conformance.server.reading import (
@@ -27,6 +26,7 @@ from eca_protocol.testing.conformance.server.reading import (
     comes,
     contents,
     conversation,
+    id_of,
     offered,
     params_of,
     shown,
@@ -161,7 +161,7 @@ async def a_stop_ends_a_call_of_an_mcp_server(bench: Bench) -> None:
         await chat.prompt("Sleep.")
         run = await shown(chat, "toolCallRun")
         if run.get("manualApproval"):
-            await chat.approve(run["id"])
+            await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")
         took = await stopped(chat)
         bench.check(
@@ -189,7 +189,7 @@ async def _stop_and_start(bench: Bench, seat: Seat, pids: Path) -> None:
     await seat.tell("mcp/stopServer", {"name": "toggled"})
     stopped_ = await is_so(seat, "toggled", "stopped", after=running, shows="CONF-13")
     bench.saw("CONF-13")
-    gone = await _is_gone(_started_last(pids))
+    gone = await becomes_so(partial(is_gone, _started_last(pids)), seconds=2)
     bench.check("CONF-12", gone, expected="the end of its process", got="it runs on")
     await seat.tell("mcp/stopServer", {"name": "toggled"})
     again = await is_so(seat, "toggled", "stopped", after=stopped_, shows="W-36f")
@@ -213,22 +213,6 @@ async def _stop_and_start(bench: Bench, seat: Seat, pids: Path) -> None:
 
 def _started_last(pids: Path) -> int:
     return int(pids.read_text().split()[-1])
-
-
-async def _is_gone(pid: int) -> bool:
-    """Whether a process ends within two seconds."""
-    with anyio.move_on_after(2):
-        while _lives(pid):  # noqa: ASYNC110 - nobody tells us of another's child
-            await anyio.sleep(0.02)
-    return not _lives(pid)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
 
 
 @case("CHAT-31", "W-40d", needs="config", seconds=30)

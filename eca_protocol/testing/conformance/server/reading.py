@@ -7,8 +7,10 @@ it, the names of the tools that it offers, and what it tells of calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.cases import Stuck
@@ -16,6 +18,7 @@ from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.script import Reply, finish, reply, tool_call
 
 __all__ = [
+    "INTRODUCTION_SECONDS",
     "Content",
     "asked",
     "at_gate",
@@ -25,6 +28,8 @@ __all__ = [
     "conversation",
     "ends",
     "finishes",
+    "id_of",
+    "in_time",
     "kinds",
     "next_end",
     "next_run",
@@ -40,6 +45,11 @@ __all__ = [
 ]
 
 Content = Mapping[str, Any]
+
+_Got = TypeVar("_Got")
+
+INTRODUCTION_SECONDS: Final = 10.0
+"""Within which a server has told of its settings; it may look up what models can do before."""
 
 ENDS: Final = ("toolCalled", "toolCallRejected")
 """The types of content that close a call."""
@@ -94,6 +104,18 @@ async def next_end(chat: ChatSeat, n: int = 1, *, shows: str | None = None) -> C
         lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
     )
     return ends(chat)[n - 1]
+
+
+def id_of(call: Content) -> str:
+    """The id of a call, as one of its contents tells it.
+
+    Raises:
+        Stuck: it tells none.
+    """
+    told = call.get("id")
+    if not isinstance(told, str):
+        raise Stuck("a call with an id", call)
+    return told
 
 
 def said(chat: ChatSeat, role: str) -> str:
@@ -179,6 +201,16 @@ async def at_gate(chat: ChatSeat, gate: str) -> None:
         Stuck: it never comes so far.
     """
     await _until(chat, lambda: gate in chat.model.reached, f"the model at {gate!r}")
+
+
+async def in_time(
+    ask: Callable[[], Awaitable[_Got]], is_wanted: Callable[[_Got], object], *, seconds: float = 5
+) -> _Got:
+    """What was got last, of a server that may still look about: asked for until it is wanted."""
+    end = anyio.current_time() + seconds
+    while not is_wanted(got := await ask()) and anyio.current_time() < end:  # noqa: ASYNC110
+        await anyio.sleep(0.1)
+    return got
 
 
 async def _until(chat: ChatSeat, condition: Callable[[], bool], expected: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.server.asking import QUERY
+from eca_protocol.testing.conformance.server.reading import in_time
 
 
 def _folder(path: Path) -> Path:
@@ -28,7 +29,7 @@ async def _finds(seat: Seat, folder: str) -> bool:
     return name in str(found)
 
 
-@case("LIFE-10", "W-15a", "W-15c")
+@case("LIFE-10", "W-15a", "W-15c", seconds=30)
 async def folders_are_roots(bench: Bench) -> None:
     """Folders named in several ways, each with a file that a query looks for."""
     async with bench.seat(hello=False) as seat:
@@ -56,7 +57,7 @@ async def folders_are_roots(bench: Bench) -> None:
         ):
             is_found = bench.check(
                 row,
-                await _finds(seat, folder.name),
+                await in_time(partial(_finds, seat, folder.name), bool),
                 expected=f"a query finds what is in {words}",
                 got=f"no file of {folder.name!r}",
             )

@@ -21,6 +21,7 @@ from eca_protocol.testing.conformance.server.reading import (
     conversation,
     ends,
     finishes,
+    id_of,
     next_run,
     told,
 )
@@ -148,7 +149,7 @@ async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
     await chat.prompt("Sleep.")
     run = await next_run(chat)
     if state == "running":
-        await chat.approve(run["id"])
+        await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")
         if ends(chat):
             raise Stuck("a call that runs", ends(chat))
@@ -161,8 +162,8 @@ async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
 
 
 _ENDS_OF: Final[Mapping[str, Callable[[Content], bool]]] = {
-    "waiting": lambda end: end["type"] == "toolCallRejected" and end["reason"] != "user-config",
-    "running": lambda end: end["type"] == "toolCalled" and end["error"] is True,
+    "waiting": lambda end: end["type"] == "toolCallRejected" and end.get("reason") != "user-config",
+    "running": lambda end: end["type"] == "toolCalled" and end.get("error", True) is True,
 }
 _SAID_OF: Final[Mapping[str, str]] = {
     "waiting": "a call that waited is rejected by the user's choice",

@@ -353,11 +353,14 @@ def _are_named_otherwise(tool: str, given: set[str]) -> bool:
 def listed_tools(seat: Seat) -> Mapping[str, Mapping[str, Any]]:
     """The native tools by their names, as the server told of them last."""
     told = [
-        heard.params.get("tools", ())
+        heard.params.get("tools")
         for heard in seat.wire.heard
         if heard.method == "tool/serverUpdated" and heard.params.get("type") == "native"
     ]
-    return {tool["name"]: tool for tool in told[-1]} if told else {}
+    tools = told[-1] if told and isinstance(told[-1], list) else ()
+    return {
+        str(tool["name"]): tool for tool in tools if isinstance(tool, Mapping) and "name" in tool
+    }
 
 
 @case("W-33d", since=Revision.CURRENT, needs="native-tools")
