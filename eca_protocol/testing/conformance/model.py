@@ -5,7 +5,7 @@ Which requests are for a title is found out, too, of servers that break the rule
 A chat's script is found by a word in the text of its prompts, so that many cases may use one server
 at once. Gates (`wait`), tool names and the ids of calls in a script are the chat's own: a gate's
 name means nothing to another chat, a tool is called as the request offered it, whatever prefix it
-has there, and no two calls have one id, whatever reply they stand in.
+has there, or as the client was told of it, and no two calls have one id.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ __all__ = ["PAGE", "AnswersWith", "ChatModel", "Model", "bare_name"]
 
 AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
 """One item of a chat's script: a reply, or what makes one from the request."""
+
+Names = Callable[[], tuple[str, ...]]
+"""Gives the names that there are now."""
 
 _WORD: Final = re.compile(r"\[k([0-9]+)\]")
 _PREFIX: Final = re.compile(r"^eca_{1,2}")
@@ -60,8 +63,11 @@ class ChatModel:
         prompted: the exact text of each prompt.
     """
 
-    def __init__(self, model: Model, number: int, script: Iterable[AnswersWith]) -> None:
+    def __init__(
+        self, model: Model, number: int, script: Iterable[AnswersWith], listed: Names
+    ) -> None:
         self._model = model
+        self._listed = listed
         self._number = number
         self._script = deque(script)
         self._replies = 0
@@ -143,8 +149,9 @@ class ChatModel:
         if "wait" in step:
             return {**step, "wait": self._gate(step["wait"])}
         if "tool_call" in step:
+            name = _called(step["tool_call"], offered, self._listed())
             own_id = f"{step.get('id', 'call')}_{self._number}_{self._replies}"
-            return {**step, "tool_call": _called(step["tool_call"], offered), "id": own_id}
+            return {**step, "tool_call": name, "id": own_id}
         return step
 
     def _gate(self, name: str) -> str:
@@ -190,9 +197,14 @@ class Model:
         """Whether anybody has asked for that page."""
         return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
 
-    def chat(self, script: Iterable[AnswersWith]) -> ChatModel:
-        """Take the script of another chat."""
-        made = ChatModel(self, len(self._chats) + 1, script)
+    def chat(self, script: Iterable[AnswersWith], *, listed: Names = tuple) -> ChatModel:
+        """Take the script of another chat.
+
+        Args:
+            script: its replies, in order.
+            listed: the names of the native tools that the server tells its client of.
+        """
+        made = ChatModel(self, len(self._chats) + 1, script, listed)
         self._chats[made.word] = made
         return made
 
@@ -268,11 +280,22 @@ def _offered(body: Any) -> Iterator[str]:
                 yield name
 
 
-def _called(name: str, offered: tuple[str, ...]) -> str:
-    """The offered name of that tool; a tool that is not offered is called by its own."""
+def _called(name: str, offered: tuple[str, ...], listed: tuple[str, ...]) -> str:
+    """The offered name of that tool.
+
+    One that is not offered is called as the list has it, with the prefix that others are offered
+    with; one that is in no list by its own name.
+    """
     if name in offered:
         return name
-    return next((each for each in offered if bare_name(each) == bare_name(name)), name)
+    for each in offered:
+        if bare_name(each) == bare_name(name):
+            return each
+    known = next((each for each in listed if bare_name(each) == bare_name(name)), None)
+    if known is None:
+        return name
+    has_prefix = known != bare_name(known) or not any(each.startswith("eca_") for each in offered)
+    return known if has_prefix else f"eca_{known}"
 
 
 def _told(answer: Reply) -> bytes:

@@ -360,7 +360,7 @@ class Seat:
             script: the replies of the model, in order; behind them a short text.
             id: the chat's id; None: the first prompt has none, the server names the chat.
         """
-        model = self._bench.model.chat(script)
+        model = self._bench.model.chat(script, listed=lambda: self.native_tools)
         named = f"chat-{model.word.strip('[]')}" if id is UNSET else id
         if named is not None:
             self.claim(named)

@@ -40,6 +40,7 @@ class _Call:
     change_is_known: bool = False
     was_approved: bool = False
     was_rejected: bool = False
+    misnamed: tuple[str, str] | None = None  # the row, and the name that it wants
     is_flawed: bool = False
 
 
@@ -113,7 +114,7 @@ class Calls:
             call = self._calls[call_id] = _Call(
                 id=call_id, name=texts["name"], server=texts["server"], origin=texts["origin"]
             )
-            self._names(content)
+            self._names(call, content)
         else:
             self._same(call, texts)
             if call.state == "preparing" and call_id != self._prepared:
@@ -124,7 +125,7 @@ class Calls:
         self._prepared = call_id
         call.pieces.append(_text(content, "argumentsText"))
 
-    def _names(self, content: Mapping[str, Any]) -> None:
+    def _names(self, call: _Call, content: Mapping[str, Any]) -> None:
         name, server = content.get("name"), content.get("server")
         details = content.get("details")
         if (server, name) == ("eca", "task") and _text(details, "type") != "task":
@@ -138,9 +139,16 @@ class Calls:
             self._tell("W-33a", "the server eca for a native tool", repr(server), harms=False)
         if self._revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
-                self._tell("W-33c", f"the name eca_{name}", repr(name))
+                call.misnamed = "W-33c", f"eca_{name}"
         elif name.startswith("eca_") and name[4:] in self._native:
-            self._tell("W-33d", f"the name {name[4:]}", repr(name))
+            call.misnamed = "W-33d", name[4:]
+
+    def _is_known(self, call: _Call, kind: str, state: CallState) -> None:
+        """A misnamed call may be one of a tool that the model made up, until this shows it."""
+        is_refused = kind == "toolCallRejected" and not self.was_stopped
+        if call.misnamed and (kind == "toolCallRunning" or state == "waiting" or is_refused):
+            (row, name), call.misnamed = call.misnamed, None
+            self._tell(row, f"the name {name}", repr(call.name), harms=False)
 
     def _same(self, call: _Call, texts: Mapping[str, str]) -> None:
         for key, value in texts.items():
@@ -168,6 +176,7 @@ class Calls:
             if content.get("server") == "":
                 self._tell("TOOL-11", "the tool's server", "none")
             self._same(call, {key: _text(content, key) for key in ("name", "server", "origin")})
+            self._is_known(call, kind, state)
             self._decision(call, kind, content)
             if kind == "toolCallRun":
                 self._arguments(call, content)

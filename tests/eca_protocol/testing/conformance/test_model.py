@@ -53,6 +53,19 @@ async def test_a_tool_is_called_by_the_name_it_is_offered_under(offered, wanted,
     assert called(chat.answer(a_request({"name": offered, "input_schema": {}}))) == [name]
 
 
+@pytest.mark.parametrize(
+    ("offered", "listed", "name"),
+    [
+        ("other", "eca_read_file", "eca_read_file"),
+        ("other", "read_file", "read_file"),
+        ("eca_other", "read_file", "eca_read_file"),
+    ],
+)
+async def test_a_tool_that_is_withheld_is_called_as_the_client_knows_it(offered, listed, name):
+    chat = Model().chat([reply(tool_call("read_file", "{}"))], listed=lambda: (listed,))
+    assert called(chat.answer(a_request({"name": offered}))) == [name]
+
+
 async def test_a_gate_of_one_chat_is_none_of_another():
     model = Model()
     one, two = model.chat([reply(wait("now"))]), model.chat([reply(wait("now"))])

@@ -16,7 +16,13 @@ from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.server import Parts
-from tests.eca_protocol.testing.conformance.reference.tools import MoveFile, ReadFile, Tool, Toolbox
+from tests.eca_protocol.testing.conformance.reference.tools import (
+    MoveFile,
+    ReadFile,
+    Tool,
+    Toolbox,
+    names,
+)
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
 
 Message = dict[str, Any]
@@ -83,6 +89,17 @@ class KeepsTheModelsIds(Turn):
             self.calls.append(self.server.parts.tool_call(self, name or "?"))
             self.calls[-1].id = piece["id"]
         super().take_call(piece)
+
+
+class KnowsToolsByTheirNames(Toolbox):
+    """Does not offer what is denied, and finds a tool by its very name only."""
+
+    def find(self, name: str) -> Tool | None:
+        return next((tool for tool in self.tools if tool.offered_name == name), None)
+
+    def is_withheld(self, tool: Tool, behavior: str) -> bool:
+        denied = self._owner.config.get("toolCall", {}).get("approval", {}).get("deny", ())
+        return names(tool, denied) or super().is_withheld(tool, behavior)
 
 
 class _Titles(Model):
@@ -165,6 +182,14 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
             "approvals.a_decision_in_the_same_instant_counts",
             "approvals.an_approval_is_saved_for_the_session",
             "tools.a_file_change_is_shown",
+        ),
+    ),
+    (
+        KnowsToolsByTheirNames,
+        (
+            "approvals.what_configuration_denies_is_rejected",
+            "approvals.configuration_names_tools_in_any_spelling",
+            "tools.what_cannot_be_called_is_called_with_an_error",
         ),
     ),
     (TitlesComeWhole, TITLED),

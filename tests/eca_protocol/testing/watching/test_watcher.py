@@ -334,6 +334,19 @@ def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it() -> None:
     assert watcher.finish() == []
 
 
+def test_a_tool_that_there_is_not_has_the_name_that_the_model_gave_it() -> None:
+    made_up = {**CALL, "id": "call-9", "name": "edit_file", "arguments": {}}
+    begins = (
+        says("c", "assistant", "toolCallPrepare", argumentsText="", **made_up),
+        says("c", "assistant", "toolCallRun", manualApproval=False, **made_up),
+    )
+    unknown = {"error": True, "outputs": [{"type": "text", "text": "no"}], "totalTimeMs": 0}
+    called = says("c", "assistant", "toolCalled", **unknown, **made_up)
+    assert watch(after("called", *begins, called)(good_session())) == []
+    withheld = says("c", "assistant", "toolCallRejected", reason="user-config", **made_up)
+    assert rows(watch(after("called", *begins, withheld)(good_session()))) == ["W-33c"]
+
+
 def test_a_turn_may_follow_prompts_that_a_stop_dropped() -> None:
     assert watch(after("stopped", *NEXT_TURN)(good_session())) == []
 
