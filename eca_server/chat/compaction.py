@@ -147,7 +147,8 @@ async def compact(
     Args:
         turn: its chat is compacted; the marker is added to its messages.
         model: who writes the summary.
-        opening: the message that the turn is answering; it is told again behind the summary.
+        opening: the message that the turn is answering; it is told again behind the summary, and
+            so is what was said to the turn since the model last answered.
         wish: what the user says about the summary.
         instruction: how it is asked for; empty: in our words.
         hooks: the user's hooks, who may be against it; None: there are none.
@@ -169,7 +170,8 @@ async def compact(
     except trio.TooSlowError:
         trouble = f"the summary took longer than {SECONDS} s."
     else:
-        again = () if opening is None else opening.parts
+        answering = () if opening is None else (opening, *_unanswered(turn, opening))
+        again = tuple(part for message in answering for part in message.parts)
         turn.messages.append(Message(role="user", parts=(CompactionPart(summary), *again)))
         words = "The chat was compacted: of what was said before, the model now knows a summary."
         turn.say(words, role="system")
@@ -197,11 +199,27 @@ def transcript(messages: Sequence[Message], size: int) -> str:
 def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
     """What was said before the turn's own message, or since; empty if that is but a summary."""
     everything = [*turn.chat.history, *turn.messages]
+    del everything[len(everything) - len(_unanswered(turn, opening)) :]
     if everything and everything[-1] is opening:
         everything.pop()
-    if not everything or isinstance(next(iter(everything[-1].parts), None), CompactionPart):
+    if not everything or _is_marker(everything[-1]):
         return ()
     return in_force(everything)
+
+
+def _unanswered(turn: Turn, opening: Message | None) -> Sequence[Message]:
+    """What was said to the turn since the model last answered, but for the turn's own message."""
+    found: list[Message] = []
+    if opening is not None:
+        for message in reversed(turn.messages):
+            if message is opening or message.role != "user" or _is_marker(message):
+                break
+            found.insert(0, message)
+    return found
+
+
+def _is_marker(message: Message) -> bool:
+    return isinstance(next(iter(message.parts), None), CompactionPart)
 
 
 async def _summary(

@@ -20,6 +20,7 @@ from eca_protocol.testing.provider import (
     reply,
     tool_call,
     usage,
+    wait,
 )
 from eca_server.chat.compaction import LONGEST_SUMMARY, SECONDS
 from tests.eca_server.chat.editor import (
@@ -120,6 +121,23 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past() -> 
     assert progress == ["Waiting model", "Compacting the chat", "Waiting model", "Generating", ""]
     [said] = [each for each in received if COMPACTED in each.get("text", "")]
     assert said["type"] == "text"
+
+
+@pytest.mark.parametrize("prompt", [9000, 7000])
+async def test_what_is_said_meanwhile_is_told_again_behind_the_summary(prompt: int) -> None:
+    working = reply("at work", wait("now"), finish("stop"), usage(prompt, 5))
+    too_long = [] if prompt == 9000 else [TOO_LONG]
+    answers = [working, *too_long, answered("b")]
+    async with chatting(answers, [answered("THE SUMMARY")]) as case:
+        await case.ours.prompt("one")
+        await case.provider.until(lambda: "now" in case.provider.reached)
+        await case.ours.tell("chat/promptSteer", {"chatId": "c", "message": "but not two"})
+        case.provider.open("now")
+        await case.ours.finished()
+    [(role, words)] = case.told[-1]
+    assert role == "user"
+    assert words.index("THE SUMMARY") < words.index("one") < words.index("but not two")
+    assert "but not two" not in str(case.summaries)
 
 
 async def test_what_a_summary_takes_is_counted_in_its_turn() -> None:
