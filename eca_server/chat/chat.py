@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -36,6 +36,9 @@ from eca_server.session import Session
 from eca_server.spelling import Role
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
+
+if TYPE_CHECKING:
+    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Chat", "Selection"]
 
@@ -201,7 +204,7 @@ class Chat:
         return () if self._turn is None else self._turn.open_calls.values()
 
     @property
-    def subagents(self) -> Sequence[Chat]:
+    def subagents(self) -> Sequence[SubagentChat]:
         """The chats of the agents that work for the turn that runs."""
         return () if self._turn is None else self._turn.subagents
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -14,6 +15,9 @@ from eca_server.chat.store import ChatSettings
 from eca_server.chat.turn import Turn
 from eca_server.llm.history import Message, in_force
 from eca_server.session import Session
+
+if TYPE_CHECKING:
+    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Chats"]
 
@@ -47,9 +51,12 @@ class Chats:
         self._bodies: set[Turn] = set()
 
     def open(self, chat_id: str | None) -> Chat:
-        """The chat of that id, made if there is none; without an id, one of ours (W-21)."""
+        """The chat of that id, made if there is none; without an id, one of ours (W-21).
+
+        While a subagent works in it, it is that one's, as for `get`.
+        """
         known = chat_id or str(uuid.uuid4())
-        chat = self._chats.get(known)
+        chat = self.get(known)
         if chat is None:
             if self.memory is not None and not self._chats:
                 self._nursery.start_soon(self.memory.wake)
@@ -69,9 +76,11 @@ class Chats:
 
     def get(self, chat_id: str | None) -> Chat | None:
         """The chat of that id, if it exists, or the subagent's that works in it now."""
-        if not chat_id or chat_id in self._chats:
-            return self._chats.get(chat_id or "")
-        subagents = (each for chat in self for each in chat.subagents)
+        return self.subagent(chat_id) or self._chats.get(chat_id or "")
+
+    def subagent(self, chat_id: str | None) -> SubagentChat | None:
+        """The chat of that id, if a subagent works in it now and the client is shown that."""
+        subagents = (each for chat in self for each in chat.subagents if each.is_shown)
         return next((each for each in subagents if each.id == chat_id), None)
 
     def __iter__(self) -> Iterator[Chat]:
@@ -121,6 +130,9 @@ class Chats:
         """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
         if not chat_id:
             return
+        subagent = self.subagent(chat_id)
+        if subagent is not None:
+            subagent.delete()
         chat = self._chats.pop(chat_id, None)
         if chat is not None:
             chat.delete()

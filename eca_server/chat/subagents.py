@@ -45,6 +45,10 @@ __all__ = ["SPAWN_TOOL", "SpawnAgent", "SubagentChat", "Task", "run_task"]
 SPAWN_TOOL: Final = "spawn_agent"
 """The tool's name."""
 
+_NO_PROMPTS = (
+    "This agent works for another one and takes no prompts: write to the chat it works for. "
+    "A prompt that was dropped:"
+)
 _SHOWN = 64  # characters of a name or an activity in the summary
 _LISTED = 200  # characters of a description, and agents of the list
 
@@ -193,6 +197,18 @@ class SubagentChat(Chat):
         """The parent's turn ends, and with it this one: what it still says is dropped."""
         self.turn.stop()
         self.turn.finish()
+
+    def refuse(self, text: str) -> None:
+        """Tell the user that a prompt of theirs goes nowhere: now, or at the end of a stop."""
+        if self.turn.stopped:
+            self.steer(text)
+        else:
+            self.turn.say(f"{_NO_PROMPTS}\n\n{text}", role="system")
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the client is told of a chat of this id now, by the one turn there is."""
+        return self.session.profile.shows_subagents and self.is_busy and not self.turn.is_mute
 
     @property
     def has_failed(self) -> bool:

@@ -315,6 +315,11 @@ class Turn:
             context_breakdown=breakdown(request, used, asked.context),
         )
 
+    @property
+    def is_mute(self) -> bool:
+        """Whether nothing more is written of it."""
+        return self._mute
+
     def silence(self) -> None:
         """Write nothing more."""
         self._mute = True

@@ -105,7 +105,7 @@ async def make_agent(
         workspace=connection.workspace,
         memos=connection.memos,
         variables=connection.child_variables,
-        trusts=lambda: owner.settings.trust,
+        trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)
     if not system.lists_skills and _offers_skills(policy):

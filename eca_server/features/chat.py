@@ -73,6 +73,11 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
     """Register the turn and answer at once, whatever will become of it (W-21)."""
+    subagent = connection.chats.subagent(params.chat_id)
+    if subagent is not None:
+        subagent.refuse(params.message)
+        model = params.model or subagent.worker.model
+        return m.ChatPromptResponse(chat_id=subagent.id, model=model, status="error")
     chat = connection.chats.open(params.chat_id)
     if params.chat_id and chat.is_blank:
         connection.session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id))

@@ -67,6 +67,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     ) -> m.ChatClearResponse | Awaitable[m.ChatClearResponse]:
         if params.messages is False or not params.chat_id:
             return m.ChatClearResponse()
+        if connection.chats.subagent(params.chat_id) is not None:
+            raise RPCError(
+                INVALID_PARAMS,
+                "params.chatId: expected a chat of the user's, got one in which an agent works for "
+                f"another one now: {params.chat_id[:100]!r}",
+            )
         return _answered(connection.chats.clear(params.chat_id))
 
     async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:

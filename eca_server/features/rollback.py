@@ -38,6 +38,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     refusals: dict[str, _Refusal] = {}
 
     def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
+        if connection.chats.subagent(params.chat_id) is not None:
+            raise _unknown(params)
         chat = connection.chats.open(params.chat_id)
         if chat.is_busy and not chat.has_message(params.content_id):
             raise _unknown(params)

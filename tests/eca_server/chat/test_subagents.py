@@ -13,6 +13,7 @@ import trio.testing
 from eca_server.chat import subagents
 from eca_server.features.connection import MOST_SUBAGENTS
 from eca_server.llm.history import Message
+from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, Content, Editor, text
 
@@ -253,3 +254,116 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
         assert not file.exists()
         listed = await ours.ask("chat/list", {})
         assert not [each for each in listed["chats"] if each["id"] != "c"]
+
+
+@pytest.mark.requirement("W-21", "W-34")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("chat/update", {"trust": False}),
+        ("chat/selectedModelChanged", {"model": SCRIPT}),
+        ("chat/selectedAgentChanged", {"agent": "plan"}),
+        ("chat/prompt", {"message": "say hi", "model": SCRIPT}),
+        ("chat/clear", {"messages": True}),
+        ("chat/rollback", {"contentId": "of the task"}),
+        ("chat/open", {}),
+        ("chat/fork", {"contentId": "of the task"}),
+    ],
+)
+@pytest.mark.parametrize("stops", [False, True])
+async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answered_and_stopped(
+    method: str, params: dict[str, Any], stops: bool, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
+    async with current({"agent": SCOUT}, folder=tmp_path) as ours:
+        await ours.prompt(spawn(task), model=SCRIPT)
+        asking = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        asked = asking["params"]
+        known = {"chatId": asked["chatId"]}
+        begun = ours.contents(asked["chatId"])
+        echo = next(each for each in begun if "contentId" in each)
+        if "contentId" in params:
+            params = {"contentId": echo["contentId"]}
+        if "Changed" in method:
+            await ours.tell(method, {**known, **params})
+        else:
+            await answered(ours, method, {**known, **params})
+        if stops:
+            await ours.stop(asked["chatId"])
+        else:
+            await ours.tell("chat/toolCallApprove", {**known, "toolCallId": asked["content"]["id"]})
+        await ours.finished()
+        assert (tmp_path / "new").exists() != stops
+        (called,) = spawned(ours.contents())
+        assert called["error"] == stops
+        theirs = ours.contents(asked["chatId"])
+        assert sum(each.get("state") == "finished" for each in theirs) == 1
+        assert [each for each in theirs if "contentId" in each] == [echo]
+        said = text(theirs)
+        assert ("takes no prompts" in said and "say hi" in said) == (method == "chat/prompt")
+
+
+@pytest.mark.requirement("W-21", "W-22d")
+@pytest.mark.parametrize("whose", ["its own", "its parent's"])
+async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(whose: str) -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
+        shown = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("text") == "half"
+        )
+        chat_id = shown["params"]["chatId"]
+        begun = len(ours.contents(chat_id))
+        stopped = chat_id if whose == "its own" else "c"
+        await ours.send(
+            notification("chat/promptStop", {"chatId": stopped}),
+            ours.prompt_request("say hi", chat_id, model=SCRIPT),
+        )
+        dropped = "Stopped. Waiting prompts that were dropped:\n\nsay hi"
+        finishes, said = (1, dropped) if whose == "its own" else (2, "say hihi")
+        await ours.finished(chat_id, times=finishes)
+        assert text(ours.contents(chat_id)[begun:]) == said
+
+
+@pytest.mark.requirement("W-24")
+async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more() -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
+        shown = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("text") == "half"
+        )
+        chat_id = shown["params"]["chatId"]
+        await ours.ask("chat/delete", {"chatId": chat_id})
+        told = len(ours.contents(chat_id))
+        await ours.finished()
+        assert len(ours.contents(chat_id)) == told
+        (called,) = spawned(ours.contents())
+        assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
+        assert text(ours.contents()).endswith("on")
+
+
+async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path: Path) -> None:
+    write = [call("write_file", path=str(tmp_path / name), content="x") for name in "ab"]
+    own = call("write_file", path=str(tmp_path / "c"), content="x")
+    async with current({"agent": SCOUT}, folder=tmp_path) as ours:
+        task = "\nsay and\n".join(write)
+        await ours.prompt(f"{spawn(task)}\nsay on\n{own}", model=SCRIPT)
+        asked = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        known = {"chatId": asked["params"]["chatId"]}
+        await ours.ask("chat/update", {**known, "trust": True})
+        call_id = asked["params"]["content"]["id"]
+        await ours.tell("chat/toolCallApprove", {**known, "toolCallId": call_id})
+        await ours.content("toolCallRun", name="write_file", manualApproval=True)
+        assert (tmp_path / "b").exists()
+        await ours.stop()
+        await ours.finished()
+
+
+async def answered(ours: Editor, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer to a request, be it an error."""
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    return await ours.until(lambda each: each.get("id") == asked["id"])
