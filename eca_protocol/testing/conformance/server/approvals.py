@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.bench import Bench, Seat
+from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
@@ -245,8 +245,10 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(bench: Bench) -> 
     async with bench.seat(fresh=True) as seat:
         seat.tool(WRITE)
         told = [heard for heard in seat.heard if heard.method == "tool/serverUpdated"]
-        name = behavior(bench)
+        before, name = await _offered_now(seat), behavior(bench)
         await seat.tell(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
+        if await _offered_now(seat) == before:
+            raise NotApplicable("to plan disables none of its tools")
         again = await seat.until(
             lambda message: (
                 message.get("method") == "tool/serverUpdated"
@@ -258,3 +260,11 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(bench: Bench) -> 
         )
         off = [tool.get("name") for tool in again.params["tools"] if tool.get("disabled")]
         bench.check("W-33b", off, expected="tools that are disabled now", got=off)
+
+
+async def _offered_now(seat: Seat) -> set[str]:
+    """The tools that are offered to the model of a new chat."""
+    chat = seat.chat(reply("Hi."))
+    await chat.prompt("Hi.")
+    await chat.finished()
+    return set(offered(chat.model.first.body))

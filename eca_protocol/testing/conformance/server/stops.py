@@ -84,20 +84,27 @@ class _Trial:
 
 
 async def _tried(seat: Seat, state: str) -> _Trial:
-    """Prompt, let it come to that state, stop, and prompt again."""
+    """Prompt, let it come to that state, stop, and prompt again.
+
+    A server need not wait where it was told to; then the turn comes to its own end.
+    """
     answer, sign = STATES[state]
     chat = seat.chat(answer, reply("next"))
     await chat.prompt("Hi.")
     await asked(chat)
     if sign and not await comes(chat, sign):
         return _Trial(state=state, seconds=0.0)
+    await seat.settle()
+    if chat.ends:
+        return _Trial(state=state, seconds=0.0)
     seconds = await stopped(chat)
     if seconds is None:
         return _Trial(state=state, seconds=None)
-    tells_usage = bool(chat.of("usage"))
+    tells_usage = answer is not BUSY and bool(chat.of("usage"))
     hangs_up = answer is BUSY or await hung_up(chat)
+    before = len(chat.model.requests)
     await chat.prompt("Go on.")
-    goes_on = await finishes(chat, 2) and len(chat.model.requests) == 2
+    goes_on = await finishes(chat, 2) and len(chat.model.requests) > before
     return _Trial(
         state=state,
         seconds=seconds,
@@ -144,10 +151,16 @@ async def a_stop_ends_a_call_that_waits_and_one_that_runs(bench: Bench) -> None:
 
 
 async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
-    """Stop a call in that state; the seconds that it takes, None if nothing ends."""
+    """Stop a call in that state; the seconds that it takes, None if nothing ends.
+
+    A server need not ask the user; then no call waits.
+    """
     chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
     await chat.prompt("Sleep.")
     run = await next_run(chat)
+    if state == "waiting" and run.get("manualApproval") is not True:
+        await chat.stop()
+        return 0.0
     if state == "running":
         await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,8 +16,9 @@ from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
-from tests.eca_protocol.testing.conformance.reference.server import Parts
+from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 from tests.eca_protocol.testing.conformance.reference.tools import (
     MoveFile,
     ReadFile,
@@ -23,6 +26,7 @@ from tests.eca_protocol.testing.conformance.reference.tools import (
     Toolbox,
     names,
 )
+from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
 
 Message = dict[str, Any]
@@ -78,6 +82,84 @@ class KnowsNoPrices(Model):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.cost, self.limit = {}, {}
+
+
+class HasNoPatience(Model):
+    """Does not ask a second time."""
+
+    tries = 1
+
+
+class AsksNobody(Toolbox):
+    """Runs what the user is commonly asked about."""
+
+    def verdict(self, tool: Tool, behavior: str) -> str:
+        verdict = super().verdict(tool, behavior)
+        return "allow" if verdict == "ask" else verdict
+
+
+class RejectsPlanned(Toolbox):
+    """Offers all tools when it is planned, and rejects calls of those that change something."""
+
+    def is_withheld(self, tool: Tool, behavior: str) -> bool:
+        return super().is_withheld(tool, "agent")
+
+    def verdict(self, tool: Tool, behavior: str) -> str:
+        is_planned = behavior == "plan" and tool.changes
+        return "deny" if is_planned else super().verdict(tool, behavior)
+
+
+class ToolsInOrder(MCPServer):
+    """Shows the tools of an MCP server in an order of its own."""
+
+    def tell(self, status: str) -> None:
+        self.tools = sorted(self.tools, key=lambda tool: tool.name, reverse=True)
+        super().tell(status)
+
+
+class NamesNothing(Server):
+    """Warns and notes without saying of what."""
+
+    def show(self, kind: str, text: str) -> None:
+        super().show(kind, "There is no such server." if text.startswith("There is no") else text)
+
+    async def show_context(self, context: Message) -> str:
+        shown = await super().show_context(context)
+        return "(something was skipped)" if "was skipped" in shown else shown
+
+
+class ShowsTheLines(Workspace):
+    """Shows the lines around the cursor, with their numbers."""
+
+    def show_cursor(self, path: str, position: Message) -> str:
+        first = position["start"]["line"] - 2
+        lines = Path(path).read_text().splitlines()[first : first + 5]
+        around = [f"{number} {line}" for number, line in enumerate(lines, first)]
+        return "\n".join([super().show_cursor(path, position), *around])
+
+
+class PathsFromTheRoot(Workspace):
+    """Tells where files are, seen from the root."""
+
+    def query(self, text: str, known: list[Message], more: list[Message]) -> list[Message]:
+        [root] = self.roots
+        known = [{**each, "path": str(root / each["path"])} for each in known]
+        return [
+            {**each, "path": str(Path(each["path"]).relative_to(root))}
+            for each in super().query(text, known, more)
+        ]
+
+
+class CommandsByWholeWords(Commands):
+    """Finds commands by the words of their names and descriptions."""
+
+    def find(self, query: str) -> list[Message]:
+        words = set(query.lower().split())
+        return [
+            each
+            for each in super().find("")
+            if words <= set(re.findall(r"\w+", f"{each['name']} {each['description']}".lower()))
+        ]
 
 
 class KeepsTheModelsIds(Turn):
@@ -163,6 +245,20 @@ TITLED = (
 )
 
 VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
+    (HasNoPatience, ("stops.a_stop_ends_the_turn_in_each_state_of_the_answer",)),
+    (AsksNobody, ("stops.a_stop_ends_a_call_that_waits_and_one_that_runs",)),
+    (RejectsPlanned, ("approvals.the_list_is_sent_again_when_what_is_disabled_changes",)),
+    (ToolsInOrder, ("mcp.mcp_servers_are_shown_as_they_come",)),
+    (
+        NamesNothing,
+        (
+            "configuration.unknown_mcp_servers_are_named_to_the_user",
+            "contexts.an_unknown_context_is_skipped_with_a_note",
+        ),
+    ),
+    (ShowsTheLines, ("contexts.the_cursor_is_passed_on",)),
+    (PathsFromTheRoot, ("queries.contexts_are_found",)),
+    (CommandsByWholeWords, ("queries.commands_are_found",)),
     (LeavesOutDisabled, ("configuration.it_introduces_itself",)),
     (
         HasNoTools,
