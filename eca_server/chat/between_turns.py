@@ -120,14 +120,22 @@ class BetweenTurns:
         self._chat.session.notify("chat/cleared", told, asked=True)
         before, self._cleared = self._cleared, cleared
         self._to_be_cleared = None
-        self._nursery.start_soon(self._keep_cleared, before, cleared)
+        asked = None
+        if self._memory is not None and self._chat.is_read:
+            asked = self._memory.clear(self._chat)
+        self._nursery.start_soon(self._keep_cleared, asked, before, cleared)
 
-    async def _keep_cleared(self, before: trio.Event, cleared: trio.Event) -> None:
+    async def _keep_cleared(
+        self, asked: Awaitable[None] | None, before: trio.Event, cleared: trio.Event
+    ) -> None:
         try:
+            if asked is None:
+                await self._chat.restore()  # what stays: settings, costs, the user's name for it
+                if self._memory is not None and self._chat.state is not ChatState.DELETED:
+                    asked = self._memory.clear(self._chat)
+            if asked is not None:
+                await asked
             await before.wait()
-            await self._chat.restore()  # what stays: its settings, costs, the user's name for it
-            if self._memory is not None and self._chat.state is not ChatState.DELETED:
-                await self._memory.clear(self._chat)
         except Exception:  # noqa: BLE001 - a fault of it must not end the server
             _log.exception("chat %s cannot be cleared where it is stored", self._chat.id)
         finally:

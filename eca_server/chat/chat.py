@@ -228,6 +228,11 @@ class Chat:
         return self.status == "idle" and is_untouched and not (self.history or self.title)
 
     @property
+    def is_read(self) -> bool:
+        """Whether nothing may be stored of it that it does not know."""
+        return self._memory is None or not self._may_be_stored
+
+    @property
     def is_busy(self) -> bool:
         """Whether a turn runs."""
         return self._turn is not None
@@ -367,7 +372,7 @@ class Chat:
     async def restore(self) -> None:
         """Read the chat back, once it can be, if its id may be that of a stored one."""
         async with self._restoring:
-            if not self._may_be_stored or self._memory is None:
+            if self._memory is None or self.is_read:
                 return
             title = self.title
             if await self._memory.restore(self):

@@ -7,7 +7,7 @@ left something that can be rolled back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -162,12 +162,17 @@ class Memory:
             chat.id, self._workspace, title=chat.kept_title, settings=chat.kept_settings
         )
 
-    async def clear(self, chat: Chat) -> None:
-        """Forget what was said in a chat; cancelled, it is forgotten all the same."""
-        try:
-            await self._store.clear(chat.id, title=chat.title, settings=chat.kept_settings)
-        finally:
-            await self._gallery.remove(chat.id)
+    def clear(self, chat: Chat) -> Awaitable[None]:
+        """Forget what was said in a chat: before what is stored next, however long it takes."""
+        asked = self._store.clear(chat.id, title=chat.title, settings=chat.kept_settings)
+
+        async def cleared() -> None:
+            try:
+                await asked
+            finally:
+                await self._gallery.remove(chat.id)
+
+        return cleared()
 
     async def delete(self, chat_id: str) -> None:
         """Forget a chat."""

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -141,19 +141,19 @@ class Store:
         """At most `limit` chats of a workspace that have messages, the latest first."""
         return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
 
-    async def clear(
+    def clear(
         self, chat_id: str, *, title: str | None, settings: ChatSettings | None
-    ) -> bool:
+    ) -> Awaitable[bool]:
         """Forget what was said in a chat, as `delete` does; what it took stays.
+
+        That is asked for at once, before what is asked for next; to wait for it is another thing.
 
         Args:
             chat_id: one that is not kept is left alone.
             title: the chat's name from now on, if `settings` are given; None: it has none.
             settings: the chat's from now on; None: they stay.
         """
-        return await self._write(
-            lambda keeper: keeper.clear(chat_id, title=title, settings=settings)
-        )
+        return self._asked(lambda keeper: keeper.clear(chat_id, title=title, settings=settings))
 
     async def delete(self, chat_id: str) -> bool:
         """Forget a chat; whether nothing of it can be loaded any more.
@@ -265,11 +265,14 @@ class Store:
 
     async def _write(self, work: Callable[[Keeper], bool]) -> bool:
         """Ask for it, and wait unless the disk is known to be late already."""
-        if self._closed:
-            return False
-        return await self._written(self._ask(work))
+        return await self._asked(work)
 
-    async def _written(self, call: _Call[bool]) -> bool:
+    def _asked(self, work: Callable[[Keeper], bool]) -> Awaitable[bool]:
+        return self._written(None if self._closed else self._ask(work))
+
+    async def _written(self, call: _Call[bool] | None) -> bool:
+        if call is None:
+            return False
         with trio.move_on_after(0 if self._is_late else WRITE_SECONDS):
             await call.done.wait()
         return self._came_of(call) or False
