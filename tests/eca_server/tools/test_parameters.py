@@ -25,7 +25,7 @@ EDIT = "path original_content new_content all_occurrences"
 RUN = "command working_directory timeout"
 SHELL = ShellCommand(workspace=Workspace(()), environment={})
 JOBS: Any = None  # nothing is started here
-IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c"))
+IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c", reader="c"))
 
 
 @pytest.mark.requirement("W-33f")
