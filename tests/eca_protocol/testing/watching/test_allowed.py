@@ -1,0 +1,95 @@
+"""What a server may do in more than one way, a watcher tells of as no fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.eca_protocol.testing.watching.session import (
+    Change,
+    after,
+    answers,
+    asks,
+    both,
+    content,
+    finished,
+    good_session,
+    params,
+    prompted,
+    result,
+    running,
+    says,
+    without,
+)
+from tests.eca_protocol.testing.watching.test_watcher import (
+    ANSWERED_FIRST,
+    LEAVING,
+    MORE,
+    OTHER,
+    rows,
+    watch,
+)
+
+pytestmark = pytest.mark.requirement
+
+PREPARED_IN_C, ANNOUNCED, RUNS = (
+    says("c", "assistant", kind, **members, **OTHER)
+    for kind, members in (
+        ("toolCallPrepare", {"argumentsText": "{}"}),
+        ("toolCallRun", {"arguments": {}, "manualApproval": True}),
+        ("toolCallRunning", {"arguments": {}}),
+    )
+)
+RAN = says(
+    "c", "assistant", "toolCalled", arguments={}, error=False, totalTimeMs=1, outputs=[], **OTHER
+)
+
+
+def nameless(*first: tuple[int, str, str], echoes: dict[str, str]) -> Change:
+    """Two prompts without an id, then the turn of each chat, and its answer."""
+    entries = [asks(id_, "chat/prompt", {"message": message}) for id_, message, _ in first]
+    chats = {chat: id_ for id_, _, chat in first}
+    begun = [
+        (running(chat), says(chat, "user", "text", text=text, contentId="m"))
+        for chat, text in echoes.items()
+    ]
+    said = [(answers(chats[chat], prompted(chat)), finished(chat)) for chat in echoes]
+    turns = [entry for pair in zip(begun, said, strict=True) for part in pair for entry in part]
+    return after("finished", *entries, *turns)
+
+
+ALLOWED: dict[str, Change] = {
+    "a queued prompt that is answered behind the end of the turn before": both(
+        after("finished", *ANSWERED_FIRST[1:]), after("usage", MORE)
+    ),
+    "the second chat without an id begins first": nameless(
+        (8, "one", "A"), (9, "two", "B"), echoes={"B": "two", "A": "one"}
+    ),
+    "equal words in two chats without an id": both(
+        nameless((8, "one", "A"), (9, "one", "B"), echoes={"B": "one", "A": "one"}),
+        without(*LEAVING),
+    ),
+    "an approval for the session that another call has waited for": both(
+        params("approve", save="session"),
+        both(
+            both(after("run", ANNOUNCED), after("prepare more", PREPARED_IN_C)),
+            both(after("run runs", RUNS), after("called", RAN)),
+        ),
+    ),
+    "dropped words of several lines, as a quotation": both(
+        params("queued", message="And on\n  and on"),
+        content("repeated", text="Dropped:\n> And on\n> and on"),
+    ),
+    "a model without a provider, as it was asked for": both(
+        params("prompt", model="gpt"), result("prompted", model="gpt")
+    ),
+}
+
+
+@pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED)
+def test_what_is_allowed_is_told_as_no_fault(change: Change) -> None:
+    assert watch(change(good_session())) == []
+
+
+def test_the_words_of_no_prompt_without_an_id_are_told() -> None:
+    twins = nameless((8, "one", "A"), (9, "two", "B"), echoes={"B": "three", "A": "one"})
+    assert rows(watch(twins(good_session()))) == ["W-20b"]
