@@ -307,6 +307,14 @@ class Chat:
         if self._turn is not None:
             await self._close_late(self._turn)
 
+    async def bodies_ended(self, seconds: float) -> bool:
+        """Wait until nothing runs any more of a turn that is closed; whether that is so."""
+        running = [turn.ended for turn in self._bodies if turn.chat is self]
+        with trio.move_on_after(seconds):
+            for ended in running:
+                await ended.wait()
+        return all(ended.is_set() for ended in running)
+
     async def keep_before_images(
         self, turn: Turn, changes: Sequence[FileChange]
     ) -> Callable[[], None]:

@@ -37,6 +37,9 @@ __all__ = [
 LOCK_SECONDS = 2.0
 """How long another server that puts files back is waited for."""
 
+BODY_SECONDS = 2.0
+"""How long a call that was stopped, and may be writing, is waited for."""
+
 _UNREADABLE = "what it was cannot be read now"
 _COMMAND: Final = (NATIVE, f"{PREFIX}shell_command")
 
@@ -114,7 +117,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
 
     Raises:
         UnknownMessage: there is nothing to go back to.
-        RollbackRefused: files were changed since, or the store cannot be used.
+        RollbackRefused: files were changed since, or may yet be, or the store cannot be used.
     """
     place, earlier = place_of(chat.history, wanted.content_id)
     cut = place - earlier
@@ -127,6 +130,8 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         if wanted.messages:
             chat.go_back(cut)
         return RolledBack(is_unknown=wanted.files and called)
+    if wanted.files and not await chat.bodies_ended(BODY_SECONDS):
+        raise RollbackRefused("A call that was stopped has not ended yet. Nothing was undone.")
     changes = await rollbacks.changes(chat.id, said)
     if changes is None and wanted.files:
         raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")

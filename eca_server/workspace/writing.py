@@ -267,7 +267,7 @@ def _temporary(
     Args:
         beside: the entry it is made for.
         pieces: its content.
-        checkpoint: called before each piece.
+        checkpoint: called before each piece, and when all is on the disk.
         name: its name; None: any.
         mode: its permission bits, less the umask.
         bits: its permission bits, whatever the umask.
@@ -289,6 +289,7 @@ def _temporary(
             if bits is not None:
                 os.fchmod(fd, stat.S_IMODE(bits))
             os.fsync(fd)
+        checkpoint()  # that may have taken long
         yield entry
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -14,7 +15,7 @@ import trio
 
 from eca_server.chat.store.database import Database
 from tests.eca_server.chat.agent_session import decide
-from tests.eca_server.chat.current import current, refused
+from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import SCRIPT, contents
 from tests.eca_server.chat.test_rollback import (
     full_disk,
@@ -130,3 +131,38 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
         (folder / "a").write_text("the user's\n")
         assert shown(await rolled_back(ours, first)) == []
         assert tree(folder) == {"a": "the user's\n"}
+
+
+@pytest.mark.parametrize("call", ["fsync", "link"])
+async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
+
+    def slowly(*given: Any, **more: Any) -> None:
+        begun.set()
+        goes_on.wait(30)
+        real(*given, **more)
+
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        chat = ours.connection.chats.open("c")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, slowly)
+            patched.setattr("eca_server.chat.rollback.BODY_SECONDS", 0.05)
+            await ours.prompt(writes(a="1"), model=SCRIPT, trust=True)
+            await trio.to_thread.run_sync(begun.wait, 30)
+            await ours.stop()
+            await ours.finished()
+            second = chat.history[2].content_id
+            asked = {"chatId": "c", "contentId": second}
+            error = await refused(ours, "chat/rollback", asked)
+        assert "has not ended yet. Nothing was undone." in error["message"]
+        begun_again = len(ours.seen)
+        again = ours.request("chat/rollback", asked)
+        await ours.send(again)
+        goes_on.set()
+        await ours.answer(again)
+        put_back = ["1 file put back."] if call == "link" else []
+        assert shown(since(ours, begun_again)) == put_back
+        assert tree(folder) == {}

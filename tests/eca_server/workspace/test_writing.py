@@ -223,6 +223,21 @@ def test_a_cancelled_write_leaves_nothing_behind(workspace: Workspace, file: Pat
     assert entries(file.parent) == ["file"]
 
 
+def test_a_write_that_is_cancelled_while_it_is_made_durable_leaves_nothing_behind(
+    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+
+    def stop() -> None:
+        if synced:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(workspace.locate("new"), b"new", expected=None, checkpoint=stop)
+    assert entries(project) == []
+
+
 def test_a_link_is_written_through(workspace: Workspace, file: Path, project: Path) -> None:
     (project / "link").symlink_to("file")
     replace_file(workspace.locate("link"), b"new", expected=OLD)
