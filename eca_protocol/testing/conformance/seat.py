@@ -296,7 +296,7 @@ class Seat:
         await self.tell("initialized", target.personality.initialized)
         if self.edition > Revision.DRAFT:
             with anyio.move_on_after(self._bench.introduction_seconds):
-                while not self.is_introduced:
+                while not self.is_introduced and self.wire.alive:
                     await self.wire.changed.wait()
 
     @property

@@ -38,7 +38,7 @@ class Servers:
 
     def __init__(self, group: anyio.abc.TaskGroup, target: Target, root: Path, *, url: str) -> None:
         self.started: list[Wire] = []
-        self.introduction_seconds = 3.0
+        self.introduction_seconds = 10.0
         self._group = group
         self._target = target
         self._root = root

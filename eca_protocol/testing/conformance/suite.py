@@ -35,8 +35,11 @@ SECONDS: Final = 150.0
 _END_SECONDS: Final = 5.0
 """What of the whole time is kept for ending the servers."""
 
+_LEAST_INTRODUCTION: Final = 3.0
+"""Seconds that are waited for what the first server, which had the machine alone, told sooner."""
+
 _SHORT_INTRODUCTION: Final = 0.5
-"""Seconds that are waited for what the first server, which had the machine alone, did not tell."""
+"""Seconds that are waited for what it did not tell."""
 
 _SAID: Final = 20
 """Lines of stderr that are told of a server which does not start."""
@@ -69,13 +72,15 @@ class Suite:
 
     async def start(self) -> StartFailed | None:
         """Start the first server, and learn which edition it speaks; why that cannot be, if so."""
-        bench = self.bench("the start")
+        bench, began = self.bench("the start"), anyio.current_time()
         try:
             async with bench.seat() as seat:
                 if self._target.edition is None:
                     self.edition = detect_server(seat.config.get("variants"))
-                if not seat.is_introduced:
-                    self.servers.introduction_seconds = _SHORT_INTRODUCTION
+                took = 2 * (anyio.current_time() - began)
+                self.servers.introduction_seconds = (
+                    max(_LEAST_INTRODUCTION, took) if seat.is_introduced else _SHORT_INTRODUCTION
+                )
         except Stuck as stuck:
             said = self.servers.started[-1].errors.splitlines()[-_SAID:]
             return StartFailed("\n".join([str(stuck), *said]))

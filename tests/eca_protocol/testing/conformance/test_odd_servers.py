@@ -88,6 +88,7 @@ PATIENT: list[Any] = [
             INTRODUCTION,
             "configuration.the_welcome_is_the_configured_one",
             "lifecycle.nothing_overtakes_the_handshake",
+            "tools.files_are_read",
         ),
         marks=pytest.mark.long,
     ),
@@ -151,7 +152,7 @@ def test_a_server_may_take_its_time(slow: type[Any], cases: tuple[str, ...]) -> 
     run = run_of(slow, cases)
     assert broken(run) == set()
     assert not [
-        each for each in run.findings if each.case in cases and each.verdict == "untestable"
+        each for each in run.findings if each.case in cases and each.verdict not in ("pass", "fail")
     ]
 
 
