@@ -74,6 +74,7 @@ class Chat:
 
     Attributes:
         history: all that was said, oldest first; append-only until it is cleared.
+        unheard: prompts that were shown and are no part of it, by id: the place where they came.
         told: what of it the model is told; kept, since to find it takes a look at everything.
         usage: tokens and costs of the whole chat.
         window: how much of a model's context it takes.
@@ -109,6 +110,7 @@ class Chat:
         self.id = chat_id
         self.session = session
         self.history: list[Message] = []
+        self.unheard: dict[str, int] = {}
         self.told: tuple[Message, ...] = ()
         self.usage = SessionUsage()
         self.window = Window()
@@ -274,9 +276,15 @@ class Chat:
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.keep_settings(self)
 
+    def put_before(self, messages: Sequence[Message]) -> None:
+        """Add what was said before all that it knows of."""
+        self.history[:0] = messages
+        self.unheard = {name: place + len(messages) for name, place in self.unheard.items()}
+
     def go_back(self, messages: int) -> None:
         """Forget all but so many of the first messages; what the others took stays."""
         del self.history[messages:]
+        self.unheard.clear()  # nobody is shown them any more
         self.told = in_force(self.history)
         self.window = Window()
         self.ledger = Ledger()
@@ -422,6 +430,8 @@ class Chat:
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.tell_usage()
+        if all(each.content_id != turn.prompt.content_id for each in turn.messages):
+            self.unheard[turn.prompt.content_id] = len(self.history)
         self.history.extend(turn.messages)
         self.told = in_force(turn.messages, self.told)
         self.last_turn_failed = turn.failed

@@ -93,7 +93,7 @@ class Memory:
         if stored is None:
             return True
         if not chat.between_turns.was_cleared:
-            chat.history[:0] = _said_before(chat, [_restored(kept) for kept in stored.messages])
+            chat.put_before(_said_before(chat, [_restored(kept) for kept in stored.messages]))
         chat.told = in_force(chat.history)
         chat.window = Window()
         named = chat.title if chat.settings.is_named_by_user or not was_unread else None

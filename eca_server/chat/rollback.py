@@ -119,10 +119,9 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         UnknownMessage: there is nothing to go back to.
         RollbackRefused: files were changed since, or may yet be, or the store cannot be used.
     """
-    place, earlier = place_of(chat.history, wanted.content_id)
-    cut = place - earlier
+    cut, named_by, earlier = _cut_of(chat, wanted.content_id)
     gone = len(chat.history) - cut
-    said = [each.content_id for each in chat.history[place:] if each.content_id is not None]
+    said = [each.content_id for each in chat.history[cut:] if each.content_id is not None]
     kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
     has_commands = wanted.files and _have_commands(chat.history[cut:])
     if rollbacks is None:
@@ -147,7 +146,7 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         )
     rollback = Rollback(
         chat=chat.id,
-        cut=wanted.content_id if wanted.messages else None,
+        cut=named_by if wanted.messages else None,
         earlier=earlier,
         kept=kept[-1] if kept else None,
         first_change=changes[0].number if changes else None,
@@ -307,6 +306,25 @@ def _is_readable(left: Sequence[LeftAlone]) -> bool:
 def _without_loss(rollback: Rollback) -> Rollback:
     """One that ends without anything being forgotten."""
     return attrs.evolve(rollback, cut=None, first_change=None)
+
+
+def _cut_of(chat: Chat, content_id: str) -> tuple[int, str | None, int]:
+    """The first message that goes, and how the store finds it: see `Rollback`.
+
+    Raises:
+        UnknownMessage: there is nothing to go back to, or nothing by which it can be found.
+    """
+    history = chat.history
+    cut = chat.unheard.get(content_id)
+    if cut is None:
+        place, earlier = place_of(history, content_id)
+        return place - earlier, content_id, earlier
+    if cut == len(history):
+        return cut, None, 0
+    for place in (*range(cut, len(history)), *reversed(range(cut))):
+        if (near := history[place].content_id) is not None:
+            return cut, near, place - cut
+    raise UnknownMessage
 
 
 def place_of(history: Sequence[Message], content_id: str) -> tuple[int, int]:

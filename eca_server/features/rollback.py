@@ -41,7 +41,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if connection.chats.subagent(params.chat_id) is not None:
             raise _unknown(params)
         chat = connection.chats.open(params.chat_id)
-        if chat.is_busy and not chat.has_message(params.content_id):
+        is_known = chat.has_message(params.content_id) or params.content_id in chat.unheard
+        if chat.is_busy and not is_known:
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
         done = chat.between_turns.do(task.run)

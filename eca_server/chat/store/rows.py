@@ -237,7 +237,8 @@ class Rollback:
     Attributes:
         chat: the chat's id.
         cut: the id of the message; None: the messages stay.
-        earlier: how many messages directly before that one go with it.
+        earlier: how many messages directly before that one go with it; below zero: how many stay
+            from that one on.
         kept: the id of the last message of the user's that stays.
         first_change: the number of the first change of a file that came after it.
         undoes: the files go back, too.
