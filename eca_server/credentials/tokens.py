@@ -78,8 +78,10 @@ class Tokens:
             LoggedOut: the login is over, and nobody has stored another one since.
             ECAError: it could not be renewed, and is of no use any more.
         """
-        if self._is_over is not None and not await self._is_replaced():
-            raise self._is_over
+        if self._is_over is not None:
+            await self._look_for_another()
+        if (over := self._is_over) is not None:
+            raise over
         tokens = self._tokens
         if tokens.is_due(self._clock()):
             try:
@@ -100,18 +102,21 @@ class Tokens:
         """
         if self._tokens.access == access:
             if self._tokens.refresh is None:
-                return await self._is_replaced()
-            await self._renew(access)
+                await self._look_for_another()
+            else:
+                await self._renew(access)
         return self._tokens.access != access
 
-    async def _is_replaced(self) -> bool:
-        """Whether another server has stored another login; asks the file only if it has changed."""
+    async def _look_for_another(self) -> None:
+        """Take the login that another server has stored; asks the file only if it has changed.
+
+        Another task may have taken it meanwhile: what there is then says so, and not this call.
+        """
         self._looked_at, found = await trio.to_thread.run_sync(self._look)
         if found is None or found.access in (self._tokens.access, self._used_up):
-            return False
+            return
         self._hide(_secrets_of(found))
         self._tokens, self._is_over = found, None
-        return True
 
     def _look(self) -> tuple[Stamp, TokenSet | None]:
         stamp = stamp_of(self._logins.path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,31 @@ async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -
     assert await tokens.refused(OLD)
     assert await tokens.current() == NEW
     assert world.server.asked == []
+
+
+async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
+    async def at_once(ask: Callable[[], Awaitable[object]]) -> list[object]:
+        said: list[object] = []
+
+        async def one() -> None:
+            said.append(await ask())
+
+        async with trio.open_nursery() as tasks:
+            for _ in range(3):
+                tasks.start_soon(one)
+        return said
+
+    world.server.says["/token"] = [(400, {"error": "invalid_grant"})]
+    tokens = world.tokens()
+    with pytest.raises(LoggedOut):
+        await tokens.current()
+    one, other = Secret("stored-1"), Secret("stored-2")
+    lasting = attrs.evolve(world.stored(), access=one, refresh=None, expires_at=None)
+    world.logins.store("p", lasting)
+    assert await at_once(tokens.current) == [one] * 3
+    world.logins.store("p", attrs.evolve(lasting, access=other))
+    assert await at_once(partial(tokens.refused, one)) == [True] * 3
+    assert await tokens.current() == other
 
 
 async def test_a_login_that_was_removed_is_over(world) -> None:
