@@ -38,8 +38,9 @@ __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
 TAIL = 20.0
 """Seconds of silence behind the words and a finish reason that are the end, too.
 
-Only a server that sends no mark of the end and holds the line is waited for that long. One with
-several choices, or that gives a reason with each piece, may fall silent where calls are to come.
+Only a server that sends no mark of the end and holds the line is waited for that long; pings are
+silence. One with several choices, or that gives a reason with each piece, may fall silent where
+calls are to come.
 """
 DRAIN = 0.5
 """Seconds the end of the body may take after that mark; it saves the connection."""
@@ -342,16 +343,20 @@ class HTTPBackend(ABC):
                 if body.decoder.done:
                     break
                 has_begun = has_begun or goes_on
-                if body.decoder.finish_seen and has_begun:
+                is_over = body.decoder.finish_seen and has_begun
+                is_ping = not progressed and chunk.lstrip().startswith(b":")
+                if is_over and not is_ping:
                     response.idle = idle if had_finished and goes_on else min(idle, TAIL)
-                if progressed:
+                if progressed or (is_over and not had_finished):
                     progress_at = trio.current_time()
-                else:
-                    if trio.current_time() - progress_at > self._no_progress:
-                        words = f"the answer made no progress for {self._no_progress:g} s"
-                        raise BackendError("timeout", words, retryable=True)
-                    if chunk.lstrip().startswith(b":"):
-                        yield Progress("ping")
+                silence = trio.current_time() - progress_at
+                if is_over and silence >= response.idle:
+                    break
+                if not is_over and silence > self._no_progress:
+                    words = f"the answer made no progress for {self._no_progress:g} s"
+                    raise BackendError("timeout", words, retryable=True)
+                if is_ping:
+                    yield Progress("ping")
         except HTTPFault as fault:
             if not body.decoder.finish_seen:
                 error = error_from_fault(fault)

@@ -442,6 +442,8 @@ def piece(text: str, reason: str | None = "stop") -> bytes:
 
 
 DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+PINGS = [10, PING] * 100
 
 
 @pytest.mark.parametrize(
@@ -453,6 +455,10 @@ DONE = b"data: [DONE]\n\n"
         ([piece("Hello"), 60], 20),
         ([piece("Hel", None), 60, piece("lo", None), 60, piece(""), 60], 140),
         ([piece("Hel"), 1, piece("lo"), 1, piece(""), 60], 22),
+        ([piece("Hello"), *PINGS], 20.5),
+        ([piece("Hel"), 10, PING, 9, piece("lo"), *PINGS], 139.5),
+        ([piece("Hel"), 1, piece(" "), *PINGS[:12], piece("lo"), DONE], 61),
+        ([piece("Hello", None), *PINGS[:12], piece(""), *PINGS], 80.5),
     ],
 )
 async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, steps, seconds):
