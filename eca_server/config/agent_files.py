@@ -22,6 +22,8 @@ LARGEST: Final = 64 * 1024
 MOST: Final = 200
 """Files of one folder."""
 
+_LONGEST: Final = 16 * 1024
+"""Characters above the text, which are read while the server waits."""
 _MOST_VALUES: Final = 5_000
 """Values above the text; an alias is as many as what it stands for."""
 _DEEPEST: Final = 4
@@ -87,6 +89,8 @@ def agent_of(path: Path, text: str) -> Mapping[str, Any]:
 def _fields(text: str) -> Mapping[str, Any]:
     import yaml  # noqa: PLC0415 - only where there are agents in files
 
+    if len(text) > _LONGEST:
+        raise BadAgent(f"above the text: expected at most {_LONGEST} characters, got {len(text)}")
     try:
         _must_be_small(yaml.compose(text, yaml.SafeLoader))
         fields = yaml.safe_load(text)
@@ -114,7 +118,12 @@ def _must_be_small(root: yaml.Node | None) -> None:
             )
         for part in inside:
             name, value = part if isinstance(part, tuple) else (None, part)
-            waiting.append((key or (str(name.value)[:40] if name else "-"), value))
+            waiting.append((key or _named(name), value))
+
+
+def _named(key: yaml.Node | None) -> str:
+    """A key as it is told; one that is a list or a map may be as long as all its aliases."""
+    return key.value[:40] if key is not None and isinstance(key.value, str) else "-"
 
 
 def _must_be_json(key: str, value: object, depth: int = 0) -> None:
