@@ -255,6 +255,7 @@ class _Connection:
 
     async def _read_request(self) -> HTTPRequest | None:
         """Returns None when the client closed, or was too slow, between two requests."""
+        self._is_head = False
         head: h11.Request | None = None
         body = bytearray()
         deadline = anyio.current_time() + self._limits.idle_deadline

@@ -101,6 +101,15 @@ async def test_an_answer_to_head_has_no_body_and_the_server_goes_on(
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
+async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_words(caplog):
+    async with serve(hello) as server:
+        asked = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\nno request\r\n\r\n"
+        head, _, refused = (await exchange(server, asked)).partition(b"\r\n\r\n")
+        assert (status(head), status(refused)) == (200, 400)
+        assert refused.partition(b"\r\n\r\n")[2].endswith(b"\n")
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
 async def test_a_fault_of_an_exchange_is_logged_and_the_server_goes_on(caplog, monkeypatch):
     asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with serve(hello) as server:
