@@ -195,7 +195,7 @@ def _move_regular(old: _Entry, new: _Entry, checkpoint: Checkpoint) -> None:
             times = (found.st_atime_ns, found.st_mtime_ns)
             os.utime(temporary.at, ns=times, dir_fd=temporary.fd)
             _take_free_name(temporary, new)
-    os.unlink(old.at, dir_fd=old.fd)
+    _give_up(old, new)
 
 
 def _must_not_lead_out(place: Place) -> None:
@@ -226,7 +226,17 @@ def _take_free_name(old: _Entry, new: _Entry) -> None:
             raise
         _take_with_placeholder(old, new)
     else:
-        os.unlink(old.at, dir_fd=old.fd)
+        _give_up(old, new)
+
+
+def _give_up(old: _Entry, new: _Entry) -> None:
+    """Remove the old name of a file that has a new one; the new one where that cannot be."""
+    try:
+        with naming(old.place), contextlib.suppress(FileNotFoundError):
+            os.unlink(old.at, dir_fd=old.fd)
+    except OSError:
+        os.unlink(new.at, dir_fd=new.fd)
+        raise
 
 
 def _take_with_placeholder(old: _Entry, new: _Entry) -> None:

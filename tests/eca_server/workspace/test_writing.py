@@ -180,6 +180,30 @@ def without_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", fails_with(errno.EPERM))
 
 
+def on_another_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All names but that of `file` are on another one."""
+    real = os.link
+
+    def link(old: str, new: str, **kwargs: int) -> None:
+        if Path(old).name == "file":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real(old, new, **kwargs)
+
+    monkeypatch.setattr(os, "link", link)
+
+
+def unlink_fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Of `file` alone."""
+    real = os.unlink
+
+    def unlink(name: str, **kwargs: int) -> None:
+        if Path(name).name == "file":
+            raise OSError(number, os.strerror(number))
+        real(name, **kwargs)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+
+
 def fails_with(number: int) -> Callable[..., None]:
     def fail(*args: object, **kwargs: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -357,14 +381,7 @@ def test_a_file_moves_to_another_file_system(
 ) -> None:
     file.chmod(0o640)
     os.utime(file, ns=(10**9, 2 * 10**9))
-    real = os.link
-
-    def link(old: str, new: str, **kwargs: int) -> None:
-        if Path(old).name == "file":
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        real(old, new, **kwargs)
-
-    monkeypatch.setattr(os, "link", link)
+    on_another_file_system(monkeypatch)
     move_file(workspace.locate("file"), workspace.locate("a/moved"))
     moved = (project / "a" / "moved").stat()
     assert (stat.S_IMODE(moved.st_mode), moved.st_mtime_ns) == (0o640, 2 * 10**9)
@@ -379,6 +396,30 @@ def test_a_failed_move_leaves_everything_as_it_was(
         move_file(workspace.locate("file"), workspace.locate("a/moved"))
     assert file.read_bytes() == b"old"
     assert entries(project) == (["file"] if platform == "walked" else ["a", "file"])
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_file_whose_old_name_stays_does_not_get_the_new_one(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
+) -> None:
+    if is_elsewhere:
+        on_another_file_system(monkeypatch)
+    unlink_fails(monkeypatch, errno.EROFS)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*project/file'"):
+        move_file(workspace.locate("file"), workspace.locate("moved"))
+    assert file.read_bytes() == b"old"
+    assert entries(file.parent) == ["file"]
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_file_whose_old_name_is_gone_meanwhile_is_moved(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
+) -> None:
+    if is_elsewhere:
+        on_another_file_system(monkeypatch)
+    unlink_fails(monkeypatch, errno.ENOENT)
+    move_file(workspace.locate("file"), workspace.locate("moved"))
+    assert (file.parent / "moved").read_bytes() == b"old"
 
 
 def test_a_directory_does_not_move_into_itself(workspace: Workspace, project: Path) -> None:
