@@ -1,23 +1,32 @@
 """Where reports are written: looked at before the run, each written whole or not at all.
 
-One file that cannot be written does not keep the others from being.
+One file that cannot be written does not keep the others from being. What cannot be replaced is
+written as it stands: a stream, a file behind a link, one whose folder is closed to us.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 __all__ = ["Outputs", "OutputsInvalid", "check_file", "write_file"]
 
 _Report = TypeVar("_Report")
+
+_STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
+_NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
+_NOT_REPLACED: Final = (errno.EBUSY, errno.EPERM)
+"""A file that is mounted by itself, as into a container; another's in a folder such as `/tmp`."""
 
 
 class OutputsInvalid(Exception):
@@ -40,9 +49,11 @@ class Outputs:
         for kind, file in self.files.items():
             try:
                 check_file(file)
-                place = file.parent.resolve() / file.name
+                place = file.resolve()
             except OSError as fault:
                 raise OutputsInvalid(f"{file}: {fault.strerror or fault}") from fault
+            if _descriptor(file) is not None or file.is_char_device():
+                continue  # it takes one report after the other
             if place in seen:
                 raise OutputsInvalid(f"{file}: wanted for {seen[place]} and for {kind}")
             seen[place] = kind
@@ -69,28 +80,55 @@ def check_file(file: Path) -> None:
         OutputsInvalid: it could not.
         OSError: likewise.
     """
+    if (number := _descriptor(file)) is not None:
+        os.fstat(number)
+        return
     if not file.parent.is_dir():
         raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
-    if not _is_stream(file):
-        if not os.access(file.parent, os.W_OK):
-            raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(file.lstat().st_mode):
-                raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
+    if _is_pipe_or_device(file):
+        return
+    if not file.is_file() and os.path.lexists(file):
+        raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
+    if _stays(file):
+        if not os.access(file, os.W_OK):
+            raise OutputsInvalid(f"{file}: it cannot be written to")
+    elif not os.access(file.parent, os.W_OK):
+        raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
 
 
 def write_file(file: Path, text: str) -> None:
     """Write through a file beside it, so that nobody ever sees half a report.
 
-    A report that is replaced passes on who may read it. A pipe or a device, such as `/dev/stdout`,
-    is written as it stands.
+    A report that is replaced passes on who may read it. Where none can be replaced it is written as
+    it stands: `/dev/stdout` and its like behind what was written there before, whatever they lead
+    to; a pipe, a device; a file behind a link, or in a folder that we may not write to.
 
     Raises:
         OSError: it cannot be written.
     """
-    if _is_stream(file):
-        file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        return
+    number = _descriptor(file)
+    if number is not None:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        _write_as_it_stands(number, text)
+    elif _is_pipe_or_device(file) or _stays(file):
+        _write_as_it_stands(file, text)
+    else:
+        try:
+            _replace(file, text)
+        except OSError as fault:
+            if fault.errno not in _NOT_REPLACED:
+                raise
+            _write_as_it_stands(file, text)
+
+
+def _write_as_it_stands(file: Path | int, text: str) -> None:
+    closes = not isinstance(file, int)
+    with open(file, "w", encoding="utf-8", errors="replace", newline="\n", closefd=closes) as out:
+        out.write(text)
+
+
+def _replace(file: Path, text: str) -> None:
     scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
         with scratch.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
@@ -104,9 +142,16 @@ def write_file(file: Path, text: str) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def _is_stream(file: Path) -> bool:
-    try:
-        mode = file.stat().st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+def _descriptor(file: Path) -> int | None:
+    """The open file that `/dev/stdout` or the like stands for; opened anew it would be cleared."""
+    numbered = _NUMBERED.fullmatch(file.as_posix())
+    return int(numbered[1]) if numbered else _STREAMS.get(file.as_posix())
+
+
+def _is_pipe_or_device(file: Path) -> bool:
+    return file.is_fifo() or file.is_char_device()
+
+
+def _stays(file: Path) -> bool:
+    """Whether it is a file that is not replaced: behind a link, or alone open to us."""
+    return file.is_file() and (file.is_symlink() or not os.access(file.parent, os.W_OK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -269,6 +270,68 @@ def test_a_pipe_or_a_device_is_written_as_it_stands(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"told"
     os.close(reader)
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_standard_streams_keep_what_was_written_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "redirected"
+    with file.open("w") as opened:
+        opened.write("before, ")
+        opened.flush()
+        numbered = Path(f"/dev/fd/{opened.fileno()}")
+        outputs = Outputs({"json": numbered, "html": numbered, "junit": Path("/dev/stdout")})
+        outputs.check()
+        print("first, ", end="")
+        assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "told, ")) == []
+        opened.write("behind")
+    print("last", end="")
+    assert file.read_text() == "before, told, told, behind"
+    assert capfd.readouterr().out == "first, told, last"
+    with pytest.raises(OutputsInvalid, match="Bad file descriptor"):
+        Outputs({"json": numbered}).check()
+
+
+def test_one_device_takes_several_reports(tmp_path: Path) -> None:
+    outputs = Outputs(dict.fromkeys(("json", "html"), Path("/dev/null")))
+    outputs.check()
+    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "told")) == []
+
+
+def test_what_cannot_be_replaced_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked, closed, mounted = tmp_path / "linked", tmp_path / "closed" / "r", tmp_path / "mounted"
+    closed.parent.mkdir()
+    for file in (linked, closed, mounted):
+        file.write_text("a longer text than the report's")
+    (tmp_path / "link").symlink_to("linked")
+    access, replace = os.access, os.replace
+
+    def is_open(path: Path, mode: int) -> bool:
+        return path != closed.parent and access(path, mode)
+
+    def replaces(source: Path, target: Path) -> None:
+        if target == mounted:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "access", is_open)
+    monkeypatch.setattr(os, "replace", replaces)
+    outputs = Outputs({"json": tmp_path / "link", "html": closed, "junit": mounted})
+    outputs.check()
+    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "new")) == []
+    assert [file.read_text() for file in (linked, closed, mounted)] == ["new"] * 3
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "closed",
+        "link",
+        "linked",
+        "mounted",
+    ]
+    with pytest.raises(OutputsInvalid, match="wanted for json and for html"):
+        Outputs({"json": linked, "html": tmp_path / "link"}).check()
+    with pytest.raises(OutputsInvalid, match="closed cannot be written to"):
+        Outputs({"json": closed.with_name("none")}).check()
 
 
 def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: Path) -> None:
