@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 from fake_server import connected
+from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, Turn
@@ -347,9 +348,15 @@ async def test_a_silent_server_is_an_exception() -> None:
             await client.chat().prompt("hi").text()
 
 
+ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio"]
+)
+
+
 @pytest.mark.requirement
+@ON_A_CLOCK_OF_ITS_OWN
 async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> None:
-    async with connected(idle_deadline=0.5) as (client, server):
+    async with connected(idle_deadline=100) as (client, server):
         chat = client.chat("c")
         await chat.prompt("one").start()
         said: list[str] = []
@@ -360,7 +367,7 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(prompt_again)
             for _ in range(6):
-                await anyio.sleep(0.1)
+                await anyio.sleep(60)
                 server.text("c", "more")
             server.answers_with("next")
             server.finish("c")
