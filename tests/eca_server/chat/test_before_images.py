@@ -44,8 +44,9 @@ async def test_what_a_file_was_is_kept_though_another_server_holds_the_disk_up(
         await said(ours, "say one")
         with closing(sqlite3.connect(next(tmp_path.rglob("chats.sqlite")))) as holder:
             holder.execute("BEGIN IMMEDIATE")
-            monkeypatch.setattr("eca_server.chat.store.store.WRITE_SECONDS", 0.02)
-            second = await said(ours, writes(b="new"))
+            with monkeypatch.context() as patched:
+                patched.setattr("eca_server.chat.store.store.WRITE_SECONDS", 0.02)
+                second = await said(ours, writes(b="new"))
         assert tree(folder) == {"b": "new"}
         assert shown(await rolled_back(ours, second)) == ["1 file put back."]
         assert tree(folder) == {"b": "old"}
