@@ -63,9 +63,9 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
             ["--html", "/no/such/folder/x.html", "--", "x"],
             "the folder /no/such/folder does not exist",
         ),
-        (["--html", "/dev", "--", "x"], "/dev: expected a regular file or none"),
+        (["--html", "HERE", "--", "x"], "HERE: expected a regular file or none"),
         (
-            ["--html", "/new", "--json-out", "/new", "--", "x"],
+            ["--html", "HERE/new", "--json-out", "HERE/new", "--", "x"],
             "for --json-out and for --html",
         ),
         (["--config-arg={{file}}", "--", "x"], "there is none"),
@@ -78,13 +78,13 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["--config-template", "/no/such/file", "--", "x"], "No such file"),
     ],
 )
-def test_wrong_usage_is_refused(arguments, why, capsys):
+def test_wrong_usage_is_refused(arguments, why, tmp_path, capsys):
     try:
-        code = run(arguments)
+        code = run([each.replace("HERE", str(tmp_path)) for each in arguments])
     except SystemExit as left:
         code = left.code
     assert code == 2
-    assert why in capsys.readouterr().err
+    assert why.replace("HERE", str(tmp_path)) in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_be_started_is_told_of(capsys):
