@@ -11,7 +11,7 @@ from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.observation import Notes
 from eca_protocol.testing.watching.offers import Offers
-from eca_protocol.testing.watching.turns import ChatTurns, Prompt
+from eca_protocol.testing.watching.turns import ChatTurns, Prompt, Turn
 
 __all__ = ["Chats"]
 
@@ -157,6 +157,7 @@ class Chats:
             is_error = True
         if chat_id is None and told in self._chats:
             self._pair(self._chats[told], lambda each: each is prompt)
+            self._check_words(self._chats[told], prompt)
         prompt.is_guess = False
         if prompt in self._unnamed:
             self._unnamed.remove(prompt)
@@ -258,20 +259,45 @@ class Chats:
         guess = None if turn is None else turn.prompt
         if turn is None or guess is None or not guess.is_guess or is_its(guess):
             return
-        others = [other.turn for other in self._chats.values()]
-        guessed = {other.prompt: other for other in others if other is not None and other.prompt}
-        for prompt in (*self._unnamed, *(each for each in guessed if each.is_guess)):
+        guessed = self._guessed()
+        for prompt in (*self._unnamed, *guessed):
             said = guessed[prompt].echo if prompt in guessed else []
             if is_its(prompt) and (prompt.message == guess.message or not turn.echo + said):
-                break
-        else:
+                self._exchange(turn, guess, prompt)
+                return
+
+    def _check_words(self, chat: ChatTurns, prompt: Prompt) -> None:
+        """The answer to a prompt names its chat: what was said there has to be that prompt."""
+        turn = chat.turn
+        guess = None if turn is None else turn.prompt
+        if turn is None or guess is None or guess is prompt or not guess.is_guess:
             return
-        if prompt in guessed:
-            guessed[prompt].prompt = guess
+        if prompt not in (*self._unnamed, *self._guessed()):
+            return
+        said = "".join(turn.echo)
+        words = prompt.words(said)
+        if guess.words(said).startswith(said) and not words.startswith(said):
+            expected, got = "the user's words exactly", repr(said[:60])
+            self._notes.tell("W-20b", expected=expected, got=got, chat_id=chat.id)
+        turn.echo_is_done = turn.echo_is_done or said == words
+        self._exchange(turn, guess, prompt)
+
+    def _guessed(self) -> dict[Prompt, Turn]:
+        """The turns that run of prompts that are guessed to be theirs."""
+        turns = [chat.turn for chat in self._chats.values()]
+        return {
+            turn.prompt: turn for turn in turns if turn and turn.prompt and turn.prompt.is_guess
+        }
+
+    def _exchange(self, turn: Turn, guess: Prompt, prompt: Prompt) -> None:
+        """Give a turn its prompt, and the one that was guessed to whom that had been given."""
+        other = self._guessed().get(prompt)
+        if other is not None:
+            other.prompt = guess
         else:
             self._unnamed[self._unnamed.index(prompt)] = guess
         turn.prompt = prompt
-        prompt.is_guess, guess.is_guess = True, prompt in guessed
+        prompt.is_guess, guess.is_guess = True, other is not None
         late = prompt.has_late_answer
         prompt.has_late_answer, guess.has_late_answer = guess.has_late_answer, late
 

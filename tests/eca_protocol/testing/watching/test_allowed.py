@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.eca_protocol.testing.watching.session import (
@@ -48,13 +50,16 @@ def nameless(*first: tuple[int, str, str], echoes: dict[str, str]) -> Change:
     """Two prompts without an id, then the turn of each chat, and its answer."""
     entries = [asks(id_, "chat/prompt", {"message": message}) for id_, message, _ in first]
     chats = {chat: id_ for id_, _, chat in first}
-    begun = [
-        (running(chat), says(chat, "user", "text", text=text, contentId="m"))
+    turns = [
+        (*begun(chat, text), answers(chats[chat], prompted(chat)), finished(chat))
         for chat, text in echoes.items()
     ]
-    said = [(answers(chats[chat], prompted(chat)), finished(chat)) for chat in echoes]
-    turns = [entry for pair in zip(begun, said, strict=True) for part in pair for entry in part]
-    return after("finished", *entries, *turns)
+    return after("finished", *entries, *(entry for turn in turns for entry in turn))
+
+
+def begun(chat: str, text: str) -> tuple[Any, ...]:
+    """How a turn begins."""
+    return running(chat), says(chat, "user", "text", text=text, contentId="m")
 
 
 ALLOWED: dict[str, Change] = {
@@ -63,6 +68,9 @@ ALLOWED: dict[str, Change] = {
     ),
     "the second chat without an id begins first": nameless(
         (8, "one", "A"), (9, "two", "B"), echoes={"B": "two", "A": "one"}
+    ),
+    "words that begin with all of the words of another chat's": nameless(
+        (8, "one and all", "A"), (9, "one", "B"), echoes={"B": "one", "A": "one and all"}
     ),
     "equal words in two chats without an id": both(
         nameless((8, "one", "A"), (9, "one", "B"), echoes={"B": "one", "A": "one"}),
@@ -93,3 +101,16 @@ def test_what_is_allowed_is_told_as_no_fault(change: Change) -> None:
 def test_the_words_of_no_prompt_without_an_id_are_told() -> None:
     twins = nameless((8, "one", "A"), (9, "two", "B"), echoes={"B": "three", "A": "one"})
     assert rows(watch(twins(good_session()))) == ["W-20b"]
+
+
+def test_words_that_come_back_in_another_chat_are_told() -> None:
+    twins = nameless((8, "one", "A"), (9, "two", "B"), echoes={"A": "two", "B": "one"})
+    assert rows(watch(twins(good_session()))) == ["W-20b", "W-20b"]
+    both_begin = after(
+        "finished",
+        *(asks(id_, "chat/prompt", {"message": message}) for id_, message in ((8, "1"), (9, "2"))),
+        *(each for chat, text in (("A", "2"), ("B", "1")) for each in begun(chat, text)),
+        *(answers(id_, prompted(chat)) for id_, chat in ((8, "A"), (9, "B"))),
+        *(finished(chat) for chat in ("A", "B")),
+    )
+    assert rows(watch(both_begin(good_session()))) == ["W-20b"]
