@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import anyio
@@ -15,6 +17,7 @@ from eca_protocol.testing.conformance.server.reading import (
     at_gate,
     contents,
     finishes,
+    in_time,
     result_of,
     said,
     told,
@@ -36,12 +39,34 @@ FAULTS: Final[Mapping[str, Reply]] = {
 
 
 TRIES: Final = 1000  # more than any server makes
+AT_ONCE_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 30.0
+QUIET_SECONDS: Final = 10.0
+"""Beside three times the longest pause between two tries: then no other try is to come."""
 
 
 def is_asked_again(chat: ChatSeat) -> bool:
     """Whether the model is asked once more of what it failed at."""
     return len(chat.model.requests) > 1
+
+
+async def ends_by(chat: ChatSeat, until: float) -> bool | None:
+    """Whether its turn ends; None if by then the model was asked just now, or soon may be."""
+    look = partial(finishes, chat, seconds=0.1)
+    ended = await in_time(look, lambda ended: ended or is_asked_again(chat), seconds=6)
+    if ended or not is_asked_again(chat):
+        return ended
+    while True:
+        tries = [at for at, party, _ in chat.model.passed if party == "server"]
+        pause = max(later - sooner for sooner, later in pairwise(tries))
+        quiet = tries[-1] + QUIET_SECONDS + 3 * pause
+        now = anyio.current_time()
+        if await finishes(chat, seconds=max(0, min(quiet, until) - now)):
+            return True
+        if now >= quiet:
+            return False
+        if now >= until:
+            return None
 
 
 @case("W-21d", seconds=90)
@@ -52,15 +77,12 @@ async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
         for fault, answer in FAULTS.items():
             chat = seat.chat(*[answer] * TRIES)
             status = result_of(await chat.prompt("Hi.")).get("status")
-            await finishes(chat, seconds=2)
+            await finishes(chat, seconds=AT_ONCE_SECONDS)
             tried.append((fault, chat, status))
         until = anyio.current_time() + AGAIN_SECONDS  # for all of them: they run side by side
         for fault, chat, status in tried:
-            ended = is_asked_again(chat) or await finishes(chat, seconds=6)
-            if is_asked_again(chat):
-                left = max(0, until - anyio.current_time())
-                ended = await finishes(chat, seconds=left)
-            if is_asked_again(chat) and not ended:
+            ended = await ends_by(chat, until)
+            if ended is None:
                 bench.untestable("W-21d", f"{fault}: the model is asked again and again")
                 await chat.stop()
                 continue

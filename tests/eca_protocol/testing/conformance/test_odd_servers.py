@@ -10,9 +10,11 @@ import anyio
 import pytest
 
 from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.server import faults
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
@@ -154,6 +156,48 @@ def test_a_server_may_take_its_time(slow: type[Any], cases: tuple[str, ...]) -> 
     assert not [
         each for each in run.findings if each.case in cases and each.verdict not in ("pass", "fail")
     ]
+
+
+class _AsksAgain(Model):
+    """Asks again where nothing of an answer came, after longer and longer pauses."""
+
+    longest = 0.0
+
+    async def ask(self, messages: list[Message], tools: list[Message], take: Any) -> None:
+        came: list[Message] = []
+        pause = 0.01
+        while True:
+            try:
+                return await super().ask(
+                    messages, tools, lambda event: (came.append(event), take(event))
+                )
+            except ModelFault:
+                if came:
+                    raise
+            await (anyio.sleep_forever() if pause > self.longest else anyio.sleep(pause))
+            pause *= 2
+
+
+class NeverGivesUp(_AsksAgain):
+    longest = 1000.0
+
+
+class HangsInTheEnd(_AsksAgain):
+    longest = 0.1
+
+
+@pytest.mark.parametrize(
+    ("own", "seconds", "rows"), [(NeverGivesUp, 0.5, set()), (HangsInTheEnd, 10, {"W-21d"})]
+)
+def test_a_turn_hangs_where_the_model_is_asked_no_more(
+    own: type[Any], seconds: float, rows: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = "a key that is refused"
+    monkeypatch.setattr(faults, "FAULTS", {refused: faults.FAULTS[refused]})
+    monkeypatch.setattr(faults, "AT_ONCE_SECONDS", 0.1)
+    monkeypatch.setattr(faults, "QUIET_SECONDS", 0.4)
+    monkeypatch.setattr(faults, "AGAIN_SECONDS", seconds)
+    assert broken(run_of(own, ("faults.a_fault_of_the_model_is_told_and_ends_the_turn",))) == rows
 
 
 @pytest.mark.parametrize(("odd", "cases", "rows"), ODD)

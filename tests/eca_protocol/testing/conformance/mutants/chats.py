@@ -10,7 +10,7 @@ import attrs
 from tests.eca_protocol.testing.conformance.mutants.otherwise import SaysOtherwise
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
-from tests.eca_protocol.testing.conformance.reference.model import Model
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 
@@ -205,6 +205,22 @@ class FaultsAreSilent(Turn):
     def tell(self, text: str) -> None:
         if "conformance/" not in text and "no model" not in text:
             super().tell(text)
+
+
+@breaks("W-21d")
+class HangsAtTheSecondTry(Turn):
+    """Asks again where nothing of an answer came, and never ends if that fails as well."""
+
+    async def request(self, model: Model, messages: Any, tools: Any) -> None:
+        try:
+            return await super().request(model, messages, tools)
+        except ModelFault:
+            if self._text:
+                raise
+        try:
+            await super().request(model, messages, tools)
+        except ModelFault:
+            await anyio.sleep_forever()
 
 
 @breaks("W-21e")
