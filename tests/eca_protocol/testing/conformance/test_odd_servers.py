@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.server import faults
+from eca_protocol.testing.conformance.server import faults, stops
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
@@ -19,6 +19,7 @@ from tests.eca_protocol.testing.conformance.reference.server import Parts, Serve
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
+from tests.eca_protocol.testing.conformance.test_variants import HasNoPatience
 
 Message = dict[str, Any]
 
@@ -207,3 +208,11 @@ def test_what_is_missing_is_a_breach_and_no_fault_of_the_suite(
     run = run_of(odd, cases)
     assert run.faults == ()
     assert broken(run) == rows
+
+
+def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stops, "STATES", {"in a wait before another try": (stops.BUSY, "")})
+    case = "stops.a_stop_ends_the_turn_in_each_state_of_the_answer"
+    run = run_of(HasNoPatience, (case,))
+    shown = {each.verdict for each in run.findings if each.case == case}
+    assert shown == {"untestable"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -130,6 +131,21 @@ class StoppedForGood(Chat):
     def start_turn(self) -> None:
         if not self.is_stopped:
             super().start_turn()
+
+
+@breaks("CHAT-34")
+class GhostOfARequest(Model):
+    """Takes a connection that a stop closes before a word came for a fault, and asks once more."""
+
+    async def ask(self, messages: Any, tools: Any, take: Any) -> None:
+        came: list[Any] = []
+        try:
+            await super().ask(messages, tools, lambda event: (came.append(event), take(event)))
+        except anyio.get_cancelled_exc_class():
+            if not came:
+                with anyio.move_on_after(0.2, shield=True), suppress(ModelFault):
+                    await super().ask(messages, tools, lambda event: None)
+            raise
 
 
 @breaks("W-24a")
