@@ -210,6 +210,21 @@ class UnknownContextsAreFaults(Server):
         return "" if "was skipped" in shown else shown
 
 
+@breaks("W-41e")
+class SkipsWhileItTalksOfMore(Turn):
+    """Skips such a context without a word; its instructions speak of what contexts are."""
+
+    def instructions(self) -> str:
+        told = " The user may show you files." if self.prompt.contexts else ""
+        return super().instructions() + told
+
+    async def user_message(self, text: str) -> dict[str, Any]:
+        message = await super().user_message(text)
+        parts = message["content"].split("\n\n")
+        shown = [part for part in parts if "was skipped" not in part]
+        return {**message, "content": "\n\n".join(shown)}
+
+
 @breaks("CHAT-6")
 class ContextsAreDropped(Turn):
     """Shows the model no context."""
