@@ -17,6 +17,8 @@ from eca_protocol.testing.script import reply
 
 CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"
 MOST = 200
+_COMMON = ("e", "o", "login")
+"""Of which most names and descriptions of commands have one."""
 
 
 async def found(seat: Seat, query: str, **params: Any) -> list[Mapping[str, Any]]:
@@ -116,6 +118,10 @@ async def commands_are_found(bench: Bench) -> None:
         await _chats_are_named(bench, seat)
         everything = await commands(seat, "")
         if not everything:
+            narrow = [each for word in _COMMON for each in await commands(seat, word)]
+            if narrow:
+                bench.check("CHAT-28", False, expected="all commands", got="none")
+                raise Stuck("commands where nothing is asked for", "none")
             raise NotApplicable("it has no commands")
         nameless = [
             each for each in everything if not (each.get("name") and each.get("description"))

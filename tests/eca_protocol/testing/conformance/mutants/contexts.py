@@ -63,6 +63,14 @@ class AllCommands(Commands):
         return super().find("")
 
 
+@breaks("CHAT-28")
+class BlankFindsNone(Commands):
+    """Gives no commands where nothing is asked for."""
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        return super().find(query) if query else []
+
+
 @breaks("W-40b")
 class CommandsByName(Commands):
     """Looks for commands by their name only."""
