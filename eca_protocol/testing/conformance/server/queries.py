@@ -205,7 +205,11 @@ async def a_login_says_so(bench: Bench) -> None:
             answer = await chat.prompt(text, word=False)
             statuses.append(result_of(answer).get("status"))
             await chat.finished(len(statuses))
-        if "login" in statuses:
-            bench.saw("CHAT-9")
-        else:
-            bench.not_applicable("CHAT-9", "It lets nobody log in to the provider of the suite.")
+        if "login" not in statuses and chat.said:
+            raise NotApplicable("it lets nobody log in to the provider of the suite")
+        bench.check(
+            "CHAT-9",
+            "login" in statuses,
+            expected="login, where the next prompt is no word for the model",
+            got=statuses,
+        )

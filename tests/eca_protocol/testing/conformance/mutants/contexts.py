@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -78,6 +78,34 @@ class CommandsByName(Commands):
     def find(self, query: str) -> list[dict[str, Any]]:
         wanted = query.strip().lower()
         return [each for each in super().find(query) if wanted in each["name"].lower()]
+
+
+class _AsksForKeys(Turn):
+    asked_in: ClassVar[set[str]] = set()
+
+    async def converse(self) -> None:
+        if self.chat.id in self.asked_in:
+            self.asked_in.remove(self.chat.id)
+            self.tell("That is no key.")
+        elif self.prompt.text.startswith("/login"):
+            self.asked_in.add(self.chat.id)
+            self.tell("Which key is it?")
+        else:
+            await super().converse()
+
+
+@breaks("CHAT-9")
+class LoginsAreLikeAnyPrompt(Server):
+    """Asks for a key, and does not say so in the answer."""
+
+    def __init__(self, transport: Any, config: Any, parts: Any) -> None:
+        super().__init__(transport, config, attrs.evolve(parts, turn=_AsksForKeys))
+
+    def query_commands(self, params: Params) -> Any:
+        given = super().query_commands(params)
+        login = {"name": "login", "description": "Log in.", "type": "native", "arguments": []}
+        is_meant = params.text("query").lower() in "login log in."
+        return {**given, "commands": [*given["commands"], *([login] if is_meant else [])]}
 
 
 @breaks("W-40d")
