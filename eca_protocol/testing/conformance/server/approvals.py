@@ -133,9 +133,10 @@ async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
 
 @case("W-34a", needs="native-tools")
 async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
-    """Decisions on calls that there are not, and on one that is still being prepared."""
+    """Decisions on calls that there are not, that are still being prepared, that were rejected."""
     async with bench.seat() as seat:
         seat.tool(SHELL)
+        await _is_rejected_for_good(bench, seat)
         chat = seat.chat(
             reply(
                 tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")
@@ -151,7 +152,7 @@ async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
         chat.model.open("end")
         run = await shown(chat, "toolCallRun")
         await seat.settle()
-        ran = [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
+        ran = _ran(chat)
         bench.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
         if not ran:
             await chat.approve(id_of(run))
@@ -160,6 +161,39 @@ async def a_decision_that_nobody_waits_for_is_forgotten(bench: Bench) -> None:
         closed = [each["type"] for each in ends(chat)]
         if not ran:
             bench.check("W-34a", closed == ["toolCalled"], expected="a call that ran", got=closed)
+
+
+async def _is_rejected_for_good(bench: Bench, seat: Seat) -> None:
+    """A call that was rejected is approved, while its turn goes on.
+
+    Raises:
+        Stuck: none waits, or is rejected.
+    """
+    made = seat.workspace / "rejected-for-good"
+    chat = seat.chat(calls((SHELL, {"command": f"touch {made}"})), reply(wait("end"), "x"))
+    await chat.prompt("Make it.")
+    run = await next_run(chat)
+    if run.get("manualApproval") is not True:
+        raise Stuck("a command that waits for the user", run)
+    await chat.reject(id_of(run))
+    await next_end(chat)
+    await seat.settle()
+    before, is_made = _ran(chat), made.exists()
+    await chat.approve(id_of(run))
+    await seat.settle()
+    chat.model.open("end")
+    await chat.finished()
+    bench.check(
+        "W-34a",
+        _ran(chat) == before and made.exists() is is_made,
+        expected="a call that stays rejected",
+        got=kinds(chat),
+    )
+
+
+def _ran(chat: ChatSeat) -> list[str]:
+    """What tells that calls of a chat run, or ran."""
+    return [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
 
 
 @case("W-34b", needs="native-tools")

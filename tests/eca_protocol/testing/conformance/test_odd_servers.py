@@ -19,7 +19,7 @@ from tests.eca_protocol.testing.conformance.reference.server import Parts, Serve
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
-from tests.eca_protocol.testing.conformance.test_variants import HasNoPatience
+from tests.eca_protocol.testing.conformance.test_variants import AsksNobody, HasNoPatience
 
 Message = dict[str, Any]
 
@@ -216,3 +216,8 @@ def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.M
     run = run_of(HasNoPatience, (case,))
     shown = {each.verdict for each in run.findings if each.case == case}
     assert shown == {"untestable"}
+
+
+def test_a_decision_of_a_user_who_is_not_asked_is_not_judged() -> None:
+    run = run_of(AsksNobody, ("approvals.a_decision_that_nobody_waits_for_is_forgotten",))
+    assert broken(run) == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import attrs
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
@@ -100,6 +101,39 @@ class EarlyDecisionsAreKept(ToolCall):
         else:
             self._decision = approves
             self._decided.set()
+
+
+class _RunsAtItsEnd(Turn):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.past: list[ToolCall] = []
+        self.late: list[ToolCall] = []
+
+    async def ask(self, model: Any) -> None:
+        self.past += self.calls
+        await super().ask(model)
+
+    async def end(self) -> None:
+        for call in self.late:
+            assert call.tool is not None
+            await call.tool.run(call.arguments)
+        await super().end()
+
+
+@breaks("W-34a")
+class ApprovedAfterAll(Server):
+    """Runs in silence, at the end of the turn, what was rejected and then approved."""
+
+    def __init__(self, transport: Any, config: Any, parts: Any) -> None:
+        super().__init__(transport, config, attrs.evolve(parts, turn=_RunsAtItsEnd))
+
+    def decide(self, params: Params, approves: bool, for_session: bool) -> None:
+        super().decide(params, approves, for_session)
+        chat = self.chats.get(params.text("chatId"))
+        if approves and chat is not None and isinstance(chat.turn, _RunsAtItsEnd):
+            approved = params.text("toolCallId")
+            rejected = [call for call in chat.turn.past if call._decision is False]
+            chat.turn.late += [call for call in rejected if call.id == approved]
 
 
 @breaks("TOOL-8")
