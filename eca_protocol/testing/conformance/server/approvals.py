@@ -93,7 +93,8 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
         if run.get("manualApproval") is not True:
             raise Stuck("a command that waits for the user", run)
         await chat.reject(id_of(run))
-        await chat.finished(shows="W-30f")
+        await next_end(chat, shows="W-30f")
+        await chat.finished()
         ran = made.exists() or bool(chat.of("toolCallRunning"))
         bench.check("TOOL-18", not ran, expected="a command that does not run", got=kinds(chat))
         reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
