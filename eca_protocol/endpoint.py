@@ -353,6 +353,10 @@ class Endpoint:
             return NotificationReceived(method, message.params, message.id)
         return RequestReceived(message.id, method, message.params)
 
+    def reopen(self) -> None:
+        """Note that the gate lets pass what it has held, for a reason of its own."""
+        self._may_release = True
+
     def released(self) -> list[Event]:
         """What the gate held and lets go on now, in the order it came.
 

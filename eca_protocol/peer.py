@@ -389,6 +389,11 @@ class Peer:
             self._post(attrs.evolve(refusal, data=None))
         self._release()
 
+    def release(self) -> None:
+        """Dispatch what the gate has held, since it lets it pass now."""
+        self._endpoint.reopen()
+        self._release()
+
     def _release(self) -> None:
         for event in self._endpoint.released():
             self._act_on(event)

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
 from eca_server.features import Connection, Handlers, Options
+from eca_server.features.gate import ConfigurationGate
 from eca_server.features.lifecycle import Greeting
 from eca_server.telemetry import ending, telling
 
@@ -50,20 +50,22 @@ async def serve(
         on_connection: given the connection before its first message.
     """
     handlers = Handlers()
+    gate = ConfigurationGate()
     peer = Peer(
         transport,
         side="server",
         table=ECA,
         codec=Greeting(options.revision),
         handlers=handlers,
-        gate=LifecycleGate(),
+        gate=gate,
+        before_reading=gate.wait,
     )
     signalled: list[int] = []
     async with telling(options.environ), trio.open_nursery() as nursery:
         if handles_signals:
             await nursery.start(_watch_signals, peer, signalled)
         async with HTTPClient() as http, peer:
-            connection = Connection(peer, nursery, options, http)
+            connection = Connection(peer, nursery, options, http, gate)
             on_connection(connection)
             handlers.serve(connection)
             end = await peer.serve()

@@ -10,7 +10,16 @@ import stat
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["MAX_BYTES", "Stamp", "Unreadable", "expand_home", "read_text", "stamp_of"]
+__all__ = [
+    "MAX_BYTES",
+    "Stamp",
+    "Unreadable",
+    "expand_home",
+    "is_inside",
+    "read_bytes",
+    "read_text",
+    "stamp_of",
+]
 
 MAX_BYTES = 4 * 2**20
 # Without O_NONBLOCK the mere opening of a pipe waits for its writer.
@@ -52,18 +61,35 @@ def read_text(path: Path, *, most: int = MAX_BYTES) -> str:
     Raises:
         Unreadable: it is missing, too large, not UTF-8, or no regular file.
     """
-    try:
-        data = _read_bytes(path, most)
-    except (FileNotFoundError, NotADirectoryError):
-        raise Unreadable("expected a file, there is none", absent=True) from None
-    except (OSError, ValueError) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) else "not a possible path"
-        raise Unreadable(f"expected a readable file, got: {reason}") from None
+    data = read_bytes(path, most=most)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         line = data.count(b"\n", 0, fault.start) + 1
         raise Unreadable("expected UTF-8, got other bytes", line=line) from None
+
+
+def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `most` bytes.
+
+    Raises:
+        Unreadable: it is missing, too large, or no regular file.
+    """
+    try:
+        return _read_bytes(path, most)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Unreadable("expected a file, there is none", absent=True) from None
+    except (OSError, ValueError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) else "not a possible path"
+        raise Unreadable(f"expected a readable file, got: {reason}") from None
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Return whether a path really lies in a directory, links resolved; asks the disk."""
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+    except ValueError:  # `\0` is in it
+        return False
 
 
 def expand_home(text: str, home: Path) -> Path:

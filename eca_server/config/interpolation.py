@@ -7,7 +7,7 @@ What is put in is not searched again, so a variable's content is never taken as 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -15,13 +15,38 @@ import attrs
 
 from eca_server.config.files import Unreadable, expand_home, read_text
 
-__all__ = ["Resolved", "Surroundings", "Unresolved"]
+__all__ = ["AsWritten", "Resolved", "Surroundings", "Unresolved", "has_reference", "references_in"]
 
 # The kinds upstream knows; any other `${...}` is the user's own text.
 _REFERENCE = re.compile(r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):([^{}]*)\}")
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _OPEN = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Variables that are no secrets of anybody, and stand in half of all texts."""
+
+
+def has_reference(value: object) -> bool:
+    """Return whether a text anywhere in a JSON value holds a `${..}` reference."""
+    if isinstance(value, str):
+        return _REFERENCE.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(has_reference(each) for pair in value.items() for each in pair)
+    return isinstance(value, list | tuple) and any(has_reference(each) for each in value)
+
+
+def references_in(text: str, *, shell_like: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of each reference in a text, in order: `("env", "TOKEN")`.
+
+    Args:
+        text: as configured.
+        shell_like: count `$NAME` and `${NAME}`, too, but for well-known variables as `$HOME`.
+    """
+    for found in (_REFERENCE_OR_NAME if shell_like else _REFERENCE).finditer(text):
+        kind, what, *names = found.groups()
+        if kind is not None:
+            yield kind, what.partition(":")[0] if kind == "env" else what
+        for name in names:
+            if name is not None and name not in _OPEN:
+                yield "env", name
 
 
 class Resolved(str):
@@ -137,3 +162,11 @@ class Surroundings:
         except Unreadable as fault:
             raise Unresolved(f"file {path}: {fault.message}") from None
         return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+class AsWritten(Surroundings):
+    """Surroundings that resolve nothing: a source is read for its mistakes alone."""
+
+    def resolve(self, text: str, *, shell_like: bool = False) -> str:
+        """Return the text as it is."""
+        return text

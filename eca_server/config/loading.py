@@ -2,39 +2,36 @@
 
 The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
 file, the file of each workspace root in order; `--config-file` stands in place of these files.
-Then come the files that all of these name in `extraConfigs` (what those name there is not read),
-and last what the user decided in the editor, which this server keeps (`own_layer`).
-Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts. A file that
-is broken now and was whole before counts as it was then.
+Then come the files that the user names in `extraConfigs` (what those name there is not read), and
+last what the user decided in the editor, which this server keeps (`own_layer`). A root's file may
+tighten what the user has configured; the rest of it counts if the user trusts it (`folder`).
+Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from eca_server.config.agent_files import FOLDER, LARGEST, MOST, BadAgent, agent_of
-from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
+from eca_server.config.agent_files import FOLDER
+from eca_server.config.files import Stamp, stamp_of
+from eca_server.config.folder import Accepted, Decisions, FolderSources
 from eca_server.config.folders import home_folder, user_folder
-from eca_server.config.inheritance import inherited, where_it_inherits
-from eca_server.config.interpolation import Surroundings
-from eca_server.config.jsonc import BadText, Places, Spot, parse
-from eca_server.config.own_layer import LayerFault, layer_path, parse_layer
-from eca_server.config.problems import Problem, Source, dotted, kind_of
-from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
-from eca_server.config.schema import config_schema
+from eca_server.config.mcp_settings import MCPServer
+from eca_server.config.problems import Problem, Source
+from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config
-from eca_server.config.unknown import hint, unknown_keys
-from eca_server.config.upstream import without_effect
+from eca_server.config.sources import CONFIG, Sources
+from eca_server.config.trust_items import TrustItem
+from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
+from eca_server.config.workspace_layer import Known, provider_name
 
 __all__ = ["Loaded", "load"]
 
-# Each problem becomes a message in the editor; nobody reads a thousand.
-_MOST_PROBLEMS = 20
-_CONFIG = record(Config)
+_ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
 
 
 @attrs.frozen(kw_only=True)
@@ -42,12 +39,17 @@ class Loaded:
     """What `load` found.
 
     Attributes:
-        config: everything that could be read, merged.
+        config: everything that could be read and counts, merged.
         problems: everything that could not, in the order of the sources.
         sources: every place that was looked at, the earliest first.
         files: every file whose content or absence counts, as it was just before it was read.
         values: the JSON of each source that could be read, by its name.
         is_pure: the client's options are the only source, as they want it.
+        withheld: settings of opened folders that wait for the user's trust.
+        refused: digests of those among them that the user does not want to be asked about.
+        accepted: settings of opened folders that count since the user trusts them.
+        trusted_roots: the workspace roots that the user trusts.
+        may_ask: the user may be asked about what is withheld; the editor has not ruled it out.
     """
 
     config: Config
@@ -56,6 +58,11 @@ class Loaded:
     files: Mapping[Path, Stamp] = attrs.field(factory=dict, repr=False)
     values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     is_pure: bool = False
+    withheld: tuple[TrustItem, ...] = ()
+    refused: frozenset[str] = frozenset()
+    accepted: Accepted = attrs.field(factory=dict, repr=False)
+    trusted_roots: frozenset[Path] = frozenset()
+    may_ask: bool = True
 
     def is_current(self) -> bool:
         """Whether every file is still as it was; asks the disk."""
@@ -71,228 +78,181 @@ def load(
     home: Path | None = None,
     before: Loaded | None = None,
     kept: Callable[[str], str | None] = lambda _: None,
+    trusts_workspace: bool = False,
+    known_providers: Callable[[], Collection[str]] = tuple,
+    logins: Callable[[], Collection[str]] = tuple,
+    is_first: bool = False,
 ) -> Loaded:
     """Read, check and merge the whole configuration; reads files, raises nothing of its own.
 
     Args:
         initialization_options: as the client sent them, any JSON; `pureConfig: true` in them
-            makes them the only source. Their `chatBehavior` is no layer (ruling W-28).
+            makes them the only source, `workspaceTrusted` says whether the editor trusts the
+            roots. Their `chatBehavior` is no layer (ruling W-28).
         roots: the workspace roots, in the client's order; their files merge deep like the rest.
         environ: the environment variables.
         config_file: read in place of the user's and the workspace's files.
         home: the user's home; by default what `environ` says.
         before: what was loaded before, from the same places.
         kept: what a `${kept:NAME}` of our own layer stands for.
+        trusts_workspace: every root is trusted for this session, but for what takes variables or
+            files of the user's.
+        known_providers: returns the names of the providers that need no configuration.
+        logins: returns the names of the providers with a stored login.
+        is_first: read only the user's own settings without agents in files: what the answer to
+            `initialize` needs.
     """
     home = home or home_folder(environ)
     roots = tuple(roots)
-    loading = _Loading(environ=environ, home=home, before=before.values if before else {})
-    is_pure = loading.add_options(initialization_options)
+    sources = Sources(environ=environ, home=home, before=before.values if before else {})
+    is_pure = sources.add_options(initialization_options)
+    folders = _Folders(environ=environ, home=home, before=before)
+    folders.may_ask = not is_pure
     if not is_pure:
-        loading.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
+        sources.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
         if config_file is not None:
-            loading.add_file(config_file, required=True)
+            sources.add_file(config_file, required=True)
         else:
-            folders = [user_folder(environ, home), *(root / ".eca" for root in roots)]
-            for folder in folders:
-                loading.add_agents(folder / FOLDER)
-                loading.add_file(folder / "config.json")
-        for path in loading.config().extra_configs:
-            loading.add_file(Path(path), required=True)
-        loading.add_own_layer(roots, kept)
-    loading.tell_of_bases()
+            folder = user_folder(environ, home)
+            if not is_first:
+                sources.add_agents(folder / FOLDER)
+            sources.add_file(folder / "config.json")
+        last = sources.apart()
+        for path in sources.config().extra_configs:
+            last.add_file(Path(path), required=True)
+        last.add_own_layer(roots, kept)
+        if config_file is None and not is_first:
+            editor = _editor_trust(initialization_options)
+            folders.accepts_all = trusts_workspace or editor is True
+            folders.may_ask = editor is not False
+            folders.read(roots, sources, last, known_providers, logins)
+        sources.then(last)
+    sources.tell_of_bases()
     return Loaded(
-        config=loading.config(),
-        problems=tuple(loading.problems),
-        sources=tuple(loading.sources),
-        files=loading.files,
-        values=loading.values,
+        config=folders.complete(sources.config()),
+        problems=tuple(sources.problems),
+        sources=tuple(sources.sources),
+        files=sources.files,
+        values=sources.values,
         is_pure=is_pure,
+        withheld=tuple(folders.withheld),
+        refused=folders.refused,
+        accepted=folders.accepted,
+        trusted_roots=frozenset(folders.trusted),
+        may_ask=folders.may_ask,
     )
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
-class _Loading:
-    """The sources so far, the earliest first."""
+class _Folders:
+    """The opened folders, read one after the other over the user's settings."""
 
     environ: Mapping[str, str]
     home: Path
-    before: Mapping[str, object]
-    merged: dict[str, Any] = attrs.field(factory=dict)
-    problems: list[Problem] = attrs.field(factory=list)
-    sources: list[Source] = attrs.field(factory=list)
-    files: dict[Path, Stamp] = attrs.field(factory=dict)
-    values: dict[str, object] = attrs.field(factory=dict)
-    places: dict[str, Places] = attrs.field(factory=dict)
+    before: Loaded | None
+    accepts_all: bool = False
+    may_ask: bool = True
+    withheld: list[TrustItem] = attrs.field(factory=list)
+    refused: frozenset[str] = frozenset()
+    accepted: dict[Any, TrustItem] = attrs.field(factory=dict)
+    trusted: list[Path] = attrs.field(factory=list)
+    restrictions: list[Config] = attrs.field(factory=list)
 
-    def config(self) -> Config:
-        """What the sources so far make together."""
-        behaviors, _ = inherited(self.merged.get("behaviors") or {})
-        config = _CONFIG.build({**self.merged, "behaviors": behaviors})
-        assert isinstance(config, Config)
-        return config
-
-    def tell_of_bases(self) -> None:
-        """Report the agents that cannot begin with another one, each where that is asked for."""
-        _, faults = inherited(self.merged.get("behaviors") or {})
-        for agent, message in [*faults.items()][:_MOST_PROBLEMS]:
-            for name, value in reversed(self.values.items()):
-                path = where_it_inherits(value, agent)
-                if path is not None:
-                    spot = self.places[name].spot(path) if name in self.places else None
-                    self.problems.append(_problem(name, message, spot, key=dotted(path)))
-                    break
-
-    def add_options(self, options: object) -> bool:
-        """Add the client's options; tell whether they ask for no other source."""
-        name = "initializationOptions"
-        if not options:
-            self.sources.append(Source(name=name, state="absent"))
-            return False
-        place = self._place()
-        self._add(name, options, place)
-        pure: dict[str, Any] = {}
-        if isinstance(options, Mapping):
-            FLAG.attempt(options.get("pureConfig"), place.at("pureConfig"), pure, "pureConfig")
-        self._report(name, place.faults)
-        return pure.get("pureConfig") is True
-
-    def add_file(self, path: Path, *, required: bool = False) -> None:
-        """Add a file; one that is not there is a problem only if it is required."""
-        self._note_file(path)
-        folder = path.absolute().parent
-        try:
-            text = read_text(path)
-        except Unreadable as fault:
-            if fault.absent and not required:
-                self.sources.append(Source(name=str(path), state="absent"))
-            else:
-                spot = Spot(fault.line, 1) if fault.line else None
-                self._broken(str(path), fault.message, spot, self._place(folder))
-            return
-        self.add_text(str(path), text, folder=folder)
-
-    def add_agents(self, folder: Path) -> None:
-        """Add the agents in a folder's Markdown files; one that is none costs itself alone."""
-        self._note_file(folder)
-        if self.files[folder] is None:
-            return
-        for path in sorted(folder.glob("*.md"))[:MOST]:
-            self._note_file(path)
-            place = self._place(folder)
-            try:
-                value = agent_of(path, read_text(path, most=LARGEST))
-            except (Unreadable, BadAgent) as fault:
-                self._broken(str(path), str(fault), None, place)
-                continue
-            self._add(str(path), value, place)
-            self._report(str(path), place.faults)
-            self._tell_what_has_no_effect(str(path), value)
-
-    def add_text(self, name: str, text: str, *, folder: Path | None) -> None:
-        """Add a source by its text; a blank variable is as good as none."""
-        if folder is None and not text.strip():
-            self.sources.append(Source(name=name, state="absent"))
-            return
-        place = self._place(folder)
-        try:
-            value = parse(text)
-        except BadText as fault:
-            self._broken(name, fault.message, fault.spot, place)
-            return
-        self._add(name, value, place)
-        self.places[name] = places = Places(text)
-        self._report(name, place.faults, places)
-        self._warn(name, [*unknown_keys(value, config_schema())], places)
-        self._tell_what_has_no_effect(name, value)
-
-    def add_own_layer(self, roots: Iterable[Path], kept: Callable[[str], str | None]) -> None:
-        """Add what the user decided in the editor."""
-        path = layer_path(self.environ, self.home)
-        self._note_file(path)
-        place = self._place(kept=kept)
-        try:
-            value = parse_layer(read_text(path), roots)
-        except (Unreadable, LayerFault) as fault:
-            if not (isinstance(fault, Unreadable) and fault.absent):
-                self._broken(str(path), str(fault), None, place)
-        else:
-            self._add(str(path), value, place)
-            self._report(str(path), place.faults)
-
-    def _add(self, name: str, value: object, place: Place) -> None:
-        if isinstance(value, Mapping):
-            self.sources.append(Source(name=name, state="used"))
-            self._merge(name, value, place)
-        else:
-            self._broken(name, f"expected an object, got {kind_of(value)}", None, place)
-
-    def _merge(self, name: str, value: object, place: Place) -> None:
-        self.merged = deep_merge(self.merged, _CONFIG.read(value, place))
-        self.values[name] = value
-
-    def _place(
-        self, folder: Path | None = None, *, kept: Callable[[str], str | None] | None = None
-    ) -> Place:
-        return Place(
-            Surroundings(
+    def read(
+        self,
+        roots: Iterable[Path],
+        sources: Sources,
+        last: Sources,
+        known_providers: Callable[[], Collection[str]],
+        logins: Callable[[], Collection[str]],
+    ) -> None:
+        """Read the roots' sources; `last` are sources of the user's that count over them."""
+        decided = self._decided(sources)
+        for root in roots:
+            is_configured = (root / ".eca").exists()  # else nothing is held against the user's
+            known = Known(
+                merged=deep_merge(sources.merged, last.merged),
+                providers=frozenset(map(provider_name, logins() if is_configured else ())),
+                known_providers=frozenset(
+                    map(provider_name, known_providers() if is_configured else ())
+                ),
+            )
+            known = known.with_others(sources.merged).with_others(_defined_in(last.merged))
+            trust = decided.get(real_root(root), RootTrust())
+            self.refused |= frozenset(trust.refused)
+            is_trusted = trust.is_trusted or self.accepts_all
+            if is_trusted:
+                self.trusted.append(root)
+            folder = FolderSources(
                 environ=self.environ,
                 home=self.home,
-                folder=folder,
-                on_file=self._note_file,
-                kept=kept,
+                before=sources.before,
+                merged=sources.merged,
+                files=sources.files,
+                budget=sources.budget,
+                root=root,
+                known=known,
+                decisions=Decisions(
+                    is_trusted=is_trusted,
+                    accepts_all=self.accepts_all,
+                    accepted=frozenset(trust.accepted),
+                    before=self.before.accepted if self.before else {},
+                ),
             )
-        )
+            folder.read()
+            sources.then(folder)
+            self.withheld += folder.withheld
+            self.accepted |= folder.accepted
+            if folder.restriction:
+                restriction = CONFIG.build(folder.restriction)
+                assert isinstance(restriction, Config)
+                self.restrictions.append(restriction)
 
-    def _note_file(self, path: Path) -> None:
-        self.files.setdefault(path, stamp_of(path))
+    def complete(self, config: Config) -> Config:
+        """Return the configuration with the folders' restrictions, and the servers that wait."""
+        servers = dict(config.mcp_servers)
+        for item in self.withheld:
+            if item.path[0] == "mcpServers" and len(item.path) == 2:
+                servers.setdefault(str(item.path[1]), _waiting_server(item.value))
+        restrictions = tuple(self.restrictions)
+        return attrs.evolve(config, mcp_servers=servers, restrictions=restrictions)
 
-    def _broken(self, name: str, message: str, spot: Spot | None, place: Place) -> None:
-        self.sources.append(Source(name=name, state="broken"))
-        if name in self.before:
-            self._merge(name, self.before[name], place)
-            message += " (until this is mended, what stood there before counts)"
-        self.problems.append(_problem(name, message, spot))
-
-    def _report(
-        self, name: str, faults: Mapping[KeyPath, str], places: Places | None = None
-    ) -> None:
-        for path in list(faults)[:_MOST_PROBLEMS]:
-            spot = places.spot(path) if places else None
-            self.problems.append(_problem(name, faults[path], spot, key=dotted(path)))
-        if len(faults) > _MOST_PROBLEMS:
-            rest = len(faults) - _MOST_PROBLEMS
-            self.problems.append(_problem(name, f"and {rest} more problems like these", None))
-
-    def _warn(
-        self, name: str, unknown: Sequence[tuple[KeyPath, Collection[str]]], places: Places
-    ) -> None:
-        """Warn of keys nobody reads. The client's options are its own, and are not warned about."""
-        for path, known in unknown[:_MOST_PROBLEMS]:
-            message = hint(str(path[-1]), known)
-            problem = _problem(name, message, places.spot(path), key=dotted(path))
-            self.problems.append(attrs.evolve(problem, level="warning"))
-        if len(unknown) > _MOST_PROBLEMS:
-            rest = len(unknown) - _MOST_PROBLEMS
-            problem = _problem(name, f"and {rest} more keys like these", None)
-            self.problems.append(attrs.evolve(problem, level="warning"))
-
-    def _tell_what_has_no_effect(self, name: str, value: object) -> None:
-        """Say in one sentence which keys only the upstream server acts upon."""
-        found = list(without_effect(value))
-        if found:
-            more = (
-                f", and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
-            )
-            message = f"without effect here: {', '.join(found[:_MOST_PROBLEMS])}{more}"
-            self.problems.append(attrs.evolve(_problem(name, message, None), level="warning"))
+    def _decided(self, sources: Sources) -> Mapping[str, RootTrust]:
+        store = TrustStore(self.environ, self.home)
+        sources.note_file(store.path)
+        try:
+            return store.read()
+        except TrustFault as fault:
+            message = f"{fault} (until this is mended no folder is trusted)"
+            sources.problems.append(Problem(source=str(store.path), message=message))
+            return {}
 
 
-def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = None) -> Problem:
-    return Problem(
-        source=name,
-        line=spot.line if spot else None,
-        column=spot.column if spot else None,
-        key=key,
-        message=message,
+def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """What the last sources define: a server that the editor has merely changed is not theirs."""
+    servers = merged.get("mcp_servers") or {}
+    whole = {
+        name: server
+        for name, server in servers.items()
+        if server is not None and server.keys() >= _ALL_OF_A_SERVER
+    }
+    return {**merged, "mcp_servers": whole}
+
+
+def _waiting_server(value: Any) -> MCPServer:
+    """An MCP server that waits for trust, as it is written: for the client to show."""
+    value = value if isinstance(value, Mapping) else {}
+    command, url, args = value.get("command"), value.get("url"), value.get("args")
+    return MCPServer(
+        command=command if isinstance(command, str) else None,
+        url=url if isinstance(url, str) else None,
+        args=tuple(map(str, args)) if isinstance(args, list) else (),
+        disabled=True,
+        awaits_trust=True,
     )
+
+
+def _editor_trust(options: object) -> bool | None:
+    """Whether the editor trusts the roots; None: it does not say."""
+    trusted = options.get("workspaceTrusted") if isinstance(options, Mapping) else None
+    return trusted if isinstance(trusted, bool) else None

@@ -100,6 +100,8 @@ class MCPServer:
         tool_timeouts: the same by the name of the tool.
         most_calls: calls that run at the same time; more of them wait.
         is_damaged: some of it could not be read, so it does not start.
+        awaits_trust: an opened folder configures it, and the user has not accepted that yet; so it
+            does not start, and its texts are as written.
     """
 
     command: str | None = attrs.field(default=None, metadata=setting(_NAME, "command"))
@@ -135,6 +137,7 @@ class MCPServer:
     )
     most_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
     is_damaged: bool = False
+    awaits_trust: bool = False
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -150,6 +153,8 @@ class MCPServer:
     @property
     def fault(self) -> str | None:
         """Why it cannot be started as configured, for the user; None: it can."""
+        if self.awaits_trust:
+            return "the opened folder configures it, and that is not accepted yet (`/trust`)"
         if self.is_damaged:
             return "a part of its configuration cannot be read"
         if self.command and self.url:
@@ -219,7 +224,7 @@ def as_written(text: str) -> str:
 
 def keys_of_servers() -> tuple[str, ...]:
     """Every key that a server's settings can have."""
-    return tuple(key[0] for _, _, keys in settings_of(MCPServer) for key in keys)
+    return tuple(key[0] for each in settings_of(MCPServer) for key in each.keys)
 
 
 def is_secret(variable: str) -> bool:

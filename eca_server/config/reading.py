@@ -9,9 +9,10 @@ sources are read with `Reader.read`, merged as plain mappings, and made objects 
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import attrs
 
@@ -36,6 +37,8 @@ __all__ = [
     "Place",
     "Reader",
     "Refused",
+    "Setting",
+    "Workspace",
     "choice",
     "deep_merge",
     "each",
@@ -123,17 +126,51 @@ class Reader:
             into.update(deep_merge({name: into.get(name)}, {name: read}))
 
 
-def setting(reader: Reader, *keys: str) -> dict[str, Any]:
-    """Metadata for `attrs.field`: the dotted keys it is written under, the last of them first."""
-    return {_SETTING: (reader, tuple(tuple(key.split(".")) for key in keys))}
+class Workspace(enum.Enum):
+    """The trust class of a setting: its effect when an opened folder configures it.
+
+    A folder that is not trusted may only tighten what the user has configured, or give text.
+    """
+
+    NEEDS_TRUST = "the user has to trust the folder"
+    NEVER = "only the user's own configuration counts, even if the folder is trusted"
+    RESTRICTS = "a value that restricts tool calls counts, the others need trust"
+    SMALLER = "a smaller value counts, a larger one needs trust"
+    ADDS = "items are added to the user's"
+    INSIDE = "paths inside the folder are added to the user's, the others need trust"
 
 
-def settings_of(cls: type) -> Iterator[tuple[str, Reader, tuple[tuple[str, ...], ...]]]:
-    """The fields of a class of settings: name, reader, and the keys it is written under."""
+class Setting(NamedTuple):
+    """A field of a class of settings, as `setting` declares it.
+
+    Attributes:
+        name: the field's name.
+        reader: reads its values.
+        keys: the keys it is written under, as paths; the last one counts first.
+        workspace: its trust class.
+    """
+
+    name: str
+    reader: Reader
+    keys: tuple[tuple[str, ...], ...]
+    workspace: Workspace
+
+
+def setting(
+    reader: Reader, *keys: str, workspace: Workspace = Workspace.NEEDS_TRUST
+) -> dict[str, Any]:
+    """Return metadata for `attrs.field`: the dotted keys it is written under, and its class.
+
+    The last key counts first. A setting without a class needs trust.
+    """
+    return {_SETTING: (reader, tuple(tuple(key.split(".")) for key in keys), workspace)}
+
+
+def settings_of(cls: type) -> Iterator[Setting]:
+    """Yield the settings of a class, in the order of its fields."""
     for field in attrs.fields(cls):
         if _SETTING in field.metadata:
-            reader, keys = field.metadata[_SETTING]
-            yield field.name, reader, keys
+            yield Setting(field.name, *field.metadata[_SETTING])
 
 
 def record(cls: type) -> Reader:
@@ -142,7 +179,7 @@ def record(cls: type) -> Reader:
     def read(value: object, place: Place) -> dict[str, Any]:
         place.expect(isinstance(value, Mapping), "an object", value)
         layer: dict[str, Any] = {}
-        for name, reader, keys in settings_of(cls):
+        for name, reader, keys, _ in settings_of(cls):
             for key in keys:
                 found, where = _find(value, key, place)
                 if found is not _MISSING:
@@ -150,7 +187,7 @@ def record(cls: type) -> Reader:
         return layer
 
     def build(merged: Mapping[str, Any]) -> object:
-        readers = {name: reader for name, reader, _ in settings_of(cls)}
+        readers = {each.name: each.reader for each in settings_of(cls)}
         given = {name: value for name, value in merged.items() if value is not None}
         return cls(**{name: readers[name].build(value) for name, value in given.items()})
 

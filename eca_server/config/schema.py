@@ -47,7 +47,7 @@ def _schema(reader: Reader) -> dict[str, Any]:
 def _record_schema(cls: type) -> dict[str, Any]:
     schema = _empty_object()
     notes = _attribute_notes(cls)
-    for name, reader, keys in settings_of(cls):
+    for name, reader, keys, _ in settings_of(cls):
         for *way, last in keys:
             member = _schema(reader)
             if name in notes:

@@ -26,6 +26,7 @@ from eca_server.config.reading import (
     PRICE,
     SECONDS,
     TEXT,
+    Workspace,
     choice,
     each,
     listing,
@@ -145,7 +146,9 @@ class Provider:
     url_env: str | None = attrs.field(default=None, metadata=setting(NAME, "urlEnv"))
     key: Secret | None = attrs.field(default=None, metadata=setting(KEY, "key"))
     key_env: str | None = attrs.field(default=None, metadata=setting(NAME, "keyEnv"))
-    key_rc: str | None = attrs.field(default=None, metadata=setting(NAME, "keyRc"))
+    key_rc: str | None = attrs.field(
+        default=None, metadata=setting(NAME, "keyRc", workspace=Workspace.NEVER)
+    )
     auth: Auth = attrs.field(default=Auth(), metadata=setting(record(Auth), "auth"))
     completion_url_relative_path: str | None = attrs.field(
         default=None, repr=_masked, metadata=setting(NAME, "completionUrlRelativePath")
@@ -263,6 +266,7 @@ class Config:
         mcp_keep_alive: between two signs of life of an MCP server at a `url`.
         extra_configs: more files like this one; they win over all others.
         include_parent_agents_files: whether an AGENTS.md above the workspace counts.
+        restrictions: what opened folders restrict; each holds rules for tool calls alone.
     """
 
     providers: Mapping[str, Provider] = attrs.field(
@@ -312,18 +316,27 @@ class Config:
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
     )
     retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
-    netrc_file: str | None = attrs.field(default=None, metadata=setting(PATH, "netrcFile"))
-    keyring: bool = attrs.field(default=False, metadata=setting(FLAG, "keyring"))
-    network: Network = attrs.field(default=Network(), metadata=setting(record(Network), "network"))
-    otlp: Mapping[str, Secret] = attrs.field(factory=dict, metadata=setting(each(KEY), "otlp"))
+    netrc_file: str | None = attrs.field(
+        default=None, metadata=setting(PATH, "netrcFile", workspace=Workspace.NEVER)
+    )
+    keyring: bool = attrs.field(
+        default=False, metadata=setting(FLAG, "keyring", workspace=Workspace.NEVER)
+    )
+    network: Network = attrs.field(
+        default=Network(), metadata=setting(record(Network), "network", workspace=Workspace.NEVER)
+    )
+    otlp: Mapping[str, Secret] = attrs.field(
+        factory=dict, metadata=setting(each(KEY), "otlp", workspace=Workspace.NEVER)
+    )
     catalog: CatalogSettings = attrs.field(
-        default=CatalogSettings(), metadata=setting(record(CatalogSettings), "catalog")
+        default=CatalogSettings(),
+        metadata=setting(record(CatalogSettings), "catalog", workspace=Workspace.NEVER),
     )
     behaviors: Mapping[str, Behavior] = attrs.field(
         factory=dict, metadata=setting(BEHAVIORS, "agent", "behavior")
     )
     disabled_tools: tuple[str, ...] = attrs.field(
-        default=(), metadata=setting(NAMES, "disabledTools")
+        default=(), metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
     )
     tool_call: ToolCall = attrs.field(
         default=ToolCall(), metadata=setting(record(ToolCall), "toolCall")
@@ -332,18 +345,23 @@ class Config:
         factory=dict, metadata=setting(each(record(CustomTool)), "customTools")
     )
     rules: tuple[NamedFile, ...] = attrs.field(
-        default=(), metadata=setting(listing(record(NamedFile)), "rules")
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "rules", workspace=Workspace.INSIDE),
     )
     commands: tuple[NamedFile, ...] = attrs.field(
-        default=(), metadata=setting(listing(record(NamedFile)), "commands")
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "commands", workspace=Workspace.INSIDE),
     )
     skills: tuple[NamedFile, ...] = attrs.field(
-        default=(), metadata=setting(listing(record(NamedFile)), "skills")
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "skills", workspace=Workspace.INSIDE),
     )
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, metadata=setting(HOOKS, "hooks"))
     ignore_files: tuple[IgnoreFile, ...] = attrs.field(
         default=(IgnoreFile(type="gitignore"),),
-        metadata=setting(listing(record(IgnoreFile)), "index.ignoreFiles"),
+        metadata=setting(
+            listing(record(IgnoreFile)), "index.ignoreFiles", workspace=Workspace.ADDS
+        ),
     )
     lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))
     mcp_servers: Mapping[str, MCPServer] = attrs.field(
@@ -357,8 +375,10 @@ class Config:
         default=(), metadata=setting(listing(PATH), "extraConfigs")
     )
     include_parent_agents_files: bool = attrs.field(
-        default=True, metadata=setting(FLAG, "includeParentAgentsFiles")
+        default=True,
+        metadata=setting(FLAG, "includeParentAgentsFiles", workspace=Workspace.SMALLER),
     )
+    restrictions: tuple[Config, ...] = ()
 
     @property
     def selectable_behaviors(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from eca_server.config.reading import (
     Place,
     Reader,
     Refused,
+    Workspace,
     choice,
     deep_merge,
     each,
@@ -146,14 +147,19 @@ class Approval:
     """
 
     by_default: Verdict | None = attrs.field(
-        default=None, metadata=setting(choice("ask", "allow", "deny"), "byDefault")
+        default=None,
+        metadata=setting(
+            choice("ask", "allow", "deny"), "byDefault", workspace=Workspace.RESTRICTS
+        ),
     )
     allow: Mapping[str, ApprovalRule] = attrs.field(
         factory=dict, metadata=setting(each(RULE), "allow")
     )
-    ask: Mapping[str, ApprovalRule] = attrs.field(factory=dict, metadata=setting(each(RULE), "ask"))
+    ask: Mapping[str, ApprovalRule] = attrs.field(
+        factory=dict, metadata=setting(each(RULE), "ask", workspace=Workspace.RESTRICTS)
+    )
     deny: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(RULE), "deny")
+        factory=dict, metadata=setting(each(RULE), "deny", workspace=Workspace.RESTRICTS)
     )
 
 
@@ -165,7 +171,9 @@ class ReadFile:
         max_lines: of one call's output.
     """
 
-    max_lines: int = attrs.field(default=2_000, metadata=setting(COUNT, "maxLines"))
+    max_lines: int = attrs.field(
+        default=2_000, metadata=setting(COUNT, "maxLines", workspace=Workspace.SMALLER)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -188,8 +196,12 @@ class OutputTruncation:
         size_kb: of one call's output, in KiB.
     """
 
-    lines: int = attrs.field(default=2_000, metadata=setting(COUNT, "lines"))
-    size_kb: int = attrs.field(default=50, metadata=setting(COUNT, "sizeKb"))
+    lines: int = attrs.field(
+        default=2_000, metadata=setting(COUNT, "lines", workspace=Workspace.SMALLER)
+    )
+    size_kb: int = attrs.field(
+        default=50, metadata=setting(COUNT, "sizeKb", workspace=Workspace.SMALLER)
+    )
 
 
 def _read_manual_approval(value: object, place: Place) -> object:
@@ -220,7 +232,8 @@ class ToolCall:
         default=Approval(), metadata=setting(record(Approval), "approval")
     )
     manual_approval: bool | tuple[str, ...] = attrs.field(
-        default=False, metadata=setting(_MANUAL_APPROVAL, "manualApproval")
+        default=False,
+        metadata=setting(_MANUAL_APPROVAL, "manualApproval", workspace=Workspace.RESTRICTS),
     )
     read_file: ReadFile = attrs.field(
         default=ReadFile(), metadata=setting(record(ReadFile), "readFile")
@@ -296,7 +309,9 @@ class Behavior:
     spawnable_by: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(_ONE_OR_MORE, "spawnableBy")
     )
-    max_steps: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxSteps"))
+    max_steps: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
+    )
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
     variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
     system_prompt: str | None = attrs.field(
@@ -306,7 +321,7 @@ class Behavior:
         default=None, metadata=setting(PATH, "systemPromptFile")
     )
     disabled_tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=setting(NAMES, "disabledTools")
+        default=None, metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
     )
     approval: Approval = attrs.field(
         default=Approval(), metadata=setting(record(Approval), "toolCall.approval")

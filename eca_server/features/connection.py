@@ -28,6 +28,7 @@ from eca_server.config import (
     in_behavior,
     load,
 )
+from eca_server.features.gate import ConfigurationGate
 from eca_server.features.turnstile import Turnstile
 from eca_server.secret import Secret
 from eca_server.session import Session
@@ -78,6 +79,8 @@ class Options:
         discovers: whether endpoints are asked which models they have, and more is learned of
             these, in the background; it is kept for the next start.
         hide: told every key in use, so that the log can hide it.
+        trusts_workspace: the settings of opened folders count for this session, but for those
+            that take variables or files of the user's.
     """
 
     environ: Mapping[str, str]
@@ -87,6 +90,7 @@ class Options:
     watch_seconds: float | None = None
     discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    trusts_workspace: bool = False
 
 
 @attrs.define(kw_only=True)
@@ -123,6 +127,7 @@ class Connection:
     """One connection; the features' handlers read and change it, in wire order.
 
     Attributes:
+        gate: holds the client's messages until the configuration is read.
         was_shut_down: `shutdown` was answered: an exit is orderly from then on.
         client_is_gone: its process ended, which ends us like the end of its input.
         behavior: what the user selected last, or None (W-28).
@@ -148,9 +153,15 @@ class Connection:
     """
 
     def __init__(
-        self, peer: Peer, nursery: trio.Nursery, options: Options, http: HTTPClient
+        self,
+        peer: Peer,
+        nursery: trio.Nursery,
+        options: Options,
+        http: HTTPClient,
+        gate: ConfigurationGate,
     ) -> None:
         self.peer = peer
+        self.gate = gate
         self.nursery = nursery
         self.options = options
         self.http = http
@@ -271,6 +282,10 @@ class Connection:
         from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
 
         return Logins(self.options.environ, in_keyring=lambda: self.config.keyring)
+
+    def provider_logins(self) -> Collection[str]:
+        """The names of the providers that `/login` has stored a key for."""
+        return tuple(self.logins.read().keys)
 
     def kept_secret(self, reference: str) -> str | None:
         """What a reference of our own layer of the configuration stands for."""

@@ -7,8 +7,9 @@ what a client is told after it stands in `introduction`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -25,7 +26,7 @@ from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
-from eca_server.config import load
+from eca_server.config import load, user_folder
 from eca_server.features.connection import Connection
 from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
@@ -33,6 +34,14 @@ from eca_server.workspace import parse_roots
 __all__ = ["Greeting", "handlers_of"]
 
 WATCH_SECONDS = 2.0
+
+LOAD_SECONDS = 2.0
+"""How long the client's messages wait for the agents in files and the folders' configuration."""
+
+_LATE = (
+    "The configuration of the opened folder and of agents in files cannot be read yet: the disk "
+    "does not answer. It counts as soon as it can be read."
+)
 
 
 class Greeting:
@@ -123,12 +132,59 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         environ=connection.options.environ,
         config_file=connection.options.config_file,
         kept=connection.kept_secret,
+        trusts_workspace=connection.options.trusts_workspace,
+        known_providers=known_providers,
+        logins=connection.provider_logins,
     )
-    connection.loaded = connection.load()
+    has_more = any(map(os.path.exists, _slow_places(connection)))
+    connection.loaded = connection.load(is_first=has_more)
+    if has_more:
+        connection.gate.close()
+        connection.nursery.start_soon(_load_all, connection)
     configure(connection.config.otlp)
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
     return InitializeResponse(chat_welcome_message=connection.config.welcome_message)
+
+
+def _slow_places(connection: Connection) -> Iterator[Path]:
+    """The directories whose content the answer to `initialize` does not wait for."""
+    yield user_folder(connection.options.environ) / "agents"
+    for root in connection.session.roots:
+        yield root.path / ".eca"
+
+
+async def _load_all(connection: Connection) -> None:
+    """Put the whole configuration in force, then let pass what the client has sent meanwhile.
+
+    A disk that does not answer delays the client's messages only so long.
+    """
+
+    def let_pass() -> None:
+        if connection.gate.open():
+            connection.peer.release()
+
+    def be_late() -> None:
+        connection.notices.append(_LATE)
+        let_pass()
+
+    load_all = partial(connection.load, before=connection.loaded)
+    with connection.gate.opened_after(LOAD_SECONDS, be_late):
+        loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
+    if connection.gate.is_open:
+        from eca_server.features.configuration import put_in_force  # noqa: PLC0415 - seldom needed
+
+        put_in_force(connection, loaded)
+    else:
+        connection.adopt(loaded)
+        let_pass()
+
+
+def known_providers() -> Collection[str]:
+    """The names of the providers that need no configuration."""
+    from eca_server.llm.known_providers import KNOWN_PROVIDERS  # noqa: PLC0415 - as below
+
+    return KNOWN_PROVIDERS.keys()
 
 
 def _fitting(codec: MessageCodec, size: int) -> MessageCodec:

@@ -40,6 +40,7 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
+_NOT_RESTRICTED = "the opened folder restricts nothing of it"
 _ELSE_ASKS = "everything but reading in the workspace asks"
 BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
 """The rules that count where nothing is configured."""
@@ -113,7 +114,12 @@ class Decision:
 
 
 def policy_of(config: Config, behavior: str, *, within: Policy | None = None) -> Policy:
-    """The policy of a behaviour: its own rules beside the global ones, nothing beyond `within`."""
+    """Return the policy of a behaviour: its own rules beside the global ones.
+
+    Nothing is allowed that `within` or a restriction of an opened folder refuses or asks for.
+    """
+    for restriction in config.restrictions:
+        within = _restricting(restriction, behavior, config, within)
     own = config.behaviors.get(behavior, Behavior())
     disabled = own.disabled_tools
     if disabled is None:
@@ -130,6 +136,30 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
         },
         within=within,
     )
+
+
+def _restricting(
+    restriction: Config, behavior: str, config: Config, within: Policy | None
+) -> Policy:
+    """Return the policy of an opened folder's restrictions, those of the bases included."""
+    name: str | None = behavior
+    while name is not None:
+        own = restriction.behaviors.get(name, Behavior())
+        within = Policy(
+            own=own.approval,
+            common=restriction.tool_call.approval,
+            behavior=name,
+            manual=restriction.tool_call.manual_approval,
+            disabled={
+                f"behavior.{name}.disabledTools": own.disabled_tools or (),
+                "disabledTools": restriction.disabled_tools,
+            },
+            within=within,
+            only_restricts=True,
+        )
+        name = config.behaviors[name].inherit if name in config.behaviors else None
+    assert within is not None
+    return within
 
 
 def spellings(server: str, tool: str) -> frozenset[str]:
@@ -150,6 +180,7 @@ class Policy:
         manual: `toolCall.manualApproval`.
         disabled: selectors of tools that are not offered, by the key they stand under.
         within: another policy; what it refuses or asks for, this one does too.
+        only_restricts: a call that none of its rules is about runs, as far as this policy goes.
     """
 
     def __init__(
@@ -162,6 +193,7 @@ class Policy:
         manual: bool | Collection[str] = False,
         disabled: Mapping[str, Collection[str]] | None = None,
         within: Policy | None = None,
+        only_restricts: bool = False,
     ) -> None:
         prefix = f"behavior.{behavior}.toolCall.approval"
         self._rules = [*_rules(own, prefix), *_rules(common, "toolCall.approval")]
@@ -172,12 +204,16 @@ class Policy:
         self._default = next(
             ((verdict, f"{key}.byDefault") for verdict, key in defaults if verdict), None
         )
-        self._reads_only = reads_only or behavior == _PLAN
+        self._reads_only = reads_only or (behavior == _PLAN and not only_restricts)
+        self._only_restricts = only_restricts
         self._disabled = disabled or {}
         self._within = within
 
     def told(self) -> Iterator[str]:
-        """What decides, in words: what is withheld, the rules, and what counts without one."""
+        """Yield what decides, in words: what is withheld, the rules, what counts without one."""
+        if self._within is not None and self._within._only_restricts:
+            prefix = "" if self._only_restricts else "of the opened folder: "
+            yield from (f"{prefix}{line}" for line in self._within.told())
         for key, names in self._disabled.items():
             if names:
                 yield f"{key}: {', '.join(names)}"
@@ -188,6 +224,7 @@ class Policy:
             yield _ONLY_READS
         if self._asks_always:
             yield "everything else asks (toolCall.manualApproval)"
+        if self._asks_always or self._only_restricts:
             return
         yield _READS_ARE_ALLOWED
         if self._default is None:
@@ -291,6 +328,8 @@ class Policy:
     def _by_default(self, call: Call) -> tuple[Verdict, str]:
         if self._asks_always:
             return "ask", "toolCall.manualApproval"
+        if self._only_restricts and self._default is None:
+            return "allow", _NOT_RESTRICTED
         # What an MCP server says of its own tools is not taken for granted.
         if call.server == NATIVE and call.effect == "read" and not call.outside:
             return "allow", _READS_ARE_ALLOWED

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eca_server.config import Config, Loaded, Problem, load
+from eca_server.config.trust_store import TrustStore
 
 
 class House:
@@ -19,6 +21,11 @@ class House:
         self.environ: dict[str, str] = {}
         self.options: object = None
         self.config_file: Path | None = None
+        self.accepts = True
+        """Whether the user accepts whatever the roots configure."""
+
+    def in_user(self, content: object) -> Path:
+        return self.write(self.user, content)
 
     def in_root(self, index: int, content: object) -> Path:
         return self.write(self.roots[index] / ".eca" / "config.json", content)
@@ -29,13 +36,27 @@ class House:
         path.write_bytes(text.encode())
         return path
 
-    def load(self) -> Loaded:
+    def load(self, before: Loaded | None = None, **more: Any) -> Loaded:
+        loaded = self.load_once(before, **more)
+        if self.accepts and loaded.withheld:
+            self.accept(loaded)
+            loaded = self.load_once(before, **more)
+        return loaded
+
+    def accept(self, loaded: Loaded) -> None:
+        store = TrustStore(self.environ, self.home)
+        for item in loaded.withheld:
+            store.accept(item.root, [item.digest])
+
+    def load_once(self, before: Loaded | None = None, **more: Any) -> Loaded:
         return load(
             initialization_options=self.options,
             roots=self.roots,
             environ=self.environ,
             config_file=self.config_file,
             home=self.home,
+            before=before,
+            **more,
         )
 
     def config(self) -> Config:

@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.config import Loaded, load
+from eca_server.config import Loaded
 from eca_server.config.own_layer import layer_path
+from eca_server.config.trust_store import TrustStore
 
 if TYPE_CHECKING:
     from conftest import House
 
 
 def again(house: House, before: Loaded) -> Loaded:
-    return load(
-        initialization_options=house.options,
-        roots=house.roots,
-        environ=house.environ,
-        config_file=house.config_file,
-        home=house.home,
-        before=before,
-    )
+    return house.load(before)
 
 
 def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
@@ -33,6 +27,7 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
     assert {path for path, stamp in files.items() if stamp is not None} == {
         house.roots[0] / ".eca" / "config.json",
         key,
+        TrustStore({}, house.home).path,
     }
     assert {path for path, stamp in files.items() if stamp is None} == {
         house.user,
@@ -42,6 +37,15 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
         house.roots[1] / ".eca" / "config.json",
         layer_path({}, house.home),
     }
+
+
+def test_the_users_decisions_about_folders_count_as_a_file(house: House) -> None:
+    house.accepts = False
+    house.in_root(0, {"defaultModel": "a/b"})
+    loaded = house.load()
+    assert loaded.is_current()
+    house.accept(loaded)
+    assert not loaded.is_current()
 
 
 def test_nothing_touched_is_current(house: House) -> None:

@@ -45,7 +45,7 @@ def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
 def test_the_files_that_others_name_come_last(house: House) -> None:
     extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m", "retry": {}})
     house.write(house.home / "more.json", {"defaultModel": "more/m", "extraConfigs": ["/none"]})
-    house.in_root(0, {"extraConfigs": ["../../extra.json", "~/more.json"]})
+    house.in_user({"extraConfigs": [str(extra), "~/more.json"]})
     house.in_root(1, {"defaultModel": "second/m", "lspTimeoutSeconds": 5})
     loaded = house.load()
     assert (loaded.config.default_model, loaded.config.lsp_timeout) == ("more/m", 5)
@@ -57,11 +57,10 @@ def test_the_files_that_others_name_come_last(house: House) -> None:
 
 
 def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
-    house.write(
-        house.user,
-        {"providers": {"corp": {"url": "http://a", "models": {"m": {"limit": {"context": 9}}}}}},
-    )
-    house.in_root(0, {"providers": {"corp": {"models": {"m": {"limit": {"output": 3}}, "n": {}}}}})
+    house.options = {
+        "providers": {"corp": {"url": "http://a", "models": {"m": {"limit": {"context": 9}}}}}
+    }
+    house.in_user({"providers": {"corp": {"models": {"m": {"limit": {"output": 3}}, "n": {}}}}})
     house.in_root(1, {"providers": {"other": {"api": "openai-chat"}}})
     providers = house.config().providers
     assert providers["corp"].url == "http://a"
@@ -72,13 +71,13 @@ def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
 def test_lists_are_replaced(house: House) -> None:
     payload = ["providers", "p", "models", "m", "extraPayload"]
     house.options = nested(payload, {"stop": ["a", "b"], "x": 1})
-    house.in_root(0, nested(payload, {"stop": ["c"]}))
+    house.in_user(nested(payload, {"stop": ["c"]}))
     assert house.config().providers["p"].models["m"].extra_payload == {"stop": ["c"], "x": 1}
 
 
 def test_null_unsets_what_an_earlier_source_said(house: House) -> None:
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}, "q": {}}}
-    house.in_root(0, {"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
+    house.in_user({"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
     config = house.config()
     assert config.default_model is None
     assert config.providers["p"].url is None
@@ -181,8 +180,7 @@ def test_keys_that_are_not_read_are_not_looked_into(house: House) -> None:
 
 
 def test_everything_known_is_read(house: House) -> None:
-    house.in_root(
-        0,
+    house.in_user(
         {
             "providers": {
                 "p": {
@@ -300,7 +298,7 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
     text = json.dumps(
         deep_merge(nested(key.split("."), value), {"rateLimitMaxWaitSeconds": 7}), indent=1
     )
-    path = house.in_root(0, text)
+    path = house.in_user(text)
     loaded = house.load()
     (problem,) = loaded.problems
     assert (problem.source, problem.key) == (str(path), key)
@@ -353,7 +351,7 @@ def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -
 
 def test_a_wrong_value_leaves_what_an_earlier_source_said(house: House) -> None:
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}}}
-    house.in_root(0, {"defaultModel": 3, "providers": {"p": {"url": [], "key": "x"}}})
+    house.in_user({"defaultModel": 3, "providers": {"p": {"url": [], "key": "x"}}})
     loaded = house.load()
     assert [problem.key for problem in loaded.problems] == ["providers.p.url", "defaultModel"]
     assert loaded.config.default_model == "a/b"

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_everything_about_a_server_is_read(house: House) -> None:
-    house.in_root(
-        0,
+    house.in_user(
         {
             "mcpServers": {
                 "git": {
@@ -62,8 +61,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
 
 def test_references_and_variables_are_replaced_once(house: House) -> None:
     house.environ = {"TOKEN": "a$HOME_DIR", "HOME_DIR": "/h", "N": "1"}
-    house.in_root(
-        0,
+    house.in_user(
         {
             "mcpServers": {
                 "s": {
@@ -96,7 +94,7 @@ def test_references_and_variables_are_replaced_once(house: House) -> None:
 def test_a_server_that_cannot_be_read_whole_is_not_started(
     house: House, settings: dict[str, Any], key: str
 ) -> None:
-    house.in_root(0, {"mcpServers": {"s": settings, "t": {"command": "y"}}})
+    house.in_user({"mcpServers": {"s": settings, "t": {"command": "y"}}})
     problem = house.problem()
     assert problem.key == key
     assert "does not start" in problem.message
@@ -107,7 +105,7 @@ def test_a_server_that_cannot_be_read_whole_is_not_started(
 
 @pytest.mark.parametrize("name", ["eca", "ECA", " ", ""])
 def test_the_name_of_the_native_server_is_taken(house: House, name: str) -> None:
-    house.in_root(0, {"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
+    house.in_user({"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
     assert "another name" in house.problem().message
     assert list(house.load().config.mcp_servers) == ["s"]
 
@@ -128,14 +126,14 @@ def test_a_url_is_one_that_can_be_asked(url: str) -> None:
 
 
 def test_a_later_file_changes_only_the_keys_it_names(house: House) -> None:
-    house.in_root(0, {"mcpServers": {"s": {"command": "x", "args": ["a"]}}})
-    house.in_root(1, {"mcpServers": {"s": {"disabled": True}}})
+    house.options = {"mcpServers": {"s": {"command": "x", "args": ["a"]}}}
+    house.in_user({"mcpServers": {"s": {"disabled": True}}})
     server = house.config().mcp_servers["s"]
     assert (server.command, server.args, server.disabled) == ("x", ("a",), True)
 
 
 def test_a_slip_in_a_servers_key_is_a_warning(house: House) -> None:
-    house.in_root(0, {"mcpServers": {"s": {"command": "x", "enviroment": {}}}})
+    house.in_user({"mcpServers": {"s": {"command": "x", "enviroment": {}}}})
     assert house.problem().level == "warning"
 
 

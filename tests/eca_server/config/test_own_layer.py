@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_made_is_told(house: House) -> None:
 def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(house: House, layer: OwnLayer) -> None:
     server = {"url": "https://x", "headers": {"Authorization": "${kept:s:headers/Authorization}"}}
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"s": server}))
-    house.in_root(0, {"mcpServers": {"theirs": {"url": "https://${kept:s:headers/Authorization}"}}})
+    house.in_user({"mcpServers": {"theirs": {"url": "https://${kept:s:headers/Authorization}"}}})
     asked = []
 
     def kept(name: str) -> str | None:

@@ -17,8 +17,7 @@ SPOILT = ApprovalRule(is_damaged=True)
 
 
 def test_everything_about_tools_is_read(house: House) -> None:
-    house.in_root(
-        0,
+    house.in_user(
         {
             "toolCall": {
                 "approval": {
@@ -83,8 +82,7 @@ def test_the_defaults_of_tools_are_upstreams() -> None:
 
 
 def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: House) -> None:
-    house.in_root(
-        0,
+    house.in_user(
         {
             "behavior": {
                 "plan": {"disabledTools": ["eca_grep"], "systemPromptFile": "plan.md"},
@@ -101,7 +99,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: H
     behaviors = house.config().behaviors
     assert behaviors["plan"] == Behavior(
         default_model="a/b",
-        system_prompt_file=str(house.roots[0] / ".eca" / "plan.md"),
+        system_prompt_file=str(house.user.parent / "plan.md"),
         disabled_tools=("eca_grep",),
         approval=Approval(by_default="ask", deny={"eca": ApprovalRule()}),
     )
@@ -111,7 +109,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: H
 def test_manual_approval_is_a_flag_or_a_list_of_names(house: House) -> None:
     house.options = {"toolCall": {"manualApproval": True}}
     assert house.config().tool_call.manual_approval is True
-    house.in_root(0, {"toolCall": {"manualApproval": ["eca_grep"]}})
+    house.in_user({"toolCall": {"manualApproval": ["eca_grep"]}})
     assert house.config().tool_call.manual_approval == ("eca_grep",)
     house.in_root(1, {"toolCall": {"manualApproval": False}})
     assert house.config().tool_call.manual_approval is False
@@ -142,7 +140,7 @@ def test_a_list_is_read_without_its_wrong_items(house: House) -> None:
 def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
     house: House, rule: object, key: str, verdict: str
 ) -> None:
-    house.in_root(0, {"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}})
+    house.in_user({"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}})
     loaded = house.load()
     rules = getattr(loaded.config.tool_call.approval, verdict)
     assert rules[SHELL].is_damaged
@@ -153,7 +151,7 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
 
 def test_what_a_later_source_mends_is_whole_again(house: House) -> None:
     house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
-    house.in_root(0, {"toolCall": {"approval": {"deny": {SHELL: {}}}}})
+    house.in_user({"toolCall": {"approval": {"deny": {SHELL: {}}}}})
     assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}
 
 
@@ -187,7 +185,7 @@ def test_a_wrong_value_about_tools_costs_its_own_key(house: House, key: str, val
     nested: Any = value
     for step in reversed(key.split(".")):
         nested = {step: nested}
-    house.in_root(0, json.dumps(nested))
+    house.in_user(json.dumps(nested))
     assert house.problem().key == key
     assert house.load().config == Config(
         behaviors=house.load().config.behaviors, custom_tools=house.load().config.custom_tools

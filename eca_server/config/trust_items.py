@@ -1,0 +1,244 @@
+"""The settings of an opened folder that need the user's trust, one by one, each with a digest.
+
+The rule it keeps: what the user accepts is what was shown. A digest covers the key, the JSON as it
+was written and the content of the files that it runs, so a change of any of them waits for a new
+answer. What a setting takes of the user's (variables, files) is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from eca_server.config.files import expand_home, is_inside
+from eca_server.config.interpolation import references_in
+from eca_server.config.problems import dotted
+from eca_server.config.reading import KeyPath
+from eca_server.config.workspace_layer import provider_name
+from eca_server.secret import mask
+
+__all__ = ["TrustItem", "digest_of", "printable_line", "uses_of"]
+
+_LONGEST: Final = 600
+"""Characters of one value in a description; the middle of a longer one is cut, with its length."""
+
+
+@attrs.frozen(kw_only=True)
+class TrustItem:
+    """A setting of an opened folder that counts only if the user accepts it.
+
+    Attributes:
+        root: the workspace root it belongs to.
+        source: the file that holds it.
+        path: where it is in the source; for a file of an agent, `("agents/NAME.md",)`.
+        value: its JSON as written, references unresolved; for a file of an agent, what it defines.
+        uses: what it takes of the user's: variables as `$NAME`, files outside the root.
+        digest: of all of it, the files that it runs included.
+        runs_files: it runs files, whose content the digest covers.
+        more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
+    """
+
+    root: Path
+    source: str
+    path: KeyPath
+    value: Any = attrs.field(repr=False)
+    uses: tuple[str, ...] = ()
+    digest: str
+    runs_files: bool = False
+    more: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        return str(self.path[0]) if len(self.path) == 1 else dotted(self.path)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it does, for the user who decides: a line for each effect, in printable form."""
+        used = f" (uses {', '.join(self.uses)})" if self.uses else ""
+        first, *rest = _effects(self.path, self.value)
+        return tuple(printable_line(each) for each in (f"{first}{used}", *rest, *self.more))
+
+
+def digest_of(path: KeyPath, value: Any, files: Mapping[str, bytes | None]) -> str:
+    """Return the digest of a setting.
+
+    Args:
+        path: where it is in its source.
+        value: its JSON as written.
+        files: the content of each file that it runs; None for one that cannot be read.
+    """
+    contents = {
+        name: None if content is None else hashlib.sha256(content).hexdigest()
+        for name, content in sorted(files.items())
+    }
+    text = json.dumps([list(path), value, contents], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) -> tuple[str, ...]:
+    """Return what a setting takes of the user's, in the order in which it is written.
+
+    Args:
+        path: where it is in its source.
+        value: its JSON as written.
+        root: the workspace root; files inside it are the folder's own.
+        folder: where its source is: what a relative path begins at.
+        home: the directory that `~/` stands for.
+    """
+    found: dict[str, None] = {}
+    shell_like = path[0] == "mcpServers"
+    for text in _texts(value):
+        for kind, name in references_in(text, shell_like=shell_like):
+            if kind == "env":
+                found[f"${name}"] = None
+            elif kind != "file":
+                found[f"${{{kind}:{name}}}"] = None
+            elif not is_inside(folder / expand_home(name, home), root):
+                found[name] = None
+    if path[0] == "providers" and isinstance(value, Mapping) and len(path) == 2:
+        for key in ("keyEnv", "urlEnv"):
+            if isinstance(value.get(key), str):
+                found[f"${value[key].strip()}"] = None
+        if not value.get("key"):
+            found[f"${provider_name(str(path[1]))}_API_KEY"] = None
+    return tuple(found)
+
+
+def printable_line(text: str) -> str:
+    """Return a text as one line without a character that a terminal or an editor acts upon."""
+    shown = "".join(each if each.isprintable() else _escaped(each) for each in text)
+    if len(shown) <= _LONGEST:
+        return shown
+    left_out = len(shown) - _LONGEST
+    return (
+        f"{shown[: _LONGEST // 2]} ... {left_out} characters left out ... {shown[-_LONGEST // 2 :]}"
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield name
+            yield from _texts(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _texts(each)
+
+
+def _effects(path: KeyPath, value: Any) -> list[str]:
+    """What a setting does, a line for each effect."""
+    kind, name = str(path[0]), str(path[1]) if len(path) > 1 else ""
+    if kind.startswith("agents/"):
+        [(agent, own)] = value["agent"].items()
+        return _agent(agent, own, file=kind)
+    describe = _OF_A_NAME.get(kind)
+    if describe is not None and len(path) == 2 and isinstance(value, Mapping):
+        return describe(name, value)
+    if path[:3] == ("toolCall", "approval", "allow"):
+        what = str(path[3]) if len(path) > 3 else _json(value)
+        return [f"lets calls of {what} run without asking{_when(value)}"]
+    if path == ("toolCall", "approval", "byDefault") and value == "allow":
+        return ["lets calls that no rule covers run without asking"]
+    if kind in ("rules", "commands", "skills"):
+        return [f"reads {kind} outside the folder: {_json(value)}"]
+    is_file = kind.startswith("extraConfigs")
+    return [
+        f"reads more configuration: {value}"
+        if is_file
+        else f"sets {dotted(path)} to {_json(value)}"
+    ]
+
+
+def _server(name: str, value: Mapping[str, Any]) -> list[str]:
+    if value.get("url"):
+        return [f"connects to the MCP server {name}: {_url(value['url'])}"]
+    where = f" in {_text(value['cwd'])}" if value.get("cwd") else ""
+    env = value.get("env")
+    variables = f" with {', '.join(env)} set" if isinstance(env, Mapping) and env else ""
+    command = " ".join([_text(value.get("command")), *map(_text, _list(value.get("args")))])
+    return [f"starts the MCP server {name}: {command}{where}{variables}"]
+
+
+def _hook(name: str, value: Mapping[str, Any]) -> list[str]:
+    actions = [each for each in _list(value.get("actions")) if isinstance(each, Mapping)]
+    commands = [_text(each.get("shell") or each.get("file")) for each in actions]
+    moment = _text(value.get("type"))
+    lines = [f"runs the hook {name} at {moment}: {command}" for command in commands]
+    return lines or [f"defines the hook {name}, which runs nothing"]
+
+
+def _tool(name: str, value: Mapping[str, Any]) -> list[str]:
+    return [f"offers the model the tool {name}, which runs: {_text(value.get('command'))}"]
+
+
+def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
+    models = value.get("models")
+    names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
+    return [f"adds the provider {name} at {_url(value.get('url'))}{names}"]
+
+
+def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
+    place = f" (in {file})" if file else ""
+    lines = [f"defines or changes the agent {name}{place}: {', '.join(value) or 'nothing'}"]
+    approval = _member(_member(value, "toolCall"), "approval")
+    lines += [
+        f"lets calls of {selector} run without asking in {name}{_when(rule)}"
+        for selector, rule in _member(approval, "allow").items()
+    ]
+    if approval.get("byDefault") == "allow":
+        lines.append(f"lets calls that no rule covers run without asking in {name}")
+    return lines
+
+
+def _member(value: Any, key: str) -> Mapping[str, Any]:
+    member = value.get(key) if isinstance(value, Mapping) else None
+    return member if isinstance(member, Mapping) else {}
+
+
+def _when(rule: Any) -> str:
+    matchers = _member(rule, "argsMatchers")
+    parts = (
+        f"its {name} matches {' or '.join(map(_text, _list(each)))}"
+        for name, each in matchers.items()
+    )
+    condition = " and ".join(parts)
+    return f" when {condition}" if condition else ""
+
+
+def _url(value: Any) -> str:
+    return mask(_text(value)) if value else "an address that is not given"
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "nothing" if value is None else _json(value)
+
+
+def _json(value: Any) -> str:
+    return mask(json.dumps(value, ensure_ascii=False))
+
+
+_OF_A_NAME: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
+    "agent": _agent,
+    "behavior": _agent,
+    "customTools": _tool,
+    "hooks": _hook,
+    "mcpServers": _server,
+    "providers": _provider,
+}
+"""By the key, what describes one of its members."""

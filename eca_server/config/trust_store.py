@@ -1,0 +1,188 @@
+"""The user's decisions about opened folders: a file in our own data directory.
+
+The file holds, for the real path of each root, digests of the settings that the user has accepted
+or refused (`workspace_layer.TrustItem`). No configuration key can set any of it. The file is
+replaced as a whole, by one server at a time; a damaged file trusts nothing and is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.errors import ECAError
+from eca_server.config.files import Unreadable, read_text
+from eca_server.config.folders import data_folder, make_data_folder
+from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.private_file import make_private, replace_file
+
+__all__ = ["RootTrust", "TrustFault", "TrustStore", "real_root"]
+
+_VERSION: Final = 1
+_LOCK_SECONDS: Final = 2.0
+_MOST_DIGESTS: Final = 2_000  # of one root; the oldest are forgotten first
+
+
+class TrustFault(ECAError):
+    """The file of decisions cannot be read or written; the message says why."""
+
+
+@attrs.frozen(kw_only=True)
+class RootTrust:
+    """The decisions about one root.
+
+    Attributes:
+        is_trusted: the user has accepted this root, perhaps an earlier state of its settings.
+        accepted: digests of accepted settings, the oldest first.
+        refused: digests of settings that are not asked about again.
+    """
+
+    is_trusted: bool = False
+    accepted: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def real_root(root: Path) -> str:
+    """Return the name under which decisions about a root are stored: its real path."""
+    return os.path.realpath(root)
+
+
+class TrustStore:
+    """The file of decisions. Every method touches the disk: call it in a worker thread.
+
+    Attributes:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
+        self.path = data_folder(environ, home) / "trust.json"
+
+    def read(self) -> dict[str, RootTrust]:
+        """Return the decisions by the real path of their root.
+
+        Raises:
+            TrustFault: the file cannot be read, or is none of ours.
+        """
+        try:
+            text = read_text(self.path)
+        except Unreadable as fault:
+            if fault.absent:
+                return {}
+            raise TrustFault(f"{self.path}: {fault.message}") from None
+        try:
+            return _parse(text)
+        except TrustFault as fault:
+            raise TrustFault(f"{self.path}: {fault}") from None
+
+    def accept(self, root: Path, digests: Iterable[str]) -> None:
+        """Trust a root with these settings of it.
+
+        Raises:
+            TrustFault: the decision cannot be stored.
+        """
+
+        def change(trust: RootTrust) -> RootTrust:
+            accepted = dict.fromkeys([*trust.accepted, *digests])
+            refused = [digest for digest in trust.refused if digest not in accepted]
+            return RootTrust(
+                is_trusted=True,
+                accepted=tuple(accepted)[-_MOST_DIGESTS:],
+                refused=tuple(refused),
+            )
+
+        self._change(root, change)
+
+    def refuse(self, root: Path, digests: Collection[str]) -> None:
+        """Do not ask about these settings of a root again.
+
+        Raises:
+            TrustFault: the decision cannot be stored.
+        """
+
+        def change(trust: RootTrust) -> RootTrust:
+            refused = dict.fromkeys([*trust.refused, *digests])
+            accepted = [digest for digest in trust.accepted if digest not in refused]
+            return attrs.evolve(
+                trust, accepted=tuple(accepted), refused=tuple(refused)[-_MOST_DIGESTS:]
+            )
+
+        self._change(root, change)
+
+    def forget(self, root: Path) -> bool:
+        """Forget every decision about a root; return whether there was one.
+
+        Raises:
+            TrustFault: the decision cannot be stored.
+        """
+        known = real_root(root) in self.read()
+        if known:
+            self._change(root, lambda _: None)
+        return known
+
+    def _change(self, root: Path, change: Callable[[RootTrust], RootTrust | None]) -> None:
+        try:
+            make_data_folder(self.path.parent)
+            lock = self.path.with_name(f"{self.path.name}.lock")
+            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+                roots = self.read()
+                name = real_root(root)
+                new = change(roots.pop(name, RootTrust()))
+                if new is not None:
+                    roots[name] = new
+                replace_file(self.path, _content(roots).encode())
+                make_private(self.path)
+        except Locked:
+            raise TrustFault(f"{self.path}: another server is writing it") from None
+        except OSError as fault:
+            raise TrustFault(f"{self.path}: {fault.strerror or type(fault).__name__}") from None
+
+
+def _content(roots: Mapping[str, RootTrust]) -> str:
+    content = {
+        "version": _VERSION,
+        "roots": {
+            # Not every path is UTF-8; JSON can hold the surrogates that stand for other bytes.
+            root: {
+                "trusted": trust.is_trusted,
+                "accepted": list(trust.accepted),
+                "refused": list(trust.refused),
+            }
+            for root, trust in roots.items()
+        },
+    }
+    return json.dumps(content, indent=2)
+
+
+def _parse(text: str) -> dict[str, RootTrust]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        raise TrustFault("expected JSON, got something else") from None
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
+        raise TrustFault(f"expected decisions of version {_VERSION}, got something else")
+    roots = content.get("roots")
+    if not isinstance(roots, dict):
+        raise TrustFault("expected an object under `roots`, got something else")
+    return {root: _root_trust(root, stored) for root, stored in roots.items()}
+
+
+def _root_trust(root: str, stored: Any) -> RootTrust:
+    stored = stored if isinstance(stored, dict) else {}
+    accepted, refused = stored.get("accepted"), stored.get("refused")
+    digests = (accepted, refused)
+    if not all(
+        isinstance(each, list) and all(isinstance(d, str) for d in each) for each in digests
+    ):
+        raise TrustFault(f"roots.{root}: expected lists of digests, got something else")
+    assert accepted is not None
+    assert refused is not None
+    return RootTrust(
+        is_trusted=stored.get("trusted") is True,
+        accepted=tuple(accepted),
+        refused=tuple(refused),
+    )

@@ -1,0 +1,285 @@
+"""The configuration of an opened folder, cut into the settings that count and those that wait.
+
+The rules it keeps: without the user's trust a folder may only restrict what the user has
+configured, or name texts of its own. Some settings are never a folder's to make. A provider, an MCP
+server, a hook or a tool of the user's own is never merged with one of the folder's. The trust class
+of each setting is declared beside its field (`reading.Workspace`). Everything here works on the
+JSON as it was written, before any reference in it is resolved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from eca_server.config.files import expand_home, is_inside
+from eca_server.config.interpolation import has_reference
+from eca_server.config.problems import dotted
+from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES
+
+__all__ = ["Addition", "Cut", "Known", "WaitingSetting", "cut", "provider_name", "put", "value_at"]
+
+_MISSING: Final = object()
+_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_NAMED: Final[Mapping[tuple[str, ...], str]] = {
+    ("custom_tools",): "a tool",
+    ("hooks",): "a hook",
+    ("mcp_servers",): "an MCP server",
+}
+"""Settings by names of the user's choice, which are never merged with those of a folder."""
+_OF_THE_USER: Final = "{} of that name is configured elsewhere; a folder cannot change it"
+_NEVER: Final = "a folder cannot set this; it counts in the user's own configuration alone"
+_BUILT_IN_PROVIDER: Final = "a folder cannot change where a known provider is or how it is reached"
+
+
+@attrs.frozen(kw_only=True)
+class Known:
+    """The user's own settings, which those of a folder are held against.
+
+    Attributes:
+        merged: the user's settings, read and merged, by the names of the fields.
+        owned: the user's MCP servers, hooks and tools: the name of the field and their own.
+        providers: the user's providers and those with a stored login, by `provider_name`.
+        known_providers: the providers that need no configuration, by `provider_name`.
+    """
+
+    merged: Mapping[str, Any]
+    owned: frozenset[tuple[str, str]] = frozenset()
+    providers: frozenset[str] = frozenset()
+    known_providers: frozenset[str] = frozenset()
+
+    def with_others(self, merged: Mapping[str, Any]) -> Known:
+        """Return the same with the named settings of other sources, which count as the user's."""
+        owned = {(field, name) for (field,) in _NAMED for name in merged.get(field) or ()}
+        providers = map(provider_name, merged.get("providers") or ())
+        return attrs.evolve(
+            self, owned=self.owned | owned, providers=self.providers.union(providers)
+        )
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The names of the agents that exist without the folder."""
+        return frozenset({*BUILT_IN, *(self.merged.get("behaviors") or {})})
+
+
+@attrs.frozen
+class WaitingSetting:
+    """A setting that counts only with trust: where it is written, and its JSON."""
+
+    path: KeyPath
+    value: Any
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        return dotted(self.path)
+
+
+@attrs.frozen
+class Addition:
+    """A setting that is merged by its own rule: the smaller value, or more items."""
+
+    names: tuple[str, ...]
+    setting: Setting
+    path: KeyPath
+    value: Any
+
+
+@attrs.frozen(kw_only=True)
+class Cut:
+    """The settings of one source of a folder.
+
+    Attributes:
+        restrictions: the JSON that restricts tool calls; counts without trust.
+        additions: settings that are merged in a way that cannot loosen anything.
+        waiting: settings that count only with trust.
+        refused: settings that never count, each with the reason.
+        extra_configs: the paths of `extraConfigs`, as written.
+    """
+
+    restrictions: dict[str, Any] = attrs.field(factory=dict)
+    additions: list[Addition] = attrs.field(factory=list)
+    waiting: list[WaitingSetting] = attrs.field(factory=list)
+    refused: list[tuple[KeyPath, str]] = attrs.field(factory=list)
+    extra_configs: list[str] = attrs.field(factory=list)
+
+
+def cut(value: Mapping[str, Any], known: Known, root: Path, home: Path) -> Cut:
+    """Cut the JSON of a folder's source by the trust classes of its settings.
+
+    Args:
+        value: the whole source.
+        known: the user's own settings.
+        root: the workspace root the source belongs to.
+        home: the directory that `~/` stands for.
+    """
+    result = Cut()
+    _Cutting(result, known, root, home).record(Config, value, (), ())
+    return result
+
+
+def provider_name(name: str) -> str:
+    """Return what tells providers apart: the name as their variables spell it."""
+    return _WORD_BREAK.sub("_", name).strip("_").upper()
+
+
+def put(tree: dict[str, Any], path: KeyPath, value: object) -> None:
+    """Put a value into nested mappings, which are made where they are missing."""
+    for step in path[:-1]:
+        tree = tree.setdefault(str(step), {})
+    tree[str(path[-1])] = value
+
+
+def value_at(tree: object, path: KeyPath) -> Any:
+    """Return the value at a path of nested mappings, or None."""
+    for step in path:
+        tree = tree.get(step) if isinstance(tree, Mapping) else None
+    return tree
+
+
+@attrs.frozen
+class _Cutting:
+    result: Cut
+    known: Known
+    root: Path
+    home: Path
+
+    def record(
+        self, cls: type, value: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]
+    ) -> None:
+        """Cut an object whose keys are the settings of a class."""
+        for setting in settings_of(cls):
+            for key in setting.keys:
+                found, where = _find(value, key, path)
+                if found is not _MISSING:
+                    self._setting(cls, setting, found, where, (*names, setting.name))
+
+    def _setting(
+        self, cls: type, setting: Setting, value: Any, path: KeyPath, names: tuple[str, ...]
+    ) -> None:
+        reader, use = setting.reader, setting.workspace
+        if use is Workspace.NEVER:
+            self.result.refused.append((path, _NEVER))
+        elif value is None and (names in _NAMED or names == ("providers",)):
+            self.result.refused.append((path, _NEVER))  # it would unset the user's own
+        elif names == ("extra_configs",) and isinstance(value, list):
+            self.result.extra_configs.extend(each for each in value if isinstance(each, str))
+        elif use is Workspace.RESTRICTS and _restricts(setting.name, value):
+            put(self.result.restrictions, path, value)
+        elif self._is_addition(cls, setting, value, names):
+            self.result.additions.append(Addition(names, setting, path, value))
+        elif use is Workspace.INSIDE and isinstance(value, list):
+            self._paths(setting, value, path, names)
+        elif reader.record is not None and isinstance(value, Mapping):
+            self.record(reader.record, value, path, names)
+        elif reader.members is not None and isinstance(value, Mapping):
+            self._members(reader.members, value, path, names)
+        else:
+            self.result.waiting.append(WaitingSetting(path, value))
+
+    def _members(
+        self, reader: Reader, value: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]
+    ) -> None:
+        """Cut an object with names of the folder's choice: each member waits by itself."""
+        for name, member in value.items():
+            where = (*path, name)
+            if (names[0], name) in self.known.owned and names in _NAMED:
+                self.result.refused.append((where, _OF_THE_USER.format(_NAMED[names])))
+            elif names == ("providers",):
+                self._provider(reader, name, member, where)
+            elif names == ("behaviors",) and isinstance(member, Mapping):
+                self._agent(reader, name, member, where)
+            else:
+                self._wait(reader, where, member)
+
+    def _provider(self, reader: Reader, name: str, value: Any, path: KeyPath) -> None:
+        own_name = provider_name(name)
+        if own_name in self.known.providers:
+            self.result.refused.append((path, _OF_THE_USER.format("a provider or login")))
+        elif own_name in self.known.known_providers and isinstance(value, Mapping):
+            for key, member in value.items():
+                if key == "models":
+                    self.result.waiting.append(WaitingSetting((*path, key), member))
+                else:
+                    self.result.refused.append(((*path, key), _BUILT_IN_PROVIDER))
+        else:
+            self._wait(reader, path, value)
+
+    def _agent(self, reader: Reader, name: str, value: Mapping[str, Any], path: KeyPath) -> None:
+        """Let the restrictions of an agent that exists count; a new one waits as a whole."""
+        own_name = OTHER_NAMES.get(name, name)
+        if own_name not in self.known.agents or reader.record is None:
+            self._wait(reader, path, value)
+            return
+        waiting: list[WaitingSetting] = []
+        inner = attrs.evolve(self, result=attrs.evolve(self.result, waiting=waiting))
+        inner.record(reader.record, value, path, ("behaviors", own_name))
+        if waiting:  # one question for the agent, not one for each of its settings
+            rest: dict[str, Any] = {}
+            for each in waiting:
+                put(rest, each.path, each.value)
+            self.result.waiting.append(WaitingSetting(path, value_at(rest, path)))
+
+    def _wait(self, reader: Reader, path: KeyPath, value: Any) -> None:
+        if reader.record is not None and isinstance(value, Mapping):
+            for setting in settings_of(reader.record):
+                for key in setting.keys:
+                    if setting.workspace is Workspace.NEVER and value.get(key[0]) is not None:
+                        self.result.refused.append(((*path, *key), _NEVER))
+                        value = {name: each for name, each in value.items() if name != key[0]}
+        self.result.waiting.append(WaitingSetting(path, value))
+
+    def _is_addition(self, cls: type, setting: Setting, value: Any, names: tuple[str, ...]) -> bool:
+        if setting.workspace is Workspace.ADDS:
+            return isinstance(value, list) and not has_reference(value)
+        if setting.workspace is not Workspace.SMALLER or not isinstance(value, bool | int | float):
+            return False
+        own = value_at(self.known.merged, names)
+        if own is None:
+            own = attrs.fields_dict(cls)[setting.name].default
+        return own is None or value <= own
+
+    def _paths(
+        self, setting: Setting, value: list[Any], path: KeyPath, names: tuple[str, ...]
+    ) -> None:
+        inside = [found for each in value if (found := self._inside(each)) is not None]
+        outside = [each for each in value if self._inside(each) is None]
+        if inside:
+            self.result.additions.append(Addition(names, setting, path, inside))
+        if outside:
+            self.result.waiting.append(WaitingSetting(path, outside))
+
+    def _inside(self, entry: Any) -> dict[str, str] | None:
+        """Return an entry that names a path in the root, with the path absolute; else None."""
+        text = entry.get("path") if isinstance(entry, Mapping) else None
+        if not isinstance(text, str) or has_reference(text) or "\0" in text:
+            return None
+        path = expand_home(text.strip(), self.home)
+        path = path if path.is_absolute() else self.root / path
+        stays = ".." not in path.parts and is_inside(path, self.root)
+        return {"path": str(path)} if stays else None
+
+
+def _find(value: Any, key: tuple[str, ...], path: KeyPath) -> tuple[Any, KeyPath]:
+    for step in key:
+        if not isinstance(value, Mapping) or step not in value:
+            return _MISSING, path
+        value, path = value[step], (*path, step)
+    return value, path
+
+
+def _restricts(name: str, value: Any) -> bool:
+    """Whether a value of a `RESTRICTS` setting can only restrict tool calls."""
+    if name == "by_default":
+        return value in ("ask", "deny")
+    if name == "manual_approval":
+        return value is True or (isinstance(value, list) and not has_reference(value))
+    if name == "disabled_tools":
+        return isinstance(value, list) and not has_reference(value)
+    return isinstance(value, Mapping) and None not in value.values()
