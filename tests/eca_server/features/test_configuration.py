@@ -35,7 +35,7 @@ class Project:
         self.watcher = Watcher(ours.connection)
 
     def write(self, content: Mapping[str, Any] | str) -> None:
-        self.file.parent.mkdir(exist_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(content if isinstance(content, str) else json.dumps(content))
 
     async def told(self, looks: int = 2) -> list[dict[str, Any]]:
@@ -55,6 +55,15 @@ class Project:
 
 
 @asynccontextmanager
+async def configured(folder: Path) -> AsyncIterator[Project]:
+    """A project under whose editor the user's own configuration is edited."""
+    environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(folder)}
+    async with editor(started=False, **environ) as ours:
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+        yield Project(folder / "eca" / "config.json", ours)
+
+
+@asynccontextmanager
 async def project(
     root: Path, content: Mapping[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Project]:
@@ -64,7 +73,9 @@ async def project(
         file.write_text(json.dumps(content))
     async with editor(started=False, PATH=os.environ["PATH"]) as ours:
         folders = [{"name": "w", "uri": uri_of(root)}]
-        await ours.start(workspaceFolders=folders, initializationOptions=options)
+        await ours.start(
+            workspaceFolders=folders, initializationOptions={"workspaceTrusted": True} | options
+        )
         yield Project(file, ours)
 
 
@@ -301,7 +312,7 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
 
 @pytest.mark.trio
 async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
-    async with project(tmp_path) as ours:
+    async with configured(tmp_path) as ours:
         connection = ours.editor.connection
         assert connection.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
         ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "PATH"}}})
@@ -312,7 +323,7 @@ async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> 
 
 @pytest.mark.trio
 async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
-    async with project(tmp_path) as ours:
+    async with configured(tmp_path) as ours:
         index = ours.editor.connection.index
         assert index.gitignore
         ours.write({"index": {"ignoreFiles": []}})

@@ -57,7 +57,7 @@ class Home:
     async def editor(self, *roots: Path, **options: Any) -> AsyncIterator[Editor]:
         async with editor(started=False, **self.environ) as ours:
             folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
-            options = {"protocolRevision": "current", **options}
+            options = {"protocolRevision": "current", "workspaceTrusted": True, **options}
             await ours.start(workspaceFolders=folders, initializationOptions=options)
             yield ours
 

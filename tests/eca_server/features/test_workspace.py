@@ -43,7 +43,9 @@ async def test_new_folders_are_searched_configured_and_told_of_from_the_next_tur
         (root / ".eca" / "config.json").write_text(json.dumps(config))
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url), started=False) as ours:
-        await ours.start(workspaceFolders=[folder(one)])
+        await ours.start(
+            workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
+        )
         found = await ours.ask("chat/queryContext", {"query": ".py"})
         assert [Path(each["path"]).name for each in found["contexts"]] == ["one.py"]
         await ours.turn("hi")
@@ -107,7 +109,9 @@ async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: P
         config = {"welcomeMessage": f"Welcome to {root.name}"}
         (root / ".eca" / "config.json").write_text(json.dumps(config))
     async with editor(started=False) as ours:
-        await ours.start(workspaceFolders=[folder(one)])
+        await ours.start(
+            workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
+        )
         watcher = Watcher(ours.connection)
         (one / ".eca" / "config.json").write_text("{}")
         await watcher.look()  # it is read, and would count after the next look

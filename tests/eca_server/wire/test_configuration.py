@@ -34,7 +34,10 @@ def test_a_file_that_is_edited_counts_while_a_turn_runs(
     project = tmp_path / "project"
     file = project / ".eca" / "config.json"
     server = start_server()
-    server.introduced(workspaceFolders=[{"name": "w", "uri": project.as_uri()}])
+    server.introduced(
+        workspaceFolders=[{"name": "w", "uri": project.as_uri()}],
+        initializationOptions={"workspaceTrusted": True},
+    )
     chat = server.start_endless_turn()
 
     save(file, {"welcomeMessage": "Hi", "disabledTools": ["grep"]})

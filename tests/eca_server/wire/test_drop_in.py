@@ -82,7 +82,7 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         folder = {"name": "project", "uri": (tmp_path / "project").as_uri()}
         told = server.introduced(
             workspaceFolders=[folder],
-            initializationOptions={"chatAgent": "code"},
+            initializationOptions={"chatAgent": "code", "workspaceTrusted": True},
             capabilities={"codeAssistant": {"chat": True}},
         )
         chat = next(

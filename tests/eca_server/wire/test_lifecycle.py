@@ -135,8 +135,13 @@ def test_folders_that_give_no_root_are_named(start_server: Start, tmp_path: Path
         {"uri": (tmp_path / "missing").as_uri(), "name": "missing"},
         {"uri": f"file://localhost{good.as_uri().removeprefix('file://')}", "name": "good"},
     ]
-    result = server.initialize(workspaceFolders=folders, rootUri=(tmp_path / "project").as_uri())
-    assert result["chatWelcomeMessage"] == "from the root"
+    introduction = server.introduced(
+        workspaceFolders=folders,
+        rootUri=(tmp_path / "project").as_uri(),
+        initializationOptions={"workspaceTrusted": True},
+    )
+    chat = next(e["params"]["chat"] for e in introduction if e.get("method") == "config/updated")
+    assert chat["welcomeMessage"] == "from the root"
     server.settle()
     remote, missing = shown(server.seen)
     assert remote[0] == missing[0] == "warning"

@@ -132,7 +132,10 @@ def test_an_edit_of_the_configuration_restarts_only_what_it_changes(
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"same": scripted(), "other": scripted()}}))
     server = start_server()
-    server.introduced(workspaceFolders=[{"name": "w", "uri": project.as_uri()}])
+    server.introduced(
+        workspaceFolders=[{"name": "w", "uri": project.as_uri()}],
+        initializationOptions={"workspaceTrusted": True},
+    )
     for name in ("same", "other"):
         wait_for(server, name, "running")
     pids = children(server.pid)
