@@ -168,20 +168,30 @@ class _Cutting:
             self.result.refused.append((path, _NEVER))
         elif value is None and (names in _NAMED or names == ("providers",)):
             self.result.refused.append((path, _NEVER))  # it would unset the user's own
-        elif names == ("extra_configs",) and isinstance(value, list):
-            self.result.extra_configs.extend(each for each in value if isinstance(each, str))
+        elif use is Workspace.RESTRICTS and isinstance(value, Mapping):
+            self._rules(value, path)
         elif use is Workspace.RESTRICTS and _restricts(setting.name, value):
             put(self.result.restrictions, path, value)
         elif self._is_addition(cls, setting, value, names):
             self.result.additions.append(Addition(names, setting, path, value))
         elif use is Workspace.INSIDE and isinstance(value, list):
             self._paths(setting, value, path, names)
+        elif names == ("extra_configs",) and isinstance(value, list):
+            self.result.extra_configs.extend(each for each in value if isinstance(each, str))
         elif reader.record is not None and isinstance(value, Mapping):
             self.record(reader.record, value, path, names)
         elif reader.members is not None and isinstance(value, Mapping):
             self._members(reader.members, value, path, names)
         else:
             self.result.waiting.append(WaitingSetting(path, value))
+
+    def _rules(self, rules: Mapping[str, Any], path: KeyPath) -> None:
+        """Let rules that restrict count; a null would unset one of the user's."""
+        for name, rule in rules.items():
+            if rule is None:
+                self.result.waiting.append(WaitingSetting((*path, name), rule))
+            else:
+                put(self.result.restrictions, (*path, name), rule)
 
     def _members(
         self, reader: Reader, value: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]
@@ -280,6 +290,4 @@ def _restricts(name: str, value: Any) -> bool:
         return value in ("ask", "deny")
     if name == "manual_approval":
         return value is True or (isinstance(value, list) and not has_reference(value))
-    if name == "disabled_tools":
-        return isinstance(value, list) and not has_reference(value)
-    return isinstance(value, Mapping) and None not in value.values()
+    return name == "disabled_tools" and isinstance(value, list) and not has_reference(value)
