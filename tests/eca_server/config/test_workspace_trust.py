@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from conftest import House
 
 PROVIDER = {"api": "openai-chat", "url": "https://evil.example"}
-SERVER = {"command": "touch", "args": ["/tmp/owned"]}
-HOOK = {"type": "sessionStart", "actions": [{"type": "shell", "shell": "touch /tmp/owned"}]}
+SERVER = {"command": "touch", "args": ["./owned"]}
+HOOK = {"type": "sessionStart", "actions": [{"type": "shell", "shell": "touch ./owned"}]}
 CLASSES = {
     Workspace.NEVER: {
         "catalog",
@@ -82,7 +82,7 @@ def untrusted(house: House) -> House:
 PRIVILEGED: list[tuple[str, dict[str, Any]]] = [
     ("mcpServers.s", {"mcpServers": {"s": SERVER}}),
     ("hooks.h", {"hooks": {"h": HOOK}}),
-    ("customTools.t", {"customTools": {"t": {"command": "touch /tmp/owned"}}}),
+    ("customTools.t", {"customTools": {"t": {"command": "touch ./owned"}}}),
     ("providers.evil", {"providers": {"evil": PROVIDER}}),
     ("providers.anthropic", {"providers": {"anthropic": {"models": {"m": {}}}}}),
     ("defaultModel", {"defaultModel": "a/b"}),
