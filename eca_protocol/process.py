@@ -16,7 +16,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -26,7 +27,9 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
-__all__ = ["Child", "Ladder", "spawn", "watch_descriptor"]
+__all__ = ["Child", "Ladder", "spawn", "watch_descriptor", "working_directory"]
+
+_DESCRIPTORS = "/proc/self/fd"  # Linux: a path to what a descriptor stands for, also in a child
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +195,7 @@ class Child:
 def spawn(
     command: Sequence[str],
     *,
-    cwd: str | os.PathLike[str] | None = None,
+    cwd: str | os.PathLike[str] | int | None = None,
     env: Mapping[str, str] | None = None,
     stdin: Literal["pipe", "null"] = "pipe",
     stderr: Literal["inherit", "null", "pipe"] = "inherit",
@@ -202,6 +205,7 @@ def spawn(
     A plain call: there is no wait between the start and the scope that will own the child. What it
     needs of descriptors it has before the start, so that nothing is left where they have run out.
     With `stdin="null"` there is nothing to read for the child, and its transport cannot send.
+    `cwd` may be the descriptor of a directory, which stays the same whatever its path leads to.
 
     Raises:
         StartFailed: the command cannot be started; the text says why.
@@ -220,7 +224,7 @@ def spawn(
                 stdin=given,
                 stdout=output,
                 stderr=errors,
-                cwd=cwd,
+                **working_directory(cwd),
                 env=None if env is None else dict(env),
                 start_new_session=os.name != "nt",
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
@@ -240,6 +244,19 @@ def spawn(
             raise
         ours.pop_all()
     return child
+
+
+def working_directory(directory: str | os.PathLike[str] | int | None) -> Mapping[str, Any]:
+    """Return the arguments of `subprocess.Popen` that start a child in a directory.
+
+    A descriptor stays with the parent: the child only starts where it leads.
+    """
+    if not isinstance(directory, int):
+        return {"cwd": directory}
+    by_descriptor = f"{_DESCRIPTORS}/{directory}"
+    if os.path.isdir(by_descriptor):  # noqa: PTH112 (one call of the system, no object)
+        return {"cwd": by_descriptor}
+    return {"preexec_fn": partial(os.fchdir, directory)}
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:

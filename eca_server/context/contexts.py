@@ -339,8 +339,12 @@ class _Gathering:
         if not roots:
             self._leave_out("The repository map", "no folder is open")
         for root in roots:
-            outline = self.reader.outline(root)
-            self._take(outline, sum(len(str(part)) for part in outline.body))
+            try:
+                outline = self.reader.outline(root)
+            except FileFault as fault:
+                self._leave_out(str(root.path), str(fault))
+            else:
+                self._take(outline, sum(len(str(part)) for part in outline.body))
 
     def _add_cursor(self, cursor: CursorContext) -> None:
         if self._is_repeated(cursor):

@@ -23,14 +23,17 @@ from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_
 from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
+    Directory,
     FileFault,
     Place,
     Root,
     Workspace,
     list_files,
     open_file,
+    open_place,
     read_file,
 )
+from eca_server.workspace.descent import Descent
 
 __all__ = ["FromDisk", "Reader", "draw_roots"]
 
@@ -78,12 +81,17 @@ class Reader:
             FileFault: it cannot be read.
             OSError: it cannot be opened.
         """
-        if place.real_path.is_dir():
-            return self._read_directory(place, room)
+        with open_place(place) as directory:
+            if directory is not None:
+                return self._read_directory(place, directory, room)
         return self._read_attachment(place) or self._read_text(place, lines, room)
 
     def outline(self, root: Root) -> Section:
-        """The files of a root, as a tree."""
+        """The files of a root, as a tree.
+
+        Raises:
+            FileFault: it leads elsewhere than when it was opened.
+        """
         drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
 
@@ -114,11 +122,13 @@ class Reader:
             attachment=attachment(media_type, place.path.name, snapshot.data),
         )
 
-    def _read_directory(self, place: Place, room: int) -> FromDisk:
-        paths = sorted(self._list(place.real_path, links=False))
+    def _read_directory(self, place: Place, directory: Directory, room: int) -> FromDisk:
+        paths = sorted(self._list(directory, links=False))
         if not paths:
             raise FileFault("there is no file in it that is not ignored")
-        texts, size, left_out = self._texts(place, paths, min(room, self.limits.directory))
+        with Descent(directory) as descent:
+            most = min(room, self.limits.directory)
+            texts, size, left_out = self._texts(place, descent, paths, most)
         tree = Section(name="tree", body=(draw_tree(paths, limit=self.limits.tree),))
         section = Section(
             name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
@@ -126,7 +136,7 @@ class Reader:
         return FromDisk(section=section, size=size, left_out=left_out)
 
     def _texts(
-        self, directory: Place, paths: Sequence[str], room: int
+        self, directory: Place, descent: Descent, paths: Sequence[str], room: int
     ) -> tuple[list[str | Section], int, int]:
         """A directory's files, the mark of what had no room, their size, and that of the rest."""
         parts: list[str | Section] = []
@@ -137,7 +147,9 @@ class Reader:
             cost = _OVERHEAD + len(path)
             with contextlib.suppress(FileFault, OSError):  # what is no text is in the tree
                 if left <= cost:
-                    unread += (directory.real_path / path).lstat().st_size
+                    parent, _, name = path.rpartition("/")
+                    found = descent.open(parent).stat(name)
+                    unread += 0 if found is None else found.st_size
                     unread_files += 1
                     continue
                 left -= cost
@@ -153,7 +165,7 @@ class Reader:
             parts.append(cut_mark(unread, f"files not read: {unread_files}"))
         return parts, room - left, cut + unread
 
-    def _list(self, folder: Path, *, links: bool) -> list[str]:
+    def _list(self, folder: Path | Directory, *, links: bool) -> list[str]:
         found = list_files(
             folder,
             limit=_MOST_FILES,
@@ -171,4 +183,11 @@ def draw_roots(
     reader = Reader(
         workspace=workspace, limits=Limits(), gitignore=gitignore, checkpoint=checkpoint
     )
-    return render(reader.outline(root) for root in workspace.roots)
+    sections = []
+    for root in workspace.roots:
+        try:
+            sections.append(reader.outline(root))
+        except FileFault as fault:
+            where = {"name": str(root.path)}
+            sections.append(Section(name="left_out", attributes=where, body=(str(fault),)))
+    return render(sections)

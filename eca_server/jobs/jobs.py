@@ -59,7 +59,7 @@ class Jobs:
         shell: str,
         command: str,
         *,
-        directory: Path,
+        directory: Path | int,
         environment: Mapping[str, str],
         name: str,
         chat_id: str,
@@ -69,7 +69,7 @@ class Jobs:
         Args:
             shell: the program that reads the command.
             command: a whole script.
-            directory: where it runs.
+            directory: where it runs, a path or a descriptor of it.
             environment: all of it.
             name: what it is called, in a few words.
             chat_id: the chat that starts it.

@@ -22,8 +22,12 @@ _GRACE = 0.5  # seconds from TERM to KILL
 _DRAIN = 0.1  # seconds for what the shell's children still say after its end
 
 
-def start_shell(shell: str, text: str, *, directory: Path, environment: Mapping[str, str]) -> Child:
+def start_shell(
+    shell: str, text: str, *, directory: Path | int, environment: Mapping[str, str]
+) -> Child:
     """Start a shell that does what a text says, in a session of its own, with nothing to read.
+
+    `directory` is the path of the one it starts in, or a descriptor of it.
 
     Raises:
         StartFailed: it cannot be started; the text says why.

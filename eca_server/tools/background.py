@@ -11,7 +11,7 @@ from eca_protocol.errors import StartFailed
 from eca_server.jobs import Job, JobRefused, Jobs, Line
 from eca_server.llm.history import TextPart
 from eca_server.tools.output import Cap, cut_mark
-from eca_server.tools.script import Script
+from eca_server.tools.script import Script, open_working_directory
 from eca_server.tools.tool import ToolFault, ToolOutput
 
 __all__ = ["Background", "named", "standing", "text_of"]
@@ -44,14 +44,15 @@ class Background:
             ToolFault: it cannot be started.
         """
         try:
-            job = self.jobs.start(
-                script.shell,
-                script.text,
-                directory=script.directory,
-                environment=script.environment,
-                name=name[:_SHOWN_NAME],
-                chat_id=self.chat_id,
-            )
+            async with open_working_directory(script.directory) as directory:
+                job = self.jobs.start(
+                    script.shell,
+                    script.text,
+                    directory=directory,
+                    environment=script.environment,
+                    name=name[:_SHOWN_NAME],
+                    chat_id=self.chat_id,
+                )
         except (JobRefused, StartFailed) as fault:
             raise ToolFault(str(fault)) from fault
         with trio.move_on_after(_FIRST_WORDS):

@@ -14,7 +14,7 @@ from eca_server.config.problems import kind_of
 from eca_server.tools.command_template import CommandTemplate, TemplateFault
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
-from eca_server.tools.shell_command import command_directory
+from eca_server.tools.shell_command import default_directory
 from eca_server.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.workspace import Workspace
 
@@ -62,7 +62,7 @@ class CustomCommand:
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Put the arguments where they belong; nothing of them becomes a part of the script."""
-        directory = command_directory(self.workspace, None)
+        directory = await trio.to_thread.run_sync(default_directory, self.workspace)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
             text=self.template.script,

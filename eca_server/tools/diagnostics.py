@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import attrs
-import trio
 
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.messages import (
@@ -21,9 +20,10 @@ from eca_protocol.messages import (
 )
 from eca_server.llm.history import TextPart
 from eca_server.session import Session
+from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, cut_end
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import BadPath, Workspace, path_of, uri_of
+from eca_server.workspace import Place, Workspace, path_of, uri_of
 
 __all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
 
@@ -82,21 +82,21 @@ class EditorDiagnostics:
         if not editor_has_diagnostics(self.session):
             raise ToolFault("This editor has no diagnostics to give.")
         path: str | None = arguments.get("path")
-        uri = None
+        place: Place | None = None
         if path is not None:
-            try:
-                place = await trio.to_thread.run_sync(self.workspace.locate, path)
-            except BadPath as fault:
-                raise ToolFault(str(fault)) from fault
-            uri = uri_of(place.path)
+            place = await in_thread(lambda: self.workspace.locate(path))
 
         async def run() -> ToolOutput:
+            uri = None
+            if place is not None:
+                await in_thread(lambda: self.workspace.must_still_lead_there(place))
+                uri = uri_of(place.path)
             return ToolOutput(parts=(TextPart(await self._ask(uri)),))
 
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            paths=() if path is None else (path,),
+            places=() if place is None else (place,),
         )
 
     async def _ask(self, uri: str | None) -> str:

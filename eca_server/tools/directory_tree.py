@@ -11,7 +11,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, cut_end, cut_mark
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import Place, list_files
+from eca_server.workspace import Directory, Place, list_files, open_place
 
 __all__ = ["DirectoryTree"]
 
@@ -69,15 +69,21 @@ class DirectoryTree:
         depth: int = arguments.get("max_depth", _DEPTH)
 
         async def run() -> ToolOutput:
-            return await in_thread(lambda: self._listed(place, depth))
+            return await in_thread(lambda: self._opened(place, depth))
 
-        return PreparedCall(run=run, summary=self.summary(arguments), paths=(path,))
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
-    def _listed(self, place: Place, depth: int) -> ToolOutput:
-        folder = place.real_path
-        if not folder.is_dir():
-            what = "a file" if folder.exists() else "nothing"
-            raise ToolFault(f"Expected a directory, got {what}: {str(place.path)!r}.")
+    def _opened(self, place: Place, depth: int) -> ToolOutput:
+        what = "a file"
+        try:
+            with open_place(place) as folder:
+                if folder is not None:
+                    return self._listed(place, folder, depth)
+        except (FileNotFoundError, NotADirectoryError):
+            what = "nothing"
+        raise ToolFault(f"Expected a directory, got {what}: {str(place.path)!r}.")
+
+    def _listed(self, place: Place, folder: Directory, depth: int) -> ToolOutput:
         gitignore = self.files.leaves_out_ignored(folder)
         names = list(
             list_files(folder, limit=_MOST + 1, gitignore=gitignore, checkpoint=checkpoint)

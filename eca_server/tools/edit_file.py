@@ -163,7 +163,7 @@ class EditFile:
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            paths=(wanted.path,),
+            places=(looked_at.place,),
             details=looked_at.details,
             changes=(looked_at.change,),
         )

@@ -18,7 +18,15 @@ import trio
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import FileFault, FileSnapshot, Place, Workspace, list_files, read_file
+from eca_server.workspace import (
+    Directory,
+    FileFault,
+    FileSnapshot,
+    Place,
+    Workspace,
+    list_files,
+    read_file,
+)
 
 __all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "naming", "printable"]
 
@@ -53,7 +61,7 @@ class Files:
     max_lines: int = 2_000
     gitignore: bool = True
 
-    def leaves_out_ignored(self, folder: Path) -> bool:
+    def leaves_out_ignored(self, folder: Directory) -> bool:
         """Whether Git's rules are followed below a directory that was named. For a thread.
 
         They are not where they leave nothing of it: who names an ignored directory means it.

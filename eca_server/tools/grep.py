@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Generator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -21,16 +20,20 @@ from eca_server.tools.search import (
     Found,
     Include,
     Pattern,
+    confirmed,
     search,
 )
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.tools.tracked import IgnoredAndTracked
-from eca_server.workspace import Checkpoint, Place, list_files
+from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
+from eca_server.workspace.boundary import open_directory
 
 __all__ = ["Grep"]
 
 _MAX_RESULTS = 1_000
 _SECONDS = 30.0
+_CONFIRMING_SECONDS = 10.0
+_CONFIRMED_AT_ONCE = 200  # lines
 _SUMMARY_PATTERN = 22  # characters
 _MOST_FILES = 1_000_000
 
@@ -98,38 +101,50 @@ class Grep:
         async def run() -> ToolOutput:
             return await in_thread(lambda: self._searched(place, pattern, include, most))
 
-        return PreparedCall(run=run, summary=self.summary(arguments), paths=(path,))
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
     def _searched(self, place: Place, pattern: Pattern, include: Include, most: int) -> ToolOutput:
-        deadline = _Deadline()
-        real_path = place.real_path
-        if real_path.is_dir():
-            lines = self._below(real_path, pattern, include, deadline)
-        elif real_path.exists():
-            names = [real_path.name]
-            lines = search(real_path.parent, names, pattern, largest=None, checkpoint=deadline)
-        else:
-            raise ToolFault(f"There is nothing at {str(place.path)!r}.")
-        found: set[Found] = set()
-        with contextlib.closing(lines), contextlib.suppress(_TookTooLong):
-            found.update(islice(lines, MOST_FOUND + 1))
-        if real_path.is_dir():
-            found = {each._replace(path=_below_text(place.text, each.path)) for each in found}
-        else:
-            found = {each._replace(path=place.text) for each in found}
         cap = attrs.evolve(self.files.cap, lines=min(most, self.files.cap.lines))
-        parts = [_told(sorted(found), cap)]
-        if not found and "\\n" in pattern.text:
+        try:
+            with open_place(place) as folder:
+                if folder is None:
+                    result = _in_file(place, pattern)
+                else:
+                    result = self._in_folder(place, folder, pattern, include, cap)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ToolFault(f"There is nothing at {str(place.path)!r}.") from None
+        parts = [_told(result.lines, cap)]
+        if not result.lines and "\\n" in pattern.text:
             parts.append("A match lies within one line: leave \\n out.")
-        if deadline.over:
+        if result.is_cut:
             parts.append(f"The search was ended after {_SECONDS:g} s: there may be more.")
+        if result.has_changed:
+            parts.append("Some files changed while they were searched: search again.")
         return ToolOutput(parts=(TextPart("\n".join(parts)),))
 
+    def _in_folder(
+        self, place: Place, folder: Directory, pattern: Pattern, include: Include, cap: Cap
+    ) -> _Result:
+        deadline = _Deadline(_SECONDS)
+        program = find_ripgrep()
+        result = _collected(
+            self._below(folder, pattern, include, program=program, checkpoint=deadline)
+        )
+        if program is not None:
+            result = _confirmed_as_far_as_shown(folder, result, cap)
+        lines = [each._replace(path=_below_text(place.text, each.path)) for each in result.lines]
+        return attrs.evolve(result, lines=lines)
+
     def _below(
-        self, folder: Path, pattern: Pattern, include: Include, checkpoint: Checkpoint
+        self,
+        folder: Directory,
+        pattern: Pattern,
+        include: Include,
+        *,
+        program: str | None,
+        checkpoint: Checkpoint,
     ) -> Generator[Found, None, None]:
         gitignore = self.files.leaves_out_ignored(folder)
-        program = find_ripgrep()
         if program is not None:
             with contextlib.suppress(RipgrepUnusable):
                 yield from ripgrep(
@@ -145,6 +160,54 @@ class Grep:
             folder, limit=_MOST_FILES, gitignore=gitignore, links=False, checkpoint=checkpoint
         )
         yield from search(folder, filter(include.wants, names), pattern, checkpoint=checkpoint)
+
+
+@attrs.frozen(kw_only=True)
+class _Result:
+    """The lines of a search in order, and what they may lack."""
+
+    lines: Sequence[Found]
+    is_cut: bool
+    has_changed: bool = False
+
+
+def _in_file(place: Place, pattern: Pattern) -> _Result:
+    deadline = _Deadline(_SECONDS)
+    names = [place.real_path.name]
+    with open_directory(place.real_path.parent) as parent:
+        result = _collected(search(parent, names, pattern, largest=None, checkpoint=deadline))
+    return attrs.evolve(result, lines=[each._replace(path=place.text) for each in result.lines])
+
+
+def _collected(lines: Generator[Found, None, None]) -> _Result:
+    """The first lines in order, each once, and whether the time was over before the last."""
+    found: set[Found] = set()
+    is_cut = True
+    with contextlib.closing(lines), contextlib.suppress(_TookTooLong):
+        found.update(islice(lines, MOST_FOUND + 1))
+        is_cut = False
+    return _Result(lines=sorted(found), is_cut=is_cut)
+
+
+def _confirmed_as_far_as_shown(folder: Directory, result: _Result, cap: Cap) -> _Result:
+    """Confirm the lines that the model will read; the others are only counted."""
+    deadline = _Deadline(_CONFIRMING_SECONDS)
+    kept: list[Found] = []
+    looked_at = size = 0
+    try:
+        while looked_at < len(result.lines) and len(kept) < cap.lines and size <= cap.size:
+            piece = result.lines[looked_at : looked_at + _CONFIRMED_AT_ONCE]
+            for each in confirmed(folder, piece, checkpoint=deadline):
+                kept.append(each)
+                size += len(each.path) + len(each.text)
+            looked_at += len(piece)
+    except _TookTooLong:
+        return _Result(lines=kept, is_cut=True)
+    return _Result(
+        lines=[*kept, *result.lines[looked_at:]],
+        is_cut=result.is_cut,
+        has_changed=len(kept) < looked_at,
+    )
 
 
 def _below_text(directory: str, path: str) -> str:
@@ -171,12 +234,10 @@ class _TookTooLong(Exception):
 class _Deadline:
     """A checkpoint that also ends what takes too long."""
 
-    def __init__(self) -> None:
-        self._end = time.monotonic() + _SECONDS
-        self.over = False
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
 
     def __call__(self) -> None:
         checkpoint()
         if time.monotonic() > self._end:
-            self.over = True
             raise _TookTooLong

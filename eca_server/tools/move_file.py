@@ -58,7 +58,10 @@ class MoveFile:
 
         change = FileChange(path=destination.real_path, moved_from=source.real_path)
         return PreparedCall(
-            run=run, summary=self.summary(arguments), paths=paths, changes=(change,)
+            run=run,
+            summary=self.summary(arguments),
+            places=(source, destination),
+            changes=(change,),
         )
 
     def _look(self, source_text: str, destination_text: str) -> tuple[Place, Place]:

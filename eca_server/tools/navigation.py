@@ -102,6 +102,7 @@ class _Navigation(ABC):
 
         def look() -> Position:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
+            self.workspace.must_still_lead_there(place)
             return _position(decode(snapshot.data).text, arguments)
 
         async def run() -> ToolOutput:
@@ -116,7 +117,7 @@ class _Navigation(ABC):
             text = await in_thread(lambda: self._shown(answer.locations or ()))
             return ToolOutput(parts=(TextPart(cut_end(text, self.cap) or "No place found."),))
 
-        return PreparedCall(run=run, summary=self.summary(arguments), paths=(path,))
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
     @abstractmethod
     async def _ask(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:

@@ -57,7 +57,7 @@ class Permissions:
     ) -> Decision:
         found = touched(
             self._workspace,
-            prepared.paths,
+            prepared.places,
             command=prepared.command,
             folder=prepared.folder,
             variables=self._variables,

@@ -13,6 +13,7 @@ from eca_server.tools.diff import file_change
 from eca_server.tools.edit_file import PARAMETERS, Wanted, look
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.workspace import Place
 
 __all__ = ["PreviewFileChange"]
 
@@ -42,7 +43,7 @@ class PreviewFileChange:
             ToolFault: the edit could not be done.
         """
         wanted = Wanted.of(arguments)
-        details = await in_thread(lambda: self._look(wanted))
+        place, details = await in_thread(lambda: self._look(wanted))
 
         async def run() -> ToolOutput:
             return ToolOutput(
@@ -50,18 +51,19 @@ class PreviewFileChange:
             )
 
         return PreparedCall(
-            run=run, summary=self.summary(arguments), paths=(wanted.path,), details=details
+            run=run, summary=self.summary(arguments), places=(place,), details=details
         )
 
-    def _look(self, wanted: Wanted) -> FileChangeDetails:
+    def _look(self, wanted: Wanted) -> tuple[Place, FileChangeDetails]:
         place = self.files.workspace.locate(wanted.path)
         if self.files.read(place) is not None:
-            return look(self.files, wanted).details
+            looked_at = look(self.files, wanted)
+            return looked_at.place, looked_at.details
         if wanted.original:
             raise ToolFault(
                 f"There is no file {str(place.path)!r}: for a new one original_content is empty."
             )
-        return file_change(
+        return place, file_change(
             printable(place.path), "", wanted.new, cap=self.files.cap, checkpoint=checkpoint
         )
 

@@ -70,7 +70,7 @@ class ReadFile:
         async def run() -> ToolOutput:
             return await in_thread(lambda: self._read(place, offset, limit))
 
-        return PreparedCall(run=run, summary=self.summary(arguments), paths=(path,))
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
     def _read(self, place: Place, offset: int, limit: int) -> ToolOutput:
         try:

@@ -2,7 +2,8 @@
 
 The rule it keeps: what it finds is what our own search finds, but in lines with a carriage return
 inside; where it cannot promise that (a pattern or an option it does not know) it says so, and ours
-is used.
+is used. It starts in the very directory that was opened, and follows no link it sees; one that is
+swapped in while it walks it may follow, so what it finds has to be confirmed (`search.confirmed`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
+from eca_protocol.process import working_directory
 from eca_server.tools.search import LARGEST_SEARCHED, MOST_FOUND, Found, Include, Pattern, shown
 from eca_server.tools.tracked import top_of_work_tree
-from eca_server.workspace import Checkpoint
+from eca_server.workspace import Checkpoint, Directory
 
 __all__ = ["RipgrepUnusable", "find_ripgrep", "ripgrep"]
 
@@ -32,6 +34,7 @@ _OPTIONS = (
     "--json",
     "--crlf",
     "--hidden",
+    "--no-follow",
     "--no-messages",
     "--no-ignore-dot",
     "--max-depth=101",
@@ -54,7 +57,7 @@ def find_ripgrep() -> str | None:
 
 def ripgrep(
     program: str,
-    folder: Path,
+    folder: Directory,
     pattern: Pattern,
     include: Include,
     *,
@@ -67,7 +70,7 @@ def ripgrep(
 
     Args:
         program: ripgrep.
-        folder: a real path.
+        folder: an open directory.
         pattern: what to look for.
         include: in which files.
         gitignore: leave out what Git ignores.
@@ -76,13 +79,13 @@ def ripgrep(
     Raises:
         RipgrepUnusable: it did not search.
     """
-    command = [program, *_OPTIONS, *_rules(folder, gitignore), f"--regexp={pattern.text}"]
+    command = [program, *_OPTIONS, *_rules(folder.path, gitignore), f"--regexp={pattern.text}"]
     if include.names:
         command += ["--type=wanted", *(f"--type-add=wanted:{name}" for name in include.names)]
     try:
         with subprocess.Popen(
             [*command, "./"],
-            cwd=folder,
+            **working_directory(folder.path if folder.fd is None else folder.fd),
             env={name: os.environ[name] for name in _KEPT if name in os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -17,10 +18,12 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
+from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
 from eca_server.tools.tool import ToolFault, ToolOutput
+from eca_server.workspace.boundary import open_directory
 
-__all__ = ["Script", "run_script", "shell_in"]
+__all__ = ["Script", "open_working_directory", "run_script", "shell_in"]
 
 _HINT = "ask for less, or write it to a file and read that in parts"
 
@@ -32,7 +35,7 @@ class Script:
     Attributes:
         shell: the program that reads the text, as `shell_in` finds it.
         text: the script.
-        directory: where it runs.
+        directory: where it runs, a real path.
         environment: all of it.
         timeout: in seconds.
         cap: how much of its output is kept.
@@ -52,6 +55,21 @@ def shell_in(environment: Mapping[str, str]) -> str:
     return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
 
 
+@asynccontextmanager
+async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
+    """Open the directory of a script as it was judged, and hold it while the script is started.
+
+    Yields:
+        What to start it in: a descriptor, or the path where the platform has none.
+
+    Raises:
+        ToolFault: the path leads elsewhere now, or cannot be opened.
+    """
+    with ExitStack() as stack:
+        opened = await in_thread(lambda: stack.enter_context(open_directory(directory)))
+        yield opened.path if opened.fd is None else opened.fd
+
+
 async def run_script(script: Script) -> ToolOutput:
     """What the script said, stdout and stderr apart, and how it ended if it did not end well.
 
@@ -59,9 +77,10 @@ async def run_script(script: Script) -> ToolOutput:
         ToolFault: it cannot be started.
     """
     try:
-        child = start_shell(
-            script.shell, script.text, directory=script.directory, environment=script.environment
-        )
+        async with open_working_directory(script.directory) as directory:
+            child = start_shell(
+                script.shell, script.text, directory=directory, environment=script.environment
+            )
     except StartFailed as fault:
         raise ToolFault(str(fault)) from fault
     said: dict[Stream, OutputBuffer] = {

@@ -12,23 +12,32 @@ import codecs
 import contextlib
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
+from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from eca_server.config.matchers import BadMatcher, compile_matcher
 from eca_server.tools.output import cut_mark
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import Checkpoint, FileFault
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace import Checkpoint, Directory, FileFault
+from eca_server.workspace.descent import Descent
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.reading import open_regular
 
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["LARGEST_SEARCHED", "MOST_FOUND", "Found", "Include", "Pattern", "search", "shown"]
+__all__ = [
+    "LARGEST_SEARCHED",
+    "MOST_FOUND",
+    "Found",
+    "Include",
+    "Pattern",
+    "confirmed",
+    "search",
+    "shown",
+]
 
 LARGEST_SEARCHED = 10 * 1024 * 1024
 """Bytes of a file that is searched if it was not named itself."""
@@ -147,7 +156,7 @@ def _alternatives(glob: str) -> list[str]:
 
 
 def search(
-    folder: Path,
+    start: Directory,
     names: Iterable[str],
     pattern: Pattern,
     *,
@@ -157,8 +166,8 @@ def search(
     """The lines that match, file by file; files that cannot be read have none.
 
     Args:
-        folder: a real path.
-        names: the files, relative to it.
+        start: an open directory.
+        names: the files, relative to it; those behind a link have no lines.
         pattern: what to look for.
         largest: files of more bytes are left out.
         checkpoint: called between pieces of the work; what it raises ends it.
@@ -166,18 +175,60 @@ def search(
     Raises:
         ToolFault: the pattern takes too long.
     """
-    for directory, group in groupby(names, key=lambda name: name.rpartition("/")[0]):
-        with contextlib.suppress(OSError, FileFault), open_directory(folder / directory) as opened:
-            for name in group:
-                checkpoint()
-                base = name.rpartition("/")[2]
-                try:
-                    fd = open_regular(opened, base, folder / name)
-                except (OSError, FileFault):
-                    continue
-                with os.fdopen(fd, "rb", buffering=0) as file:
-                    if largest is None or os.fstat(fd).st_size <= largest:
-                        yield from _found(file, name, pattern, checkpoint)
+    with Descent(start) as descent:
+        for name in names:
+            checkpoint()
+            with contextlib.suppress(OSError, FileFault), _opened(descent, name) as file:
+                if largest is None or os.fstat(file.fileno()).st_size <= largest:
+                    yield from _found(file, name, pattern, checkpoint)
+
+
+def confirmed(
+    start: Directory, found: Sequence[Found], *, checkpoint: Checkpoint = lambda: None
+) -> Iterator[Found]:
+    """Those lines another program found that stand in the files below a directory.
+
+    That program goes by paths, and may have followed a link that was swapped in while it did.
+
+    Args:
+        start: the open directory the program searched.
+        found: what it found, ordered by path.
+        checkpoint: called between pieces of the work; what it raises ends it.
+    """
+    with Descent(start) as descent:
+        for name, group in groupby(found, key=attrgetter("path")):
+            checkpoint()
+            with (
+                contextlib.suppress(OSError, FileFault, _NoText),
+                _opened(descent, name) as file,
+            ):
+                yield from _standing(file, list(group), checkpoint)
+
+
+def _standing(file: BinaryIO, wanted: Sequence[Found], checkpoint: Checkpoint) -> Iterator[Found]:
+    """The lines that stand in a file where they were found."""
+    before = 0
+    left = list(wanted)
+    for text in _texts(file, checkpoint):
+        lines = text.split("\n")
+        there = [each for each in left if each.line <= before + len(lines)]
+        for each in there:
+            line = lines[each.line - before - 1]
+            if _is_shown(each.text, line):
+                yield each
+        left = left[len(there) :]
+        if not left:
+            return
+        before += len(lines)
+
+
+@contextlib.contextmanager
+def _opened(descent: Descent, name: str) -> Iterator[BinaryIO]:
+    """A regular file below the start of a descent, unbuffered."""
+    directory, _, base = name.rpartition("/")
+    opened = descent.open(directory)
+    with os.fdopen(open_regular(opened, base, opened.path / base), "rb", buffering=0) as file:
+        yield file
 
 
 def _found(file: BinaryIO, name: str, pattern: Pattern, checkpoint: Checkpoint) -> list[Found]:
@@ -230,9 +281,19 @@ def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(name)(errors)
 
 
+def _is_shown(text: str, line: str) -> bool:
+    """Whether a text is what `shown` gives for a line, wherever the match in it starts."""
+    whole = _printed(line)
+    return text == whole if len(whole) <= _SHOWN else text[:_SHOWN] in whole
+
+
+def _printed(line: str) -> str:
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def shown(line: str, start: int) -> str:
     """What is shown of a line: all of it or, if it is long, what is around a match."""
-    text = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = _printed(line)
     if len(text) <= _SHOWN:
         return text
     first = max(min(start - _BEFORE, len(text) - _SHOWN), 0)

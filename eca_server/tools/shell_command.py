@@ -16,9 +16,9 @@ from eca_server.tools.background import Background
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import BadPath, Workspace
+from eca_server.workspace import FileFault, Place, Workspace
 
-__all__ = ["ShellCommand", "command_directory"]
+__all__ = ["ShellCommand", "default_directory"]
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
@@ -106,7 +106,12 @@ class ShellCommand:
         if not command.strip():
             raise ToolFault("command: expected a command, got a blank text.")
         where: str | None = arguments.get("working_directory")
-        directory = await trio.to_thread.run_sync(command_directory, self.workspace, where)
+        place: Place | None = None
+        if where is not None:
+            place = await trio.to_thread.run_sync(named_directory, self.workspace, where)
+            directory = place.real_path
+        else:
+            directory = await trio.to_thread.run_sync(default_directory, self.workspace)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
             text=command,
@@ -127,7 +132,7 @@ class ShellCommand:
             run=run,
             summary=self.summary(arguments),
             details=_details(command) if name else None,
-            paths=() if where is None else (where,),
+            places=() if place is None else (place,),
             command=command,
             folder=str(directory),
         )
@@ -139,24 +144,30 @@ def _details(command: str) -> ShellCommandDetails:
     return ShellCommandDetails(commands=(whole,), background=True)
 
 
-def command_directory(workspace: Workspace, text: str | None) -> Path:
-    """Where a command runs: the directory named by the call, else the first root, else home.
+def default_directory(workspace: Workspace) -> Path:
+    """Return the real path of the first root, or of home: where a command runs by default.
 
     Looks at the disk.
+    """
+    if workspace.roots:
+        return workspace.roots[0].real_path
+    return home_folder(os.environ).resolve()
+
+
+def named_directory(workspace: Workspace, text: str) -> Place:
+    """Return where a call's directory leads. Looks at the disk.
 
     Raises:
-        ToolFault: what the text names is no directory.
+        ToolFault: it is no directory.
     """
-    if text is None:
-        return workspace.roots[0].path if workspace.roots else home_folder(os.environ)
     try:
-        directory = workspace.locate(text).real_path
-    except BadPath as fault:
+        place = workspace.locate(text)
+    except FileFault as fault:
         raise ToolFault(f"working_directory: {fault}") from fault
     try:
-        is_directory = directory.is_dir()
+        is_directory = place.real_path.is_dir()
     except OSError as fault:
         raise ToolFault(f"working_directory: {text!r}: {fault.strerror}.") from fault
     if not is_directory:
         raise ToolFault(f"working_directory: expected a directory, got {text!r}.")
-    return directory
+    return place

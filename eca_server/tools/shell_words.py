@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from eca_server.tools.shell_syntax import UNKNOWN, Token, Unreadable, Word, cut
-from eca_server.workspace import BadPath, Place, Workspace
+from eca_server.workspace import FileFault, Place, Workspace
 
 __all__ = ["Named", "Touched", "paths_in", "touched"]
 
@@ -57,7 +57,7 @@ class Touched:
 
 def touched(
     workspace: Workspace,
-    paths: Iterable[str],
+    places: Iterable[Place],
     *,
     command: str | None = None,
     folder: str,
@@ -67,7 +67,7 @@ def touched(
 
     Args:
         workspace: what is inside.
-        paths: what the call names itself, as the model wrote it.
+        places: where what the call names itself leads; the call opens nothing else.
         command: the text of a command whose words are looked at as well.
         folder: where the command starts.
         variables: the environment the command will see.
@@ -77,8 +77,9 @@ def touched(
         named = paths_in(command, folder=folder, variables=variables)
     outside: list[str] = []
     guarded: list[str] = []
-    for path in (*paths, *named.paths):
-        place = _place(workspace, path)
+    judged: list[tuple[str, Place | None]] = [(place.text, place) for place in places]
+    judged += [(path, _place(workspace, path)) for path in named.paths]
+    for path, place in judged:
         if place is None or not place.inside:
             outside.append(path)
         elif place.guarded:
@@ -92,7 +93,7 @@ def touched(
 def _place(workspace: Workspace, path: str) -> Place | None:
     try:
         return workspace.locate(path)
-    except BadPath:
+    except FileFault:
         return None
 
 

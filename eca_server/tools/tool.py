@@ -2,7 +2,8 @@
 
 A call has two halves. `prepare` reads the arguments and looks at the world: it says in one line
 what the call does, which paths it touches, what it would change. Whether it may run is decided on
-that (`approval`). `run` does it, and refuses if the world is not the one that was looked at.
+that (`approval`). `run` does it, and refuses if the world is not the one that was looked at: both
+halves share each `Place`, so that the path that was judged is the path that is opened.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ToolCallDetails
 from eca_server.llm.history import FilePart, ImagePart, TextPart
-from eca_server.workspace import FileSnapshot, Fingerprint
+from eca_server.workspace import FileSnapshot, Fingerprint, Place
 
 __all__ = [
     "Effect",
@@ -79,7 +80,7 @@ class PreparedCall:
     Attributes:
         run: does it; raises ToolFault. Cancelled, it ends at once and leaves nothing half done.
         summary: one line for the client: what it does to what.
-        paths: every path it touches, as the model wrote them.
+        places: where every path it touches leads: what is judged, and what `run` opens.
         details: what it would change, shown before it is approved.
         changes: the same for whoever undoes it; what a command changes nobody knows.
         command: the text of a command, if it runs one.
@@ -91,13 +92,18 @@ class PreparedCall:
 
     run: Callable[[], Awaitable[ToolOutput]]
     summary: str
-    paths: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
     details: ToolCallDetails | None = None
     changes: tuple[FileChange, ...] = ()
     command: str | None = None
     folder: str = ""
     is_ordered: bool = False
     warning: str | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of `places`, as the model wrote them."""
+        return tuple(place.text for place in self.places)
 
 
 class Tool(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from eca_server.workspace import Checkpoint, git
+from eca_server.workspace import Checkpoint, Directory, git
 
 __all__ = ["IgnoredAndTracked", "top_of_work_tree"]
 
@@ -38,8 +38,9 @@ class IgnoredAndTracked:
     def __init__(self) -> None:
         self._answers: dict[Path, _Answer] = {}
 
-    def below(self, folder: Path, *, checkpoint: Checkpoint) -> tuple[str, ...]:
-        """The files below a real path, relative to it; none where Git cannot say."""
+    def below(self, start: Directory, *, checkpoint: Checkpoint) -> tuple[str, ...]:
+        """The files below an open directory, relative to it; none where Git cannot say."""
+        folder = start.path
         top = top_of_work_tree(folder)
         if top is None:
             return ()
@@ -49,7 +50,7 @@ class IgnoredAndTracked:
         if answer is None or answer.state != state or now - answer.asked_at > _SECONDS:
             if len(self._answers) >= _MOST_FOLDERS:
                 self._answers.clear()
-            names = _asked(git.names(folder, "-ci", top=top, checkpoint=checkpoint))
+            names = _asked(git.names(start, "-ci", top=top, checkpoint=checkpoint))
             answer = _Answer(state=state, asked_at=now, names=names)
             self._answers[folder] = answer
         return answer.names

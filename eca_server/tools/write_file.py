@@ -87,7 +87,7 @@ class WriteFile:
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            paths=(path,),
+            places=(writing.place,),
             details=writing.details,
             changes=(writing.change,),
         )

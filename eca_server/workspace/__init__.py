@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eca_server.workspace.boundary import Place, Workspace, open_checked
+from eca_server.workspace.boundary import Directory, Place, Workspace, open_checked, open_place
 from eca_server.workspace.faults import (
     AlreadyThere,
     BadPath,
@@ -33,6 +33,7 @@ __all__ = [
     "BadPath",
     "Changed",
     "Checkpoint",
+    "Directory",
     "FileFault",
     "FileIndex",
     "FileSnapshot",
@@ -52,6 +53,7 @@ __all__ = [
     "move_file",
     "open_checked",
     "open_file",
+    "open_place",
     "parse_roots",
     "path_of",
     "read_file",

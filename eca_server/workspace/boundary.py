@@ -24,7 +24,15 @@ import attrs
 from eca_server.workspace.faults import BadPath, Moved
 from eca_server.workspace.roots import Root
 
-__all__ = ["Directory", "Place", "Workspace", "naming", "open_checked", "open_directory"]
+__all__ = [
+    "Directory",
+    "Place",
+    "Workspace",
+    "naming",
+    "open_checked",
+    "open_directory",
+    "open_place",
+]
 
 _LONGEST = 4096  # bytes of a path; Linux opens no longer one
 _SHOWN = 200  # characters of a path in an error
@@ -110,6 +118,15 @@ class Workspace:
             root=root,
             leads_out=root is None and written_inside,
         )
+
+    def must_still_lead_there(self, place: Place) -> None:
+        """Check a place whose path is given to another program; that program follows links.
+
+        Raises:
+            Moved: the path leads elsewhere now.
+        """
+        if _real(place.path) != place.real_path:
+            raise Moved(_moved(place.path))
 
     def _absolute(self, text: str, shown: str, base: Path | None) -> str:
         if not text.strip():
@@ -216,6 +233,41 @@ class Directory:
             raise Moved(_moved(self.path / name))
         return found
 
+    def below(self, name: str) -> Directory:
+        """Open a directory in this one; the caller closes its descriptor.
+
+        Raises:
+            Moved: it is a symbolic link.
+            OSError: it is no directory, or cannot be opened.
+        """
+        path = self.path / name
+        if self.fd is not None:
+            return Directory(path=path, fd=self.open(name, _STEP))
+        found = self.stat(name)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return Directory(path=path, fd=None)
+
+    @contextmanager
+    def scan(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """Open the list of entries while the block runs; only there an entry can be asked.
+
+        Raises:
+            Moved: the path, which is all a platform without descriptors has, leads elsewhere now.
+            OSError: it cannot be read.
+        """
+        if self.fd is None:
+            with os.scandir(self.path) as entries:
+                yield entries
+            _must_be_real(self.path)
+            return
+        fd = self.open(os.curdir, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            with os.scandir(fd) as entries:
+                yield entries
+        finally:
+            os.close(fd)
+
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """A descriptor of an entry.
 
@@ -243,6 +295,32 @@ def open_checked(place: Place, flags: int) -> int:
     """
     with naming(place), open_directory(place.real_path.parent) as directory:
         return directory.open(place.real_path.name or os.curdir, flags)
+
+
+@contextmanager
+def open_place(place: Place) -> Iterator[Directory | None]:
+    """Open the directory a place was found to lead to; None if that is no directory.
+
+    Raises:
+        Moved: the path leads elsewhere now, or did at the end of the block where the platform
+            can only look again.
+        OSError: there is nothing, or it cannot be opened.
+    """
+    with naming(place), contextlib.ExitStack() as stack:
+        parent = stack.enter_context(open_directory(place.real_path.parent))
+        name = place.real_path.name or os.curdir
+        found = parent.stat(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place.path))
+        if not stat.S_ISDIR(found.st_mode):
+            yield None
+            return
+        directory = parent.below(name)
+        if directory.fd is not None:
+            stack.callback(os.close, directory.fd)
+        yield directory
+        if directory.fd is None:
+            _must_be_real(directory.path, found)
 
 
 @contextmanager
@@ -287,11 +365,19 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
 
 def _unwalked(real_path: Path, *, create: bool) -> Directory:
     """The best a platform without `dir_fd` can do: look once more, then go by the path."""
-    if _real(real_path) != real_path:
-        raise Moved(_moved(real_path))
+    _must_be_real(real_path)
     if create:
         real_path.mkdir(parents=True, exist_ok=True)
     return Directory(path=real_path, fd=None)
+
+
+def _must_be_real(path: Path, like: os.stat_result | None = None) -> None:
+    """Raise Moved if there is a link on a path that had none, or another directory at its end."""
+    real = _real(path)
+    if real != path:
+        raise Moved(f"{str(path)!r} changed after it was checked: it leads to {str(real)!r} now")
+    if like is not None and not os.path.samestat(path.lstat(), like):
+        raise Moved(f"{str(path)!r} changed after it was checked: it is another directory now")
 
 
 @contextmanager
@@ -306,4 +392,8 @@ def naming(place: Place) -> Iterator[None]:
 
 
 def _moved(path: Path) -> str:
-    return f"the path changed while it was used: {str(path)!r} is or was a symbolic link"
+    try:
+        where = f"it is a symbolic link to {str(path.readlink())!r} now"
+    except OSError:
+        where = "it was a symbolic link for a moment"
+    return f"{str(path)!r} changed after it was checked: {where}; try again"

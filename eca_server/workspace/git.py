@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from eca_protocol.process import working_directory
+from eca_server.workspace.boundary import Directory
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.reading import Checkpoint
 
@@ -37,11 +39,11 @@ class GitUnusable(FileFault):
     """Git is not there, does not trust the repository, or takes too long."""
 
 
-def names(folder: Path, kind: str, *, top: Path, checkpoint: Checkpoint) -> Iterator[str]:
+def names(folder: Directory, kind: str, *, top: Path, checkpoint: Checkpoint) -> Iterator[str]:
     """What `git ls-files` prints in a folder, as it comes: relative to it, some of it gone.
 
     Args:
-        folder: in a work tree.
+        folder: in a work tree; Git starts in the very directory that is open.
         kind: `--cached` (tracked) or `--others` (untracked, not ignored).
         top: the work tree's, whatever the repository says of it.
         checkpoint: called while it waits; what it raises ends Git, too.
@@ -56,7 +58,7 @@ def names(folder: Path, kind: str, *, top: Path, checkpoint: Checkpoint) -> Iter
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     with subprocess.Popen(
         command,
-        cwd=folder,
+        **working_directory(folder.path if folder.fd is None else folder.fd),
         env=kept | _SET | {"GIT_WORK_TREE": str(top)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

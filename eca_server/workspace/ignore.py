@@ -3,8 +3,9 @@
 Git itself is asked where it can be; else its rules are read here: the `.gitignore` files from the
 top of the work tree down, and `info/exclude`. What Git prints is looked up on the disk, for it
 names what is gone, and folders of other repositories. Links are never followed to a directory, so
-that a listing ends; pipes, devices and sockets, and what version control keeps for itself, are
-never in it.
+that a listing ends and stays below its folder, whatever is swapped in meanwhile: each directory is
+opened from the one above it. Pipes, devices and sockets, and what version control keeps for itself,
+are never in it.
 
 Everything here touches the disk: call it in a worker thread.
 """
@@ -15,6 +16,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -22,6 +24,9 @@ from typing import Literal, TypeAlias
 import attrs
 
 from eca_server.workspace import git
+from eca_server.workspace.boundary import Directory, open_directory
+from eca_server.workspace.descent import Descent
+from eca_server.workspace.faults import FileFault
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.reading import Checkpoint
 
@@ -35,7 +40,7 @@ _MOST_RULES = 256 * 1024  # bytes of a file of rules
 
 
 def list_files(
-    folder: Path,
+    folder: Path | Directory,
     *,
     limit: int,
     gitignore: bool = True,
@@ -48,14 +53,24 @@ def list_files(
     folder is walked, by name in each directory; it is the same while the files are.
 
     Args:
-        folder: a real path.
+        folder: a real path, which is opened as it stands, or a directory that is open.
         limit: how many at most.
         gitignore: leave out what Git ignores (`index.ignoreFiles`).
         links: symbolic links to files, too.
         checkpoint: called now and then; what it raises ends the listing.
+
+    Raises:
+        Moved: the path leads elsewhere now.
     """
-    tree = _Tree(folder, checkpoint=checkpoint, links=links)
-    return islice(_listed(tree, gitignore=gitignore), limit)
+    with ExitStack() as stack:
+        if not isinstance(folder, Directory):
+            try:
+                folder = stack.enter_context(open_directory(folder))
+            except OSError:
+                return
+        descent = stack.enter_context(Descent(folder))
+        tree = _Tree(folder, descent, checkpoint=checkpoint, links=links)
+        yield from islice(_listed(tree, gitignore=gitignore), limit)
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
@@ -64,7 +79,7 @@ def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
         printed = False
         try:
             for kind in ("--cached", "--others"):
-                names = git.names(tree.folder, kind, top=top, checkpoint=tree.checkpoint)
+                names = git.names(tree.start, kind, top=top, checkpoint=tree.checkpoint)
                 for path in _each_once(names):
                     printed = True
                     yield from _at(tree, path)
@@ -100,9 +115,13 @@ def _each_once(paths: Iterator[str]) -> Iterator[str]:
 class _Tree:
     """What is on the disk below a folder: each directory is read once, links not followed."""
 
-    def __init__(self, folder: Path, *, checkpoint: Checkpoint, links: bool) -> None:
-        self.folder = folder
+    def __init__(
+        self, start: Directory, descent: Descent, *, checkpoint: Checkpoint, links: bool
+    ) -> None:
+        self.start = start
+        self.folder = start.path
         self.checkpoint = checkpoint
+        self._descent = descent
         self._links = links
         self._entries: dict[str, dict[str, _Kind]] = {}
 
@@ -127,11 +146,34 @@ class _Tree:
         kind = self.kind(path)
         if kind != "link":
             return kind == "file"
-        return self._links and (self.folder / path).is_file()
+        return self._links and self._leads_to_a_file(path)
+
+    def is_repository(self, directory: str) -> bool:
+        """Whether a directory is the top of a work tree."""
+        with contextlib.suppress(OSError, FileFault):
+            opened = self._descent.open(directory)
+            os.stat(opened.at(".git"), dir_fd=opened.fd, follow_symlinks=False)
+            return True
+        return False
+
+    def rules(self, directory: str) -> Rules:
+        """The `.gitignore` of a directory."""
+        with contextlib.suppress(OSError, FileFault):
+            opened = self._descent.open(directory)
+            return _read_rules(opened.at(".gitignore"), dir_fd=opened.fd)
+        return Rules.parse(b"")
+
+    def _leads_to_a_file(self, link: str) -> bool:
+        directory, _, name = link.rpartition("/")
+        with contextlib.suppress(OSError, FileFault):
+            opened = self._descent.open(directory)
+            return stat.S_ISREG(os.stat(opened.at(name), dir_fd=opened.fd).st_mode)
+        return False
 
     def _read(self, directory: str) -> Iterator[tuple[str, _Kind]]:
         self.checkpoint()
-        with contextlib.suppress(OSError), os.scandir(self.folder / directory) as found:
+        suppress = contextlib.suppress(OSError, FileFault)
+        with suppress, self._descent.open(directory).scan() as found:
             for entry in found:
                 if entry.name not in _VERSION_CONTROL and (kind := _kind(entry)):
                     yield entry.name, kind
@@ -170,7 +212,7 @@ def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator
         directory, rules = pending.pop()
         prefix = f"{directory}/" if directory else ""
         if rules is not None:
-            own = directory != start and _is_repository(tree.folder / directory)
+            own = directory != start and tree.is_repository(directory)
             rules = [*([] if own else rules), *_rules_in(tree, directory)]
         below = []
         for name, kind in sorted(tree.entries(directory).items()):
@@ -195,7 +237,7 @@ def _ignored(path: str, rules: Sequence[_RulesAt]) -> bool:
 def _rules_in(tree: _Tree, directory: str) -> Iterator[_RulesAt]:
     """The rules that begin to hold in a directory of the tree."""
     if tree.entries(directory).get(".gitignore") == "file":
-        rules = _read_rules(tree.folder / directory / ".gitignore")
+        rules = tree.rules(directory)
         if rules:
             yield _RulesAt(rules=rules, below=len(directory) + 1 if directory else 0)
 
@@ -231,12 +273,12 @@ def _way(down_from: Path, folder: Path) -> str:
     return "" if relative == "." else f"{relative}/"
 
 
-def _read_rules(path: Path) -> Rules:
+def _read_rules(path: Path | str, *, dir_fd: int | None = None) -> Rules:
     """The rules of a file; none if it cannot be read, or is no regular file."""
     data = b""
     with contextlib.suppress(OSError):
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        with os.fdopen(os.open(path, flags), "rb") as file:
+        with os.fdopen(os.open(path, flags, dir_fd=dir_fd), "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 data = file.read(_MOST_RULES)
     return Rules.parse(data)

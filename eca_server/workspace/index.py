@@ -7,6 +7,7 @@ same order, while the files are the same.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -20,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 import trio
 
-from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.boundary import Workspace, open_directory
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.roots import Root
@@ -226,12 +227,7 @@ class FileIndex:
         for number, root in enumerate(self._workspace.roots):
             elsewhere = self._prefixes_of_roots_in(root)
             seen = {""}
-            for path in list_files(
-                root.real_path,
-                limit=left,
-                gitignore=self.gitignore,
-                checkpoint=trio.from_thread.check_cancelled,
-            ):
+            for path in self._files_of(root, left):
                 left -= 1
                 if path.startswith(elsewhere):
                     continue
@@ -241,6 +237,16 @@ class FileIndex:
                     seen.add(directory)
                     yield _Entry(directory, number, True)
                     directory = directory.rpartition("/")[0]
+
+    def _files_of(self, root: Root, limit: int) -> Iterator[str]:
+        """The files of a root; none of one that leads elsewhere by now."""
+        with contextlib.suppress(FileFault):
+            yield from list_files(
+                root.real_path,
+                limit=limit,
+                gitignore=self.gitignore,
+                checkpoint=trio.from_thread.check_cancelled,
+            )
 
     def _prefixes_of_roots_in(self, root: Root) -> tuple[str, ...]:
         return tuple(
@@ -255,15 +261,21 @@ class FileIndex:
         for directory, beginning in ((query, ""), (f"{parent}/", name)):
             try:
                 place = self._workspace.locate(directory)
-                with os.scandir(place.real_path) as names:
-                    entries = list(islice(names, _MOST_NAMES))
+                with open_directory(place.real_path) as opened, opened.scan() as entries:
+                    return _completions(place.path, entries, beginning, limit)
             except (OSError, FileFault):
                 continue
-            fitting = [each for each in entries if _begins(each.name, beginning)]
-            fitting.sort(key=lambda each: (each.name.startswith("."), each.name.casefold()))
-            found = (_found(place.path, each) for each in fitting)
-            return list(islice((each for each in found if each is not None), limit))
         return []
+
+
+def _completions(
+    directory: Path, entries: Iterator[os.DirEntry[str]], beginning: str, limit: int
+) -> list[Found]:
+    """The entries of a directory that begin like this, hidden ones last."""
+    fitting = [each for each in islice(entries, _MOST_NAMES) if _begins(each.name, beginning)]
+    fitting.sort(key=lambda each: (each.name.startswith("."), each.name.casefold()))
+    found = (_found(directory, each) for each in fitting)
+    return list(islice((each for each in found if each is not None), limit))
 
 
 def _begins(name: str, beginning: str) -> bool:

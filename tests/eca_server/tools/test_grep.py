@@ -20,6 +20,7 @@ from eca_server.tools.output import Cap
 from eca_server.tools.ripgrep import find_ripgrep, ripgrep
 from eca_server.tools.search import MOST_FOUND, Include, Pattern
 from eca_server.tools.tool import ToolFault
+from eca_server.workspace.boundary import open_directory
 from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
 
 pytestmark = pytest.mark.trio
@@ -291,12 +292,14 @@ async def test_a_pattern_that_matches_everywhere_is_ended(
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> None:
     assert RIPGREP is not None
     write(tmp_path, a="foo\n" * 30_000)
-    ours = list(search.search(tmp_path, ["a"], Pattern("foo")))
-    theirs = ripgrep(
-        RIPGREP, tmp_path, Pattern("foo"), Include(None), gitignore=False, checkpoint=lambda: None
-    )
+    pattern, everywhere = Pattern("foo"), Include(None)
+    with open_directory(tmp_path) as folder:
+        ours = list(search.search(folder, ["a"], pattern))
+        theirs = list(
+            ripgrep(RIPGREP, folder, pattern, everywhere, gitignore=False, checkpoint=lambda: None)
+        )
     assert len(ours) == MOST_FOUND + 1
-    assert list(theirs) == ours
+    assert theirs == ours
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,11 @@ def house(tmp_path: Path) -> Path:
 def judged(root: Path, *paths: str, command: str | None = None) -> Touched:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
     return touched(
-        workspace, paths, command=command, folder=str(root), variables={"HOME": str(root.parent)}
+        workspace,
+        [workspace.locate(path) for path in paths],
+        command=command,
+        folder=str(root),
+        variables={"HOME": str(root.parent)},
     )
 
 
@@ -140,7 +144,20 @@ def test_the_paths_of_a_call_are_judged_by_where_they_lead(house: Path) -> None:
 
 def test_a_path_that_leads_nowhere_counts_as_outside(house: Path) -> None:
     (house / "circle").symlink_to("circle")
-    assert outside(house, "circle", "a" * 5_000) == ("circle", "a" * 5_000)
+    command = f"cat circle {'a' * 5_000}"
+    assert outside(house, command=command) == (f"{house}/circle", f"{house}/{'a' * 5_000}")
+
+
+def test_a_place_is_judged_as_it_was_found(house: Path) -> None:
+    """What the call opens is the place, wherever its path leads by now."""
+    workspace = Workspace([Root(name="ws", uri="", path=house, real_path=house.resolve())])
+    places = [workspace.locate("link/x"), workspace.locate("sub/x")]
+    (house / "link").unlink()
+    (house / "link").mkdir()
+    (house / "sub").rmdir()
+    (house / "sub").symlink_to(house.parent / "other")
+    found = touched(workspace, places, folder=str(house), variables={})
+    assert found.outside == ("link/x",)
 
 
 def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> None:
@@ -152,8 +169,10 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> No
 
 
 def test_a_workspace_without_roots_has_nothing_inside() -> None:
-    found = touched(Workspace([]), ["a"], command="ls", folder="/home", variables={}).outside
-    assert found == ("a", "/home/ls")
+    workspace = Workspace([])
+    places = [workspace.locate("/a")]
+    found = touched(workspace, places, command="ls", folder="/home", variables={}).outside
+    assert found == ("/a", "/home/ls")
 
 
 def test_what_decides_on_calls_is_told_apart_however_it_is_named(house: Path) -> None:

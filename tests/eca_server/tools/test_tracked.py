@@ -12,7 +12,8 @@ import pytest
 
 from eca_server.tools import tracked
 from eca_server.tools.tracked import IgnoredAndTracked
-from eca_server.workspace import git
+from eca_server.workspace import Directory, git
+from eca_server.workspace.boundary import open_directory
 
 
 class Clock:
@@ -36,8 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     folders: list[Path] = []
     names = git.names
 
-    def note(folder: Path, *args: Any, **kwargs: Any) -> Iterator[str]:
-        folders.append(folder)
+    def note(folder: Directory, *args: Any, **kwargs: Any) -> Iterator[str]:
+        folders.append(folder.path)
         return names(folder, *args, **kwargs)
 
     monkeypatch.setattr(git, "names", note)
@@ -60,7 +61,8 @@ def add(folder: Path, *names: str) -> None:
 
 
 def below(files: IgnoredAndTracked, folder: Path) -> list[str]:
-    return sorted(files.below(folder, checkpoint=lambda: None))
+    with open_directory(folder) as opened:
+        return sorted(files.below(opened, checkpoint=lambda: None))
 
 
 def test_they_are_named_relative_to_the_folder(repository: Path) -> None:
