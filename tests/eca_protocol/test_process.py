@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
+from eca_protocol import process
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.process_table import ProcessTable, process_table
@@ -248,6 +249,25 @@ async def test_what_cannot_start_says_why(
     with pytest.raises(StartFailed, match=text):
         spawn(command, **options)
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("descriptors_have_paths", [True, False])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+async def test_a_child_starts_in_the_directory_of_a_descriptor_wherever_its_path_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors_have_paths: bool
+) -> None:
+    if not descriptors_have_paths:
+        monkeypatch.setattr(process, "_DESCRIPTORS", "/no/such/folder")
+    (tmp_path / "a").mkdir()
+    descriptor = os.open(tmp_path / "a", os.O_RDONLY | os.O_DIRECTORY)
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "a").symlink_to("/")
+    try:
+        child = shell("pwd -P", cwd=descriptor)
+    finally:
+        os.close(descriptor)
+    assert await line(child) == f"{tmp_path}/b".encode()
+    assert await child.end(PATIENT) == 0
 
 
 async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_the_same(

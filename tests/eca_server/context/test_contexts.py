@@ -25,7 +25,7 @@ from eca_protocol.messages import (
     UnknownContext,
     WebContext,
 )
-from eca_server.context import Built, Limits, build
+from eca_server.context import Built, Limits, build, draw_roots
 from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.workspace import Workspace
 
@@ -182,6 +182,40 @@ async def test_a_link_swapped_in_after_the_listing_is_not_followed(
     text = await block(workspace, DirectoryContext(path=str(project)))
     assert "text of b" in text
     assert "top secret" not in text
+
+
+@pytest.mark.parametrize(("swapped", "at"), [("docs", 1), ("docs/in", 2)])
+async def test_a_folder_swapped_for_a_link_while_it_is_listed_is_not_followed(
+    project, outside, workspace, monkeypatch, swapped, at
+) -> None:
+    (project / "docs" / "in").mkdir(parents=True)
+    (project / "docs" / "a.md").write_text("text of a")
+    (project / "docs" / "in" / "b.md").write_text("text of b")
+    looks = 0
+
+    def check() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == at:
+            (project / swapped).rename(project / "away")
+            (project / swapped).symlink_to(outside)
+
+    monkeypatch.setattr("trio.from_thread.check_cancelled", check)
+    text = await block(workspace, DirectoryContext(path=str(project / "docs")))
+    assert looks >= at
+    assert "secret" not in text
+    assert "a.md" in text
+
+
+async def test_a_root_swapped_for_a_link_is_left_out_of_the_map(
+    project, outside, workspace
+) -> None:
+    project.rmdir()
+    project.symlink_to(outside)
+    result = await built(workspace, RepoMapContext())
+    assert "secret" not in result.parts[0].text
+    assert "changed after it was checked" in result.notes[0]
+    assert "changed after it was checked" in draw_roots(workspace)
 
 
 async def test_the_texts_of_a_directory_never_have_more_than_their_room(project, workspace) -> None:

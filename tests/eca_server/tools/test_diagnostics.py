@@ -101,6 +101,18 @@ async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> No
     assert text == "No diagnostics."
 
 
+async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.py").write_text("")
+    async with asked(tmp_path) as (_, tool):
+        call = await tool.prepare({"path": "a.py"})
+        (tmp_path / "a.py").unlink()
+        (tmp_path / "a.py").symlink_to("/etc/passwd")
+        with trio.fail_after(5), pytest.raises(ToolFault, match="changed after it was checked"):
+            await call.run()
+
+
 @pytest.mark.requirement("W-42a", "W-42c", "EDIT-5")
 @pytest.mark.parametrize(
     ("client", "place"),

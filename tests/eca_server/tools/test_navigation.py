@@ -188,3 +188,17 @@ async def test_only_an_editor_that_said_so_in_an_edition_that_has_it_is_asked() 
         names = {tool["name"] for tool in listed}
         assert not names & {"eca_editor_references", "eca_ask_user"}
         assert "eca_editor_diagnostics" in names
+
+
+async def test_a_folder_swapped_for_a_link_after_the_decision_is_not_asked_about(
+    tmp_path: Path,
+) -> None:
+    for name in ("src", "outside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "b.py").write_text(TEXT)
+    async with asked(tmp_path) as (_, tool):
+        call = await tool.prepare({"path": "src/b.py", "line": 2, "symbol": "tau"})
+        (tmp_path / "src").rename(tmp_path / "away")
+        (tmp_path / "src").symlink_to("outside")
+        with trio.fail_after(5), pytest.raises(ToolFault, match="changed after it was checked"):
+            await call.run()

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import git, list_files
+from eca_server.workspace import Moved, git, list_files
+from eca_server.workspace.boundary import open_directory
 
 
 @pytest.fixture(autouse=True)
@@ -353,3 +354,24 @@ def test_without_git_the_same_files_are_listed(
             assert set(listed(folder)) == expected
     finally:
         shutil.rmtree(top)
+
+
+def test_a_folder_swapped_for_a_link_is_not_listed(project: Path, outside: Path) -> None:
+    (project / "a").symlink_to(outside)
+    with pytest.raises(Moved, match="a' changed after it was checked"):
+        listed(project / "a")
+    assert listed(project / "missing") == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_what_was_opened_is_listed_wherever_its_path_leads(
+    repository: Path, outside: Path, tool: str, kind: str
+) -> None:
+    write(repository, {"a/b/c": "", "a/d": "", "a/.gitignore": "e\n", "a/e": ""})
+    with open_directory(repository / "a") as opened:
+        (repository / "a").rename(repository / "away")
+        if kind == "link":
+            (repository / "a").symlink_to(outside)
+        else:
+            write(repository, {"a/secret": ""})
+        assert sorted(list_files(opened, limit=10)) == [".gitignore", "b/c", "d"]

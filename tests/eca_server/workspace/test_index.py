@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -335,6 +336,19 @@ async def test_a_directory_outside_is_listed(
     secret = [Found(path=outside / "secret", is_directory=False)]
     for query in ("~", "~/", "~/sec", "../outside/", f"{outside}/", f"{outside}/se"):
         assert await index.search(query, limit=10) == secret
+
+
+@pytest.mark.trio
+async def test_a_root_swapped_for_a_link_has_no_files(
+    project: Path, outside: Path, nursery: trio.Nursery
+) -> None:
+    index = FileIndex([root_of(project)])
+    shutil.rmtree(project)
+    project.symlink_to(outside)
+    nursery.start_soon(index.run)
+    assert await index.search("secret", limit=10) == []
+    assert index._whole.is_set()
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.trio
