@@ -227,7 +227,7 @@ def _opened(descent: Descent, name: str) -> Iterator[BinaryIO]:
     """A regular file below the start of a descent, unbuffered."""
     directory, _, base = name.rpartition("/")
     opened = descent.open(directory)
-    with os.fdopen(open_regular(opened, base, opened.path / base), "rb", buffering=0) as file:
+    with os.fdopen(open_regular(opened, base, name), "rb", buffering=0) as file:
         yield file
 
 

@@ -16,7 +16,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import attrs
@@ -43,6 +43,8 @@ _STEP: int = (
     | getattr(os, "O_DIRECTORY", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )
+_LIST: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_UNFOLLOWED: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @attrs.frozen(kw_only=True)
@@ -208,12 +210,19 @@ class Directory:
     """An open directory: its entries are reached from here, wherever its path leads meanwhile.
 
     Attributes:
-        path: its real path.
+        text: its real path.
         fd: its descriptor; None where the platform knows no such thing, and paths must do.
+        is_listable: the descriptor gives the names of entries, not only the entries of a name.
     """
 
-    path: Path
+    text: str
     fd: int | None
+    is_listable: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The real path."""
+        return Path(self.text)
 
     def at(self, name: str) -> str:
         """What to call an entry beside `dir_fd=directory.fd`."""
@@ -234,34 +243,39 @@ class Directory:
         return found
 
     def below(self, name: str) -> Directory:
-        """Open a directory in this one; the caller closes its descriptor.
+        """Open a directory in this one to list it; the caller closes its descriptor.
 
         Raises:
             Moved: it is a symbolic link.
             OSError: it is no directory, or cannot be opened.
         """
-        path = self.path / name
+        text = os.path.join(self.text, name)  # noqa: PTH118 (once for each directory of a tree)
         if self.fd is not None:
-            return Directory(path=path, fd=self.open(name, _STEP))
+            return Directory(text=text, fd=self.open(name, _LIST), is_listable=True)
         found = self.stat(name)
         if found is None or not stat.S_ISDIR(found.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-        return Directory(path=path, fd=None)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
+        return Directory(text=text, fd=None)
 
-    @contextmanager
-    def scan(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+    def scan(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         """Open the list of entries while the block runs; only there an entry can be asked.
 
         Raises:
             Moved: the path, which is all a platform without descriptors has, leads elsewhere now.
             OSError: it cannot be read.
         """
+        if self.fd is not None and self.is_listable:
+            return os.scandir(self.fd)
+        return self._scan()
+
+    @contextmanager
+    def _scan(self) -> Iterator[Iterator[os.DirEntry[str]]]:
         if self.fd is None:
-            with os.scandir(self.path) as entries:
+            with os.scandir(self.text) as entries:
                 yield entries
             _must_be_real(self.path)
             return
-        fd = self.open(os.curdir, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        fd = self.open(os.curdir, _LIST)
         try:
             with os.scandir(fd) as entries:
                 yield entries
@@ -274,9 +288,8 @@ class Directory:
         Raises:
             Moved: it is a symbolic link.
         """
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
-            return os.open(self.at(name), flags, mode, dir_fd=self.fd)
+            return os.open(self.at(name), flags | _UNFOLLOWED, mode, dir_fd=self.fd)
         except OSError as fault:
             if fault.errno not in {errno.ELOOP, errno.ENOTDIR}:
                 raise
@@ -344,7 +357,7 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
     try:
         walked = Path(real_path.anchor)
         for name in real_path.parts[1:]:
-            here = Directory(path=walked, fd=fd)
+            here = Directory(text=str(walked), fd=fd)
             if create and here.stat(name) is None:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
@@ -352,7 +365,7 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
             below = here.open(name, _STEP)
             os.close(fd)
             fd, walked = below, walked / name
-        yield Directory(path=real_path, fd=fd)
+        yield Directory(text=str(real_path), fd=fd)
     except BaseException:
         for parent, name in reversed(made):
             with contextlib.suppress(OSError):
@@ -368,7 +381,7 @@ def _unwalked(real_path: Path, *, create: bool) -> Directory:
     _must_be_real(real_path)
     if create:
         real_path.mkdir(parents=True, exist_ok=True)
-    return Directory(path=real_path, fd=None)
+    return Directory(text=str(real_path), fd=None)
 
 
 def _must_be_real(path: Path, like: os.stat_result | None = None) -> None:

@@ -101,7 +101,7 @@ def open_file(place: Place) -> Iterator[BinaryIO]:
         yield file
 
 
-def open_regular(directory: Directory, name: str, shown: Path) -> int:
+def open_regular(directory: Directory, name: str, shown: Path | str) -> int:
     """A descriptor for reading; it is looked at first, for opening a device may do something."""
     found = directory.stat(name or os.curdir)
     if found is not None:
@@ -116,7 +116,7 @@ def open_regular(directory: Directory, name: str, shown: Path) -> int:
     return fd
 
 
-def must_be_regular(found: os.stat_result, shown: Path) -> None:
+def must_be_regular(found: os.stat_result, shown: Path | str) -> None:
     """Raise NotAFile unless it is a regular file."""
     if not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
