@@ -26,7 +26,7 @@ from eca_server.tools.search import (
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace.opening import open_directory
 
 __all__ = ["Grep"]
 

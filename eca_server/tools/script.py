@@ -21,7 +21,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
 from eca_server.tools.tool import ToolFault, ToolOutput
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace.opening import open_directory
 
 __all__ = ["Script", "open_working_directory", "run_script", "shell_in"]
 

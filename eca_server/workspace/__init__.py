@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eca_server.workspace.boundary import Directory, Place, Workspace, open_checked, open_place
+from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.faults import (
     AlreadyThere,
     BadPath,
@@ -16,6 +16,7 @@ from eca_server.workspace.faults import (
 )
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, Found
+from eca_server.workspace.opening import Directory, open_checked, open_place
 from eca_server.workspace.reading import (
     Checkpoint,
     FileSnapshot,

@@ -9,8 +9,8 @@ import os
 from types import TracebackType
 from typing import Self
 
-from eca_server.workspace.boundary import Directory
 from eca_server.workspace.faults import BadPath
+from eca_server.workspace.opening import Directory
 
 __all__ = ["Descent"]
 

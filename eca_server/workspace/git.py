@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eca_protocol.process import working_directory
-from eca_server.workspace.boundary import Directory
 from eca_server.workspace.faults import FileFault
+from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 
 __all__ = ["GitUnusable", "names"]

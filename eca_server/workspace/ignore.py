@@ -24,10 +24,10 @@ from typing import Literal, TypeAlias
 import attrs
 
 from eca_server.workspace import git
-from eca_server.workspace.boundary import Directory, open_directory
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.gitignore import Rules
+from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 
 __all__ = ["list_files"]

@@ -21,9 +21,10 @@ from typing import NamedTuple, TypeAlias
 import attrs
 import trio
 
-from eca_server.workspace.boundary import Workspace, open_directory
+from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import open_directory
 from eca_server.workspace.roots import Root
 
 __all__ = ["Catalogue", "FileIndex", "Found"]

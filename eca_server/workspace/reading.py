@@ -21,8 +21,9 @@ from typing import BinaryIO, Literal, Self, TypeAlias
 
 import attrs
 
-from eca_server.workspace.boundary import Directory, Place, naming, open_directory
+from eca_server.workspace.boundary import Place
 from eca_server.workspace.faults import Changed, NotAFile, NotText, TooLarge
+from eca_server.workspace.opening import Directory, naming, open_directory
 
 __all__ = [
     "Checkpoint",

@@ -19,8 +19,9 @@ from contextlib import contextmanager
 
 import attrs
 
-from eca_server.workspace.boundary import Directory, Place, naming, open_directory
+from eca_server.workspace.boundary import Place
 from eca_server.workspace.faults import AlreadyThere, FileFault, LeadsOut
+from eca_server.workspace.opening import Directory, naming, open_directory
 from eca_server.workspace.reading import (
     PIECE,
     Checkpoint,

@@ -20,7 +20,7 @@ from eca_server.tools.output import Cap
 from eca_server.tools.ripgrep import find_ripgrep, ripgrep
 from eca_server.tools.search import MOST_FOUND, Include, Pattern
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace.opening import open_directory
 from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
 
 pytestmark = pytest.mark.trio

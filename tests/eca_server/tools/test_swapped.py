@@ -29,7 +29,7 @@ from eca_server.tools.read_file import ReadFile
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import PreparedCall, Tool, ToolFault
 from eca_server.tools.write_file import WriteFile
-from eca_server.workspace import boundary
+from eca_server.workspace import opening
 from tests.eca_server.tools.file_tools import files_in, prepare, run, text_of
 from tests.eca_server.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
@@ -284,7 +284,7 @@ async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
 async def test_a_platform_without_descriptors_looks_before(
     project: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(boundary, "_STEPS", False)
+    monkeypatch.setattr(opening, "_STEPS", False)
     make, arguments = CALLS[name]
     tool = make(files_in(project))
     call = await prepare(tool, **arguments)
@@ -298,7 +298,7 @@ async def test_a_platform_without_descriptors_looks_before(
 async def test_a_platform_without_descriptors_looks_afterwards(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boundary, "_STEPS", False)
+    monkeypatch.setattr(opening, "_STEPS", False)
 
     def checkpoint() -> None:
         if not (project / "src").is_symlink():

@@ -13,7 +13,7 @@ import pytest
 from eca_server.tools import tracked
 from eca_server.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import Directory, git
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace.opening import open_directory
 
 
 class Clock:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import BadPath, Moved, Workspace, boundary, open_checked
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace import BadPath, Moved, Workspace, open_checked, opening
+from eca_server.workspace.opening import open_directory
 from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
 
 
@@ -262,7 +262,7 @@ def test_the_root_swapped_for_a_link_is_not_followed(
 def test_a_platform_that_cannot_walk_looks_once_more(
     workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boundary, "_STEPS", False)
+    monkeypatch.setattr(opening, "_STEPS", False)
     (project / "a").mkdir()
     (project / "a" / "secret").write_text("x")
     place = workspace.locate("a/secret")

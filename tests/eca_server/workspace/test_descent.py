@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import BadPath, Moved, boundary
-from eca_server.workspace.boundary import Directory, open_directory
+from eca_server.workspace import BadPath, Moved, opening
 from eca_server.workspace.descent import Descent
+from eca_server.workspace.opening import Directory, open_directory
 
 
 @pytest.fixture(params=[True, False], ids=["descriptors", "paths"])
@@ -18,7 +18,7 @@ def start(
     request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Directory]:
     """The project, open; on a platform with descriptors of directories, and on one without."""
-    monkeypatch.setattr(boundary, "_STEPS", request.param)
+    monkeypatch.setattr(opening, "_STEPS", request.param)
     for name in ("a/b/c", "a/d", "e"):
         (project / name).mkdir(parents=True)
         (project / name / "f").write_text(name)

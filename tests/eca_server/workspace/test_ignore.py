@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.workspace import Moved, git, list_files
-from eca_server.workspace.boundary import open_directory
+from eca_server.workspace.opening import open_directory
 
 
 @pytest.fixture(autouse=True)

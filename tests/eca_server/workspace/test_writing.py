@@ -20,8 +20,8 @@ from eca_server.workspace import (
     Moved,
     NotAFile,
     Workspace,
-    boundary,
     move_file,
+    opening,
     read_file,
     replace_file,
 )
@@ -41,7 +41,7 @@ def file(project: Path) -> Path:
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each test once as on a platform that cannot open relative to a directory."""
     if request.param == "by path":
-        monkeypatch.setattr(boundary, "_STEPS", False)
+        monkeypatch.setattr(opening, "_STEPS", False)
     return str(request.param)
 
 
