@@ -26,10 +26,12 @@ from eca_server.tools.move_file import MoveFile
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
+from eca_server.tools.search import Pattern, search
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import PreparedCall, Tool, ToolFault
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import opening
+from eca_server.workspace.opening import open_directory
 from tests.eca_server.tools.file_tools import files_in, prepare, run, text_of
 from tests.eca_server.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
@@ -308,3 +310,11 @@ async def test_a_platform_without_descriptors_looks_afterwards(
     tool = DirectoryTree(files=files_in(project, gitignore=False))
     with pytest.raises(ToolFault, match=f"{LIES}: it leads to '.*outside/in' now"):
         await run(tool, path="src/in")
+
+
+async def test_a_name_that_leads_up_has_no_lines(project: Path) -> None:
+    """An index that was tampered with may give Git any name."""
+    with open_directory(project) as folder:
+        names = ["../outside/in/secret", "src/../../outside/in/secret", "src/in/f"]
+        found = list(search(folder, names, Pattern("same")))
+    assert [(each.path, each.text) for each in found] == [("src/in/f", "same")]
