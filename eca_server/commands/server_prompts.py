@@ -35,6 +35,7 @@ __all__ = [
     "MissingArguments",
     "ServerPrompt",
     "find_server_prompt",
+    "prefix_of",
     "run_server_prompt",
     "server_prompts",
 ]
@@ -149,7 +150,7 @@ async def find_server_prompt(
         A sentence, where it would be one of a server that does not tell its prompts now; None,
         where no server is meant.
     """
-    meant = [each for each in manager if name.startswith(f"{_prefix(each)}:")]
+    meant = [each for each in manager if name.startswith(prefix_of(each))]
     with trio.move_on_after(PATIENCE):
         for server in meant:
             await server.listed()
@@ -160,8 +161,9 @@ async def find_server_prompt(
     return f"MCP servers that do not tell their prompts: {', '.join(silent)}." if silent else None
 
 
-def _prefix(server: Server) -> str:
-    return _NOT_IN_NAMES.sub("-", server.name).lower()
+def prefix_of(server: Server) -> str:
+    """Return what the names of a server's prompts begin with, in small letters."""
+    return f"{_NOT_IN_NAMES.sub('-', server.name).lower()}:"
 
 
 def _tells(server: Server) -> bool:
