@@ -128,8 +128,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     server runs or not.
     """
     custom, skills = await files.read(taken=_NAMES), await skill_files.read()
-    taken = set(_NAMES)
-    taken |= {each.name for each in custom.commands if not each.is_of_project}
+    taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
     taken |= {each.command for each in skills.skills if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
     commands = [

@@ -94,11 +94,11 @@ class ServerPrompt:
         wanted = self.prompt.arguments[:_MOST_ARGUMENTS]
         words = words_of(given, most=len(wanted))
         values = {
-            each.name: word
+            each.wire_name: word
             for each, word in zip(wanted, words, strict=False)
             if word or each.required
         }
-        if any(each.required and each.name not in values for each in wanted):
+        if any(each.required and each.wire_name not in values for each in wanted):
             raise MissingArguments(self._usage(len(words)))
         return values
 
@@ -181,7 +181,7 @@ async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situatio
         return
     turn.progress(f"Asking {server.name} for the prompt")
     try:
-        result = await server.session.get_prompt(found.prompt.name, values)
+        result = await server.session.get_prompt(found.prompt.wire_name, values)
     except MCPFault as fault:
         reason = mask(str(fault), *server.settings.secrets)[:_LONGEST_FAULT]
         turn.fail(f"{name}: the MCP server {server.name} did not give it: {reason}.")

@@ -22,8 +22,8 @@ from eca_server.mcp.messages import (
     ResourceContents,
     TextContent,
 )
-from tests.eca_server.chat.editor import Content as Received
 from tests.eca_server.chat.editor import ECHO, editor, finishes, text, types
+from tests.eca_server.chat.editor import Content as Received
 from tests.eca_server.chat.mcp_session import GIT, Places, session, status, updates, with_servers
 from tests.eca_server.mcp.fake import FakeSession, Place
 
@@ -81,6 +81,16 @@ def refusal(received: list[Received]) -> str:
         received
     ) == ["progress", "text", "finished"]
     return text(received[2:])
+
+
+async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], prompt)
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.turn("/git:talk bees", model=ECHO)
+    assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
 async def test_a_project_s_command_takes_no_prompt_s_name(
