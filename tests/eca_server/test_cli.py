@@ -419,7 +419,7 @@ class Terminal:
             command,
             start_new_session=True,
             cwd=home,
-            env=environment(home, TTY=os.ttyname(far)),
+            env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
             # Whoever runs the tests in the background may have them ignore interrupts.
