@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pyte
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from eca_protocol import messages as m
 from eca_server.approval_view import call_rows, question_of
+from eca_server.ecp.cli import run as ecp
 from eca_server.printable import (
     Printer,
     printable_json,
@@ -21,6 +23,7 @@ from eca_server.printable import (
     rows,
     visible,
 )
+from eca_server.tap import play_again
 
 HOSTILE = [
     "\x1b]0;title\x07",
@@ -138,7 +141,7 @@ def test_joiners_selectors_and_blanks_hide_nothing(text: str) -> None:
     assert len(visible(text)) < len(text)
 
 
-@given(st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)))
+@given(st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2))
 def test_printed_json_is_the_same_value_without_unseen_characters(value: Any) -> None:
     written = printable_json(json.dumps(value, indent=2, ensure_ascii=False))
     assert json.loads(written) == value
@@ -179,9 +182,51 @@ def call(**members: Any) -> m.ChatToolCallRunContent:
 def test_no_row_of_a_call_begins_where_our_questions_begin(
     asked: m.ChatToolCallRunContent, width: int
 ) -> None:
-    screen = pyte.Screen(columns=width, lines=2000)
     shown = call_rows(asked, directory=None, width=width)
+    screen = pyte.Screen(columns=width, lines=shown.count("\n") + 9)
     pyte.Stream(screen).feed(shown.encode(errors="backslashreplace").decode().replace("\n", "\r\n"))
-    assert all(row.startswith("  ") for row in screen.display)
+    assert all(row.startswith("  ") for row in screen.display)  # those behind the last, too
     assert screen.cursor.y == shown.count("\n")
     assert acts_of(question_of(asked)) == set()
+
+
+EVIL = "evil\x1b[2J\x9b1A\u202e\U000e0041"
+SHOWN = "evil\\x1b[2J\\x9b1A\\u202e\\U000e0041"
+MANIFEST: dict[str, Any] = {
+    "manifest_version": "v1",
+    "name": EVIL,
+    "target": "true",
+    "scenarios": [
+        {
+            "name": EVIL,
+            "steps": [
+                {
+                    "input": "x",
+                    "graders": [{"type": "text_match", "condition": "equals", "value": "x"}],
+                }
+            ],
+        }
+    ],
+}
+
+
+def test_a_manifest_and_an_agent_do_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.yaml"
+    for content in (MANIFEST, {**MANIFEST, EVIL: 1}, {**MANIFEST, "manifest_version": EVIL}):
+        file.write_text(json.dumps(content))
+        ecp(["validate", str(file)])
+        printed = "".join(capsys.readouterr())
+        assert SHOWN in printed
+        assert acts_of(printed) <= {"linefeed"}
+
+
+def test_a_transcript_s_name_and_a_replay_do_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / EVIL).write_text("no transcript\n")
+    assert play_again(tmp_path / EVIL, [], deadline=1) == 2
+    printed = capsys.readouterr().err
+    assert SHOWN in printed
+    assert acts_of(printed) <= {"linefeed"}
