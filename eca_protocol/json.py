@@ -9,6 +9,8 @@ to the judge. Both engines therefore take and give the same (ruling W-5):
   refused.
 * NaN, the infinities and what overflows to them are refused.
 * Arrays and objects nest at most 128 deep.
+* A text to read holds at most a million values, counted as commas and opening brackets outside
+  strings: 16 MiB of `[[],[],...]` would take half a gigabyte.
 * Of duplicate keys the last wins, unless the reader asks for them to be refused.
 * What is neither JSON nor one of its obvious spellings in Python is refused with its path. Tuples
   are written as arrays, enum members as their value, UUIDs as their text, keys that are numbers,
@@ -33,12 +35,22 @@ try:
 except ImportError:
     orjson = None  # type: ignore[assignment]  # the extra `speed` is not installed
 
-__all__ = ["ENGINE", "MAX_DEPTH", "MAX_DIGITS", "DuplicateKeys", "dumps", "loads"]
+__all__ = [
+    "ENGINE",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "MAX_VALUES",
+    "DuplicateKeys",
+    "dumps",
+    "holds_too_many_values",
+    "loads",
+]
 
 DuplicateKeys = Literal["last", "refuse"]
 
 MAX_DEPTH: Final = 128
 MAX_DIGITS: Final = 4300
+MAX_VALUES: Final = 1_000_000
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _BLANKS = " \t\r\n"
@@ -47,6 +59,11 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DIGIT_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _PIECE = 600  # digits; the interpreter converts at least 640 at once, whatever its setting
 _EXCERPT = 16  # characters of a refused text that an error shows
+_MARKS = (b",", b"[", b"{")
+_MARKS_AT_ONCE = 1000
+_UP_TO_A_MARK = rb'(?:[^",\[{]++|"(?:[^"\\]++|\\.)*+")*+[,\[{]'
+_ONE_MARK = re.compile(_UP_TO_A_MARK, re.DOTALL)
+_MANY_MARKS = re.compile(rb"(?:%b){%d}+" % (_UP_TO_A_MARK, _MARKS_AT_ONCE), re.DOTALL)
 
 
 def _read_integer(literal: str) -> int:
@@ -108,6 +125,10 @@ def _too_deep() -> InvalidJSON:
     return InvalidJSON(f"expected at most {MAX_DEPTH} levels of nesting, got more")
 
 
+def _too_many() -> InvalidJSON:
+    return InvalidJSON(f"expected at most {MAX_VALUES:,} values, got more")
+
+
 def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> InvalidJSON:
     """The error for text that the judge did not take: what was expected, what came, where."""
     match fault:
@@ -127,6 +148,23 @@ def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> Inv
                 position=position,
             )
     return _too_long()
+
+
+def holds_too_many_values(data: bytes | bytearray) -> bool:
+    """Return whether a text holds more than MAX_VALUES values; build none of them.
+
+    A text of at most MAX_VALUES bytes is not looked at, and one with few commas and brackets,
+    those in strings included, is only counted through.
+    """
+    if len(data) <= MAX_VALUES or sum(map(data.count, _MARKS)) <= MAX_VALUES:
+        return False
+    place = 0
+    for _ in range(MAX_VALUES // _MARKS_AT_ONCE):
+        found = _MANY_MARKS.match(data, place)
+        if found is None:
+            return False
+        place = found.end()
+    return _ONE_MARK.match(data, place) is not None
 
 
 def _may_nest_too_deep(data: bytes | bytearray) -> bool:
@@ -277,6 +315,8 @@ class _Stdlib:
         """
         if isinstance(data, str):
             data = _utf8(data)
+        if holds_too_many_values(data):
+            raise _too_many()
         decoder = _DECODERS[duplicate_keys, sys.get_int_max_str_digits() == MAX_DIGITS]
         try:
             text = data.decode()
@@ -327,6 +367,8 @@ class _Orjson:
     def loads(data: bytes | bytearray | str, *, duplicate_keys: DuplicateKeys = "last") -> Any:
         if isinstance(data, str):
             data = _utf8(data)
+        if holds_too_many_values(data):
+            raise _too_many()
         if duplicate_keys == "refuse" or _has_run_of_digits(data, _Orjson._LONG_INTEGER):
             return _Stdlib.loads(data, duplicate_keys=duplicate_keys)
         try:

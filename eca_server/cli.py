@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from eca_server.command_line import ended, mend_streams, port, seconds
+from eca_server.printable import printable_lines
 from eca_server.version import version
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\nTry `eca-server --help`.\n")
+        sys.stderr.write(f"{self.prog}: {printable_lines(message)}\nTry `eca-server --help`.\n")
         raise SystemExit(2)
 
 
@@ -381,7 +382,7 @@ def _conformance(arguments: Sequence[str]) -> int:
 
 
 def _refuse(why: str) -> int:
-    sys.stderr.write(f"eca-server: {why}\n")
+    sys.stderr.write(f"eca-server: {printable_lines(why)}\n")
     return 2
 
 

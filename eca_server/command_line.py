@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-__all__ = ["ended", "mend_streams", "port", "printable", "seconds", "silence", "tell"]
+from eca_server.printable import printable_line
+
+__all__ = ["ended", "mend_streams", "port", "seconds", "silence", "tell"]
 
 
 def mend_streams() -> None:
@@ -60,7 +62,7 @@ def _exit_code_of(program: str, raised: BaseException, *, is_server: bool) -> in
     if fault is None or (is_server and not isinstance(fault, BrokenPipeError)):
         return None
     if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
-        sys.stderr.write(f"{program}: {fault}\n")
+        sys.stderr.write(f"{program}: {printable_line(str(fault))}\n")
     silence(sys.stdout)
     return 1
 
@@ -89,12 +91,6 @@ def port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) >= 2**16:
         raise argparse.ArgumentTypeError(f"expected a port, got {text[:20]!r}")
     return int(text)
-
-
-def printable(text: str, *, longest: int = 500) -> str:
-    """`text` on one line, without a character that does anything to a terminal."""
-    cut = text if len(text) <= longest else f"{text[:longest]}..."
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def silence(stream: TextIO) -> None:

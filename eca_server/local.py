@@ -13,6 +13,7 @@ from eca_protocol.client import Client, connect
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
 from eca_server.features import Connection, Options
+from eca_server.printable import printable_lines
 from eca_server.server import serve
 
 __all__ = ["Local", "local_client"]
@@ -34,7 +35,7 @@ class Local:
         """Write what the server has to tell a person to stderr, until the connection ends."""
         async for event in self.client.events():
             if isinstance(event, ShowMessageParams):
-                sys.stderr.write(f"{event.type}: {event.message}\n")
+                sys.stderr.write(f"{event.type}: {printable_lines(event.message)}\n")
                 sys.stderr.flush()
 
 

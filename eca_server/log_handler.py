@@ -12,6 +12,8 @@ import select
 import time
 from typing import Final, TextIO
 
+from eca_server.printable import printable_lines
+
 __all__ = ["log_handler"]
 
 _PATIENCE: Final = 0.2
@@ -28,8 +30,16 @@ def log_handler(stream: TextIO | None) -> logging.Handler:
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):  # it leads into this process
-        return logging.StreamHandler(stream)
-    return logging.StreamHandler(stream) if os.name == "nt" else _DescriptorHandler(descriptor)
+        return _StreamHandler(stream)
+    return _StreamHandler(stream) if os.name == "nt" else _DescriptorHandler(descriptor)
+
+
+class _StreamHandler(logging.StreamHandler[TextIO]):
+    """A handler for a stream that cannot be asked whether there is room."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record without anything that acts on a terminal."""
+        return printable_lines(super().format(record))
 
 
 class _DescriptorHandler(logging.Handler):
@@ -40,7 +50,7 @@ class _DescriptorHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record, or count it as dropped."""
-        text = f"{self.format(record)}\n"
+        text = f"{printable_lines(self.format(record))}\n"
         if self._dropped:
             text = f"\n... {self._dropped} entries of this log had no room ...\n{text}"
         if self._write(text.encode("utf-8", "backslashreplace")):

@@ -24,6 +24,7 @@ from eca_protocol.process import spawn
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_protocol.transcript import Mask, Recorder, Transcript, new_file, play, read_transcript, tap
 from eca_server.config.folders import data_folder, make_data_folder
+from eca_server.printable import printable_lines
 from eca_server.secret import HIDDEN, Secret, mask
 
 __all__ = ["masker", "play_again", "tap_stdio"]
@@ -254,5 +255,5 @@ class _Masker:
 def _say(words: str) -> None:
     """Tell the user; that nobody reads it is no reason to end a conversation."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{words}\n")
+        sys.stderr.write(f"{printable_lines(words)}\n")
         sys.stderr.flush()

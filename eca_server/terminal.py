@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,8 +16,10 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
+from eca_server.approval_view import call_rows, question_of
 from eca_server.features import Options
 from eca_server.local import Local, local_client
+from eca_server.printable import Printer, printable_line
 from eca_server.signals import until_a_signal
 
 __all__ = ["chat", "doctor"]
@@ -117,10 +120,11 @@ async def _doctor(options: Options, online: bool) -> int:
     ) as local:
         await local.client.configured()
         conversation = local.client.chat()
+        out = _Output()
         async for content in conversation.prompt("/doctor online" if online else "/doctor"):
             if isinstance(content, m.ChatTextContent):
-                _write(content.text)
-        _write("\n")
+                out.write(content.text)
+        out.write("\n")
         served = local.connection.chats.get(conversation.id)
         return int(served is not None and served.last_turn_failed)
 
@@ -203,65 +207,84 @@ async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope, question: _Que
 
 
 async def _print_turn(turn: Turn, question: _Question) -> None:
-    ended_line = True
+    out = _Output()
     async for received in turn.received():
         content = received.content
         note = "" if turn.stopped else _note_of(content)
         asks = isinstance(content, m.ChatToolCallRunContent) and content.manual_approval
-        if (note or asks) and not ended_line:
-            _write("\n")
-            ended_line = True
+        if note or asks:
+            out.end_line()
         sys.stderr.write(note)
         if isinstance(content, m.ChatToolCallRunContent) and asks:
             await _decide(turn, content, question)
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
             continue
         text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
-        if received.role == "system" and not ended_line:
+        if received.role == "system" and not out.ended_line:
             text = f"\n{text}"
-        _write(text)
-        ended_line = text.endswith("\n")
-    if not ended_line:
-        _write("\n")
+        out.write(text)
+    out.end_line()
 
 
 def _note_of(content: m.ChatContent) -> str:
-    """What is no text: a picture, or what becomes of a call that nobody here has decided."""
+    """Return a line for what is no text: a picture, or the end of a call that was not asked for."""
     match content:
         case m.ChatImageContent(media_type=media_type):
-            return f"[a picture: {media_type}]\n"
+            told = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():
-            return f"[{content.summary or content.name}]\n"
+            told = content.summary or content.name
         case m.ChatToolCalledContent(error=True, outputs=outputs):
             said = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
             why = shorten(" ".join(said), _NOTE, placeholder=" ...") or "no reason was given"
-            return f"[{content.summary or content.name} failed: {why}]\n"
+            told = f"{content.summary or content.name} failed: {why}"
         case m.ChatToolCallRejectedContent(reason="user-config"):
             what = content.summary or content.name
-            return f"[{what}: refused by the behaviour or the configuration]\n"
+            told = f"{what}: refused by the behaviour or the configuration"
         case _:
             return ""
+    return f"[{printable_line(told)}]\n"
 
 
 async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Question) -> None:
-    """Ask whoever sits at the terminal; without one, a call that would ask is rejected."""
+    """Ask the person at the terminal; without one, reject the call."""
     if turn.stopped:
         return
-    what = call.summary or call.name
+    asked = question_of(call)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        sys.stderr.write(f"rejected, since nobody can be asked: {what}\n")
+        sys.stderr.write(f"rejected, since nobody can be asked: {asked.removesuffix('?')}\n")
         turn.chat.reject(call.id)
         return
-    if isinstance(call.details, m.FileChangeDetails):
-        sys.stderr.write(f"{call.details.path}\n{call.details.diff}\n")
-    elif "command" in call.arguments:
-        sys.stderr.write(f"{call.arguments['command']}\n")
-    if await question.ask(f"{what}?"):
+    here = next(iter(_here()), None)
+    sys.stderr.write(call_rows(call, directory=here, width=shutil.get_terminal_size().columns))
+    if await question.ask(asked):
         turn.chat.approve(call.id)
     else:
         turn.chat.reject(call.id)
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+class _Output:
+    """Stdout, for texts of others that come in pieces.
+
+    Attributes:
+        ended_line: whether the last line is whole.
+    """
+
+    def __init__(self) -> None:
+        self.ended_line = True
+        self._printer = Printer()
+
+    def write(self, text: str) -> None:
+        """Print the next piece."""
+        self._print(self._printer.feed(text))
+
+    def end_line(self) -> None:
+        """Begin a new line, unless the last one is whole."""
+        self._print(self._printer.flush())
+        if not self.ended_line:
+            self._print("\n")
+
+    def _print(self, text: str) -> None:
+        if text:
+            self.ended_line = text.endswith("\n")
+        sys.stdout.write(text)
+        sys.stdout.flush()

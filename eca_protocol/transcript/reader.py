@@ -150,6 +150,8 @@ def _data(value: Mapping[str, Any]) -> bytes:
 
 
 def _object(line: bytes) -> dict[str, Any]:
+    if json.holds_too_many_values(line):
+        raise ValueError(f"expected at most {json.MAX_VALUES:,} values in a line, got more")
     value = stdlib_json.loads(line)  # a line nests one level deeper than our own reader takes
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")

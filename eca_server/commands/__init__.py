@@ -99,7 +99,7 @@ async def run_command(name: str, turn: Turn, situation: Situation) -> None:
     if command is not None:
         await command.run(turn, situation)
         return
-    found = await _read(situation.command_files, situation.skill_files)
+    found = await _read(situation.command_files, situation.skill_files, situation.mcp)
     written = next((each for each in found.commands if each.name == name), None)
     if written is not None:
         await _run_written(written, turn, situation)
@@ -121,13 +121,33 @@ class _Written:
     notes: tuple[str, ...]
 
 
-async def _read(files: CommandFiles, skill_files: SkillFiles) -> _Written:
+async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None) -> _Written:
+    """Read the commands in files; none of a project has the name of one that is the user's.
+
+    A project's command does not take the name of an MCP server's prompt either, whether that
+    server runs or not.
+    """
     custom, skills = await files.read(taken=_NAMES), await skill_files.read()
-    taken = _NAMES | {each.name for each in custom.commands}
+    taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
+    taken |= {each.command for each in skills.skills if not each.is_of_project}
+    prefixes = _server_prefixes(mcp)
+    commands = [
+        each
+        for each in custom.commands
+        if not each.is_of_project or not (each.name in taken or each.name.startswith(prefixes))
+    ]
+    taken = _NAMES | {each.name for each in commands}
     more = [SkillCommand(each) for each in skills.skills if each.command not in taken]
-    return _Written(
-        commands=(*custom.commands, *more), notes=readable((*custom.notes, *skills.notes))
-    )
+    return _Written(commands=(*commands, *more), notes=readable((*custom.notes, *skills.notes)))
+
+
+def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
+    """Return what the names of MCP servers' prompts begin with."""
+    if mcp is None:
+        return ()
+    from eca_server.commands.server_prompts import prefix_of  # noqa: PLC0415 - as below
+
+    return tuple(prefix_of(server) for server in mcp)
 
 
 def told_of_hidden(skills: Iterable[Skill]) -> tuple[str, ...]:
@@ -170,7 +190,7 @@ async def matching_commands(
 ) -> tuple[ChatCommand, ...]:
     """The commands whose name or description holds `query`; a blank one finds all (W-40)."""
     wanted = query.strip().lower()
-    found = await _read(files, skill_files)
+    found = await _read(files, skill_files, mcp)
     return tuple(
         ChatCommand(
             name=each.name,

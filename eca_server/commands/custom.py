@@ -1,8 +1,10 @@
 r"""Custom commands: Markdown files whose text the model is asked in place of `/name`.
 
-They lie in `.eca/commands/` of each root, in `commands/` of the user's folder, and where `commands`
-of the configuration says; of two with one name the first in this order counts, and none takes the
-name of a command of ours. A file may begin with front matter that holds a `description`.
+They are in `commands/` of the user's folder, where `commands` of the configuration says outside the
+workspace, in `.eca/commands/` of each root, and where the configuration says inside the workspace.
+Of two with one name the first in this order counts, so that a project never shadows the user's own;
+none takes the name of a native command. A file may begin with front matter that holds a
+`description`.
 
 In the text `$ARGS` and `$ARGUMENTS` stand for all that follows the name, `$1`, `$2` (also `$ARG1`)
 for its words; `\$1` is no placeholder. In a text without those, `{{city}}` stands for the first
@@ -51,11 +53,13 @@ class CustomCommand:
         name: what stands behind the slash.
         description: one line.
         text: what the model is asked, with placeholders.
+        is_of_project: whether the workspace holds its file.
     """
 
     name: str
     description: str
     text: str
+    is_of_project: bool = False
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
@@ -179,9 +183,11 @@ class CommandFiles:
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
+            reading.add(str(self.user_folder / "commands"))
+            reading.add_configured(self.configured, self.user_folder)
+            reading.is_of_project = True
             for root in self.workspace.roots:
                 reading.add(str(root.path / ".eca" / "commands"), is_the_projects=True)
-            reading.add(str(self.user_folder / "commands"))
             reading.add_configured(self.configured, self.user_folder)
             return FoundCommands(
                 commands=tuple(reading.found.values()), notes=readable(reading.notes)
@@ -211,4 +217,4 @@ class _Reading(LaidDown):
         if command is None:
             raise NotTaken("there is no text in it")
         if printable(name) == name:
-            self.found[name] = command
+            self.found[name] = attrs.evolve(command, is_of_project=self.is_of_project)

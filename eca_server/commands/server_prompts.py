@@ -35,6 +35,7 @@ __all__ = [
     "MissingArguments",
     "ServerPrompt",
     "find_server_prompt",
+    "prefix_of",
     "run_server_prompt",
     "server_prompts",
 ]
@@ -93,11 +94,11 @@ class ServerPrompt:
         wanted = self.prompt.arguments[:_MOST_ARGUMENTS]
         words = words_of(given, most=len(wanted))
         values = {
-            each.name: word
+            each.wire_name: word
             for each, word in zip(wanted, words, strict=False)
             if word or each.required
         }
-        if any(each.required and each.name not in values for each in wanted):
+        if any(each.required and each.wire_name not in values for each in wanted):
             raise MissingArguments(self._usage(len(words)))
         return values
 
@@ -149,7 +150,7 @@ async def find_server_prompt(
         A sentence, where it would be one of a server that does not tell its prompts now; None,
         where no server is meant.
     """
-    meant = [each for each in manager if name.startswith(f"{_prefix(each)}:")]
+    meant = [each for each in manager if name.startswith(prefix_of(each))]
     with trio.move_on_after(PATIENCE):
         for server in meant:
             await server.listed()
@@ -160,8 +161,9 @@ async def find_server_prompt(
     return f"MCP servers that do not tell their prompts: {', '.join(silent)}." if silent else None
 
 
-def _prefix(server: Server) -> str:
-    return _NOT_IN_NAMES.sub("-", server.name).lower()
+def prefix_of(server: Server) -> str:
+    """Return what the names of a server's prompts begin with, in small letters."""
+    return f"{_NOT_IN_NAMES.sub('-', server.name).lower()}:"
 
 
 def _tells(server: Server) -> bool:
@@ -179,7 +181,7 @@ async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situatio
         return
     turn.progress(f"Asking {server.name} for the prompt")
     try:
-        result = await server.session.get_prompt(found.prompt.name, values)
+        result = await server.session.get_prompt(found.prompt.wire_name, values)
     except MCPFault as fault:
         reason = mask(str(fault), *server.settings.secrets)[:_LONGEST_FAULT]
         turn.fail(f"{name}: the MCP server {server.name} did not give it: {reason}.")

@@ -38,13 +38,14 @@ from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import printable, tell
+from eca_server.command_line import tell
 from eca_server.conformance.badge import badge
 from eca_server.conformance.compare import Change, compare, compared
 from eca_server.conformance.html import html
 from eca_server.conformance.junit import junit
 from eca_server.conformance.progress import Progress
 from eca_server.conformance.table import table
+from eca_server.printable import printable_line, printable_lines
 from eca_server.report_files import Outputs, OutputsInvalid
 from eca_server.signals import until_a_signal
 
@@ -179,7 +180,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as fault:
         _complain(f"{fault}; that says nothing of what is tested")
     except Exception:  # noqa: BLE001 - whatever it is, it must not look like a verdict
-        tell(traceback.format_exc(), sys.stderr)
+        tell(printable_lines(traceback.format_exc()), sys.stderr)
         _complain("the suite itself failed; that says nothing of what is tested. Please report it.")
     return _SUITE_FAILED
 
@@ -235,9 +236,10 @@ def _judge(
         outcome = _narrowed(outcome, chosen, options.only)
         earlier = earlier and _narrowed(earlier, chosen, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    tell(table(outcome, known, verbose=options.verbose), sys.stdout)
+    tell(printable_lines(table(outcome, known, verbose=options.verbose)), sys.stdout)
     if changes is not None:
-        tell("\n" + "".join(f"{line}\n" for line in compared(changes)), sys.stdout)
+        lines = "".join(f"{line}\n" for line in compared(changes))
+        tell(f"\n{printable_lines(lines)}", sys.stdout)
     not_written = _outputs(options).write(outcome, _renderers(chosen, known, changes))
     for fault in not_written:
         _complain(f"{fault}; that says nothing of what is tested")
@@ -405,5 +407,5 @@ def _refuse(why: str) -> int:
 
 
 def _complain(why: str) -> None:
-    told = "\n".join(printable(line, longest=2000) for line in why.splitlines())
+    told = "\n".join(printable_line(line, longest=2000) for line in why.splitlines())
     sys.stderr.write(f"eca-server conformance: {told}\n")

@@ -12,6 +12,7 @@ from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.command_line import tell
+from eca_server.printable import printable_line
 
 __all__ = ["Progress"]
 
@@ -44,7 +45,8 @@ class Progress:
             self._drawn = now
             failed = f", {len(self._failed)} rows fail" if self._failed else ""
             done = f"{self._done} of {self._total} cases{failed}, {now - self._began:.0f} s"
-            line = f"{done}, last {case.name}"[: shutil.get_terminal_size().columns - 1]
+            line = f"{done}, last {printable_line(case.name)}"
+            line = line[: shutil.get_terminal_size().columns - 1]
             tell(f"\r\x1b[K{line}", self._out)
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ from eca_protocol.testing.conformance.known import (
 )
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
-from eca_server.command_line import printable
+from eca_server.printable import printable_line
 
 __all__ = ["table"]
 
@@ -39,7 +39,8 @@ def table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> st
         verbose: whether each row is told, with what was not judged and what passed.
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    lines = [f"{printable(run.target)}: edition {run.edition.value}, {run.seconds:.1f} s", ""]
+    target = printable_line(run.target, longest=500)
+    lines = [f"{target}: edition {run.edition.value}, {run.seconds:.1f} s", ""]
     for finding in run.findings:
         if verbose or finding.verdict in {"fail", "warn"}:
             lines += _told(finding, width, is_known=finding.id in known)
@@ -52,7 +53,9 @@ def table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> st
         lines += ["The suite itself failed in a case", *_field("case", fault.case, width)]
         lines += _field("what", f"{fault.what} at {fault.place}", width)
         if verbose:
-            lines += [f"    {printable(line)}" for line in fault.traceback.splitlines()]
+            lines += [
+                f"    {printable_line(line, longest=500)}" for line in fault.traceback.splitlines()
+            ]
         lines.append("")
     lines += _summary(run, known)
     return "".join(f"{line}\n" for line in lines)
@@ -77,7 +80,7 @@ def _told(finding: Finding, width: int, *, is_known: bool) -> Iterator[str]:
 
 def _field(name: str, text: str, width: int) -> list[str]:
     return textwrap.wrap(
-        printable(text, longest=1000),
+        printable_line(text, longest=1000),
         width=width,
         initial_indent=f"    {name:9} ",
         subsequent_indent=" " * 14,

@@ -41,11 +41,13 @@ class LaidDown(ABC):
         workspace: its roots.
         checkpoint: called now and then; what it raises ends the search.
         notes: sentences about files that were not taken.
+        is_of_project: whether the files that are taken now lie in the workspace.
     """
 
     workspace: Workspace
     checkpoint: Checkpoint
     notes: list[str] = attrs.field(init=False, factory=list)
+    is_of_project: bool = attrs.field(init=False, default=False)
 
     @abstractmethod
     def take(self, place: Place) -> None:
@@ -80,12 +82,28 @@ class LaidDown(ABC):
         return True
 
     def add_configured(self, paths: Sequence[str], user_folder: Path) -> None:
-        """What the configuration names: relative to each root, or without one to that folder."""
+        """Add what the configuration names and lies where `is_of_project` says.
+
+        Args:
+            paths: relative ones start in each root, or without one in `user_folder`.
+            user_folder: the user's own configuration.
+        """
         bases = [root.path for root in self.workspace.roots] or [user_folder]
         for path in paths:
-            were_found = [self.add(path, base=base) for base in bases]
-            if not any(were_found):
+            own = [
+                base for base in bases if self._lies_in_project(path, base) is self.is_of_project
+            ]
+            were_found = [self.add(path, base=base) for base in own]
+            if own and not any(were_found):
                 self.notes.append(f"{printable(path)}: there is no such file.")
+
+    def _lies_in_project(self, path: str, base: Path) -> bool:
+        """Return whether a path lies in a root as it is written, or where its links lead."""
+        try:
+            place = self.workspace.locate(path, base=base)
+        except (FileFault, OSError):
+            return True
+        return place.inside or place.leads_out
 
     def listed(self, folder: Path, *, most: int) -> Iterator[str]:
         """The files below a real folder, but for hidden ones, by name."""

@@ -10,7 +10,6 @@ that the environment names, the proxy decides what a name is.
 from __future__ import annotations
 
 import codecs
-import ipaddress
 import re
 import socket
 from functools import partial
@@ -22,6 +21,7 @@ import trio
 
 from eca_protocol.errors import ECAError, HTTPFault
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.context.addresses import is_public
 from eca_server.context.html_text import Page, html_to_text
 from eca_server.workspace import NotText, decode
 
@@ -38,7 +38,6 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(r"text/.+|application/(?:.+\+)?(?:json|xml|yaml|toml|javascript)|image/svg\+xml")
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 _CHARSETS = re.compile(r"ascii|utf-(?:8|16).*|iso.*|cp\d+|koi8.*|gb.*|big5.*|euc.*|shift.*|mac.*")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class PageFault(ECAError):
@@ -108,7 +107,7 @@ async def _checked(url: str, allow_private: bool) -> _Hop:
     addresses = await _resolve(name, port)
     if not allow_private:
         for address in addresses:
-            if not _is_public(address):
+            if not is_public(address):
                 raise PageFault(f"{name} is {address}, in a private network")
     host = f"[{name}]" if ":" in name else name
     netloc = host if parts.port is None else f"{host}:{port}"
@@ -126,18 +125,6 @@ async def _resolve(name: str, port: int) -> list[str]:
     except (OSError, UnicodeError):
         raise PageFault(f"the host {name!r} cannot be found") from None
     return [str(address[0]) for *_, address in found]
-
-
-def _is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            ip = ip.ipv4_mapped
-        elif ip in _NAT64:
-            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        elif ip.sixtofour is not None or ip.teredo is not None:
-            return False
-    return ip.is_global and not ip.is_multicast
 
 
 def _must_be_found(status: int) -> None:

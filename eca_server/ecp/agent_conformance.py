@@ -19,10 +19,10 @@ import attrs
 import trio
 
 from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
-from eca_server.command_line import printable
 from eca_server.ecp.leftovers import MARK, end_leftovers
 from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.report_files import OutputsInvalid, check_file, write_file
 from eca_server.signals import until_a_signal
 
@@ -41,7 +41,7 @@ class ConformanceCheck:
 
     def __str__(self) -> str:
         mark = "passed" if self.passed else "warning" if self.warning else "FAILED"
-        return f"{mark} {self.name}: {printable(self.message)}"
+        return f"{mark} {self.name}: {printable_line(self.message, longest=500)}"
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +104,7 @@ def conformance(
             check_file(file)
         agent = resolve_target(target, environment=os.environ, cwd=Path.cwd(), shell=shell)
     except (TargetInvalid, OutputsInvalid) as fault:
-        sys.stderr.write(f"ecp conformance: {fault}\n")
+        sys.stderr.write(f"ecp conformance: {printable_lines(str(fault))}\n")
         return 1
     report, signalled = trio.run(
         until_a_signal,
@@ -117,7 +117,7 @@ def conformance(
         write_file(file, told)
     if not prints_json:
         told = "".join(f"{check}\n" for check in report.checks)
-    sys.stdout.write(told)
+    sys.stdout.write(printable_json(told) if prints_json else told)
     return 0 if report.conformant else 1
 
 

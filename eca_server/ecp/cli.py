@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
 from eca_server.command_line import ended, mend_streams, port, seconds
+from eca_server.printable import printable_line, printable_lines
 
 __all__ = ["main", "run"]
 
@@ -131,13 +132,13 @@ def _run(options: argparse.Namespace) -> int:
     from eca_server.ecp.run_command import RunOptions, run_manifest  # noqa: PLC0415 - likewise
 
     if not options.manifest.is_file():
-        sys.stderr.write(f"ecp run: no such file: {options.manifest}\n")
+        sys.stderr.write(f"ecp run: no such file: {printable_line(str(options.manifest))}\n")
         return 2
     try:
         rpc = options.timeout or _from_environment("ECP_RPC_TIMEOUT") or 30.0
         duration = options.max_duration or _from_environment("ECP_MAX_DURATION")
     except argparse.ArgumentTypeError as fault:
-        sys.stderr.write(f"ecp run: {fault}\n")
+        sys.stderr.write(f"ecp run: {printable_lines(str(fault))}\n")
         return 1
     wanted: dict[str, Path | None] = {
         "json": options.json_out,
@@ -217,18 +218,18 @@ def _validate(options: argparse.Namespace) -> int:
         manifest = load_manifest(options.manifest)
         manifest = with_datasets(manifest, os.environ, allow_outside=options.allow_outside)
     except OSError as fault:
-        sys.stderr.write(f"{options.manifest}: {fault.strerror or fault}\n")
+        sys.stderr.write(f"{printable_line(f'{options.manifest}: {fault.strerror or fault}')}\n")
         return 2
     except ManifestInvalid as fault:
-        sys.stderr.write(f"{fault}\n")
+        sys.stderr.write(f"{printable_lines(str(fault))}\n")
         return 1
     for warning in manifest.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+        sys.stderr.write(f"warning: {printable_lines(str(warning))}\n")
     steps = [step for scenario in manifest.scenarios for step in scenario.steps]
     graders = sum(len(step.graders) for step in steps)
     sys.stdout.write(
-        f"{manifest.name}: {len(manifest.scenarios)} scenarios, {len(steps)} steps, "
-        f"{graders} graders\n"
+        f"{printable_line(manifest.name)}: {len(manifest.scenarios)} scenarios, "
+        f"{len(steps)} steps, {graders} graders\n"
     )
     return 0
 
@@ -239,7 +240,7 @@ def _init(options: argparse.Namespace) -> int:
     try:
         agent, manifest = write_starter(options.folder, force=options.force)
     except (OSError, ValueError) as fault:
-        sys.stderr.write(f"ecp init: {fault}\n")
+        sys.stderr.write(f"ecp init: {printable_lines(str(fault))}\n")
         return 1
     sys.stdout.write(f"{agent}\n{manifest}\nNow: ecp run --manifest {manifest}\n")
     return 0
@@ -293,11 +294,11 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         before, after = _report(options.before), _report(options.after)
     except (OSError, ValueError) as fault:
-        sys.stderr.write(f"ecp compare: {fault}\n")
+        sys.stderr.write(f"ecp compare: {printable_lines(str(fault))}\n")
         return 1
     comparison = compare(before, after)
     if options.json:
-        sys.stdout.write(f"{json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)}\n")
+        sys.stdout.write(f"{json.dumps(comparison.to_json(), indent=2)}\n")
     else:
         sys.stdout.write(comparison.text())
     return 2 if comparison.regressed and options.exit_on_regression else 0
@@ -314,9 +315,9 @@ def _trend(options: argparse.Namespace) -> int:
             reports.append((name, _report(Path(name))))
         except (OSError, ValueError) as fault:
             faults.append(f"{fault}\n")
-    sys.stderr.write("".join(faults))
+    sys.stderr.write(printable_lines("".join(faults)))
     if not reports:
-        sys.stderr.write(f"ecp trend: no report matches {options.files}\n")
+        sys.stderr.write(f"ecp trend: no report matches {printable_line(options.files)}\n")
         return 1
     found = trend(reports, window=options.window)
     sys.stdout.write(found.text(verbose=options.verbose))

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from eca_server.command_line import printable
 from eca_server.ecp.audit import sum_of_usage
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
+from eca_server.printable import printable_line
 
 __all__ = ["Change", "Comparison", "Side", "compare", "fisher"]
 
@@ -61,7 +61,7 @@ class Side:
     def __str__(self) -> str:
         began = f", {self.started_at}" if self.started_at else ""
         spent = "" if self.total_tokens is None else f", {self.total_tokens} tokens"
-        return printable(
+        return printable_line(
             f"{self.name}{began}: {self.passed} of {self.total} checks passed, "
             f"{self.duration_ms / 1000:.1f} s{spent}"
         )
@@ -147,10 +147,12 @@ class Comparison:
             for each in self.changes:
                 if each.kind == kind:
                     why = f": {each.reasoning}" if kind in {"broken", "worse"} else ""
-                    yield printable(f"{each} {words}{_counts(each, _sure(each))}{why}")
+                    yield printable_line(
+                        f"{each} {words}{_counts(each, _sure(each))}{why}", longest=500
+                    )
         for each in self.changes:
             if each.flaky:
-                yield printable(f"{each} is flaky{_counts(each)}")
+                yield printable_line(f"{each} is flaky{_counts(each)}", longest=500)
         yield f"{self._unchanged()} of {len(self.changes)} checks are as they were"
 
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from eca_server.command_line import printable, tell
+from eca_server.command_line import tell
 from eca_server.ecp.results import ScenarioReport
+from eca_server.printable import printable_line
 
 __all__ = ["Progress"]
 
@@ -21,6 +22,7 @@ _MARKS: Final = {True: "passed", False: "FAILED"}
 _COLOURS: Final = {True: "\x1b[32m", False: "\x1b[31m"}
 _PLAIN: Final = "\x1b[0m"
 _REDRAW: Final = 0.1  # seconds between two drawings of the live line
+_LONGEST: Final = 500  # characters of a text that is shown
 
 
 class Progress:
@@ -86,7 +88,7 @@ class Progress:
         return f"{mark} {name}{repeat}: {counts}"
 
     def _shown(self, text: str) -> str:
-        return printable(self._hide(text))
+        return printable_line(self._hide(text), longest=_LONGEST)
 
     def _marked(self, word: str, *, good: bool) -> str:
         return f"{_COLOURS[good]}{word}{_PLAIN}" if self._coloured else word

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import trio
 
-from eca_server.command_line import printable, tell
+from eca_server.command_line import tell
 from eca_server.ecp.audit import RunFacts, audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import with_datasets
@@ -33,6 +33,7 @@ from eca_server.ecp.reports.masking import hiding, masked
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.running import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
+from eca_server.printable import printable_json, printable_line
 from eca_server.report_files import Outputs, OutputsInvalid
 from eca_server.signals import until_a_signal
 
@@ -169,7 +170,7 @@ class _Run:
         report = self._report(outcome, reason, started, time.monotonic() - began)
         faults = self.outputs.write(report, _RENDERERS)
         if self.options.prints_json:
-            sys.stdout.write(f"{_json(report)}\n")
+            sys.stdout.write(f"{printable_json(_json(report))}\n")
             sys.stdout.flush()
         for fault in faults:
             _say(fault)
@@ -308,5 +309,5 @@ def _relative(path: Path) -> str:
 
 def _say(text: str) -> None:
     hide = hiding(os.environ)
-    lines = [printable(hide(line), longest=2000) for line in text.splitlines()]
+    lines = [printable_line(hide(line), longest=2000) for line in text.splitlines()]
     tell("".join(f"{line}\n" for line in lines), sys.stderr)

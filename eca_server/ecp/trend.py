@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from eca_server.command_line import printable
 from eca_server.ecp.results import RunReport
+from eca_server.printable import printable_line
 
 __all__ = ["Trend", "trend"]
 
@@ -36,7 +36,7 @@ class Trend:
     def text(self, *, verbose: bool) -> str:
         """For a person."""
         lines = [
-            f"{printable(started) or 'unknown time'} {printable(name)}: {share:.1%}"
+            f"{_shown(started) or 'unknown time'} {_shown(name)}: {share:.1%}"
             for started, name, share in (self.points if verbose else ())
         ]
         direction = "falls" if self.regressed else "rises" if self.slope > -_FALLS else "is level"
@@ -46,6 +46,10 @@ class Trend:
             f"({100 * self.slope:+.2f} points a run)"
         )
         return "".join(f"{line}\n" for line in lines)
+
+
+def _shown(text: str) -> str:
+    return printable_line(text, longest=500)
 
 
 def trend(reports: Iterable[tuple[str, RunReport]], *, window: int) -> Trend:

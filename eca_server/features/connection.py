@@ -351,7 +351,8 @@ class Connection:
             tasks: the list of tasks as it is now; None: an empty one.
             more: further tools of this chat alone.
         """
-        from eca_server.skills import LoadSkill  # noqa: PLC0415 - as above
+        from eca_server.chat.subagents import SPAWN_TOOL  # noqa: PLC0415 - as above
+        from eca_server.skills import SKILL_TOOL, LoadSkill  # noqa: PLC0415 - as above
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
         from eca_server.tools.tasks import Tasks, TaskTool  # noqa: PLC0415 - as above
@@ -371,6 +372,7 @@ class Connection:
                 *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
                 *more,
             ],
+            reserved=(SKILL_TOOL, SPAWN_TOOL),
         )
 
     @property

@@ -344,7 +344,7 @@ def served_tools(
         left -= why is None
         if why is None and left < 0:
             why = f"no more than {MOST_TOOLS} tools can be offered"
-        made = server_tool(server.name, tool, partial(_call, server, turn), cap)
+        made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
         withheld = None if why is None else f"Not available: {why}."
         served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=withheld))
     if left < 0 and not connection.told.too_many_tools:
@@ -358,11 +358,11 @@ def served_tools(
 
 
 async def _call(
-    server: Server, turn: Turn, name: str, arguments: Mapping[str, object]
+    server: Server, turn: Turn, shown: str, name: str, arguments: Mapping[str, object]
 ) -> ToolResult:
     try:
         return await server.call_tool(
-            name, arguments, lambda how_far: turn.progress(f"{name}: {how_far}")
+            name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
     except MCPFault as fault:
         reason = mask(fault.message, *server.settings.secrets)

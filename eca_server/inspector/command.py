@@ -28,6 +28,7 @@ from eca_server.config.folders import data_folder
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import whole_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
+from eca_server.printable import printable_lines
 from eca_server.signals import until_a_signal
 from eca_server.tap import masker
 
@@ -199,7 +200,7 @@ def _for_the_user(path: str, flags: int) -> int:
 
 
 def _say(words: str) -> None:
-    tell(f"{words}\n", sys.stderr)
+    tell(f"{printable_lines(words)}\n", sys.stderr)
 
 
 def _refuse(why: str) -> int:

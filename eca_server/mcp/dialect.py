@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json as lenient_json
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
@@ -33,6 +34,11 @@ MCP_DIALECT: Final = Dialect(
 
 _OURS: Final = frozenset(m.name for m in TABLE if m.direction == "client_to_server")
 _ANSWER: Final = frozenset({"id", "result", "error"})
+_FIRST_ID: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,'
+)
+_LAST_ID: Final = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*\}\s*\Z')
+_EDGE: Final = 100  # bytes at the end of a message in which its id is looked for
 
 
 @attrs.define(kw_only=True)
@@ -134,6 +140,9 @@ class Intake:
 
     def _damaged(self, frame: bytes, text: bytes, why: str) -> Iterator[bytes]:
         """A frame that is no JSON as we accept it: the failure of the call it names, or noise."""
+        if json.holds_too_many_values(text):
+            yield from self._failure_of(_id_at_an_edge(text), frame, why)
+            return
         try:
             value = lenient_json.loads(text)
         except lenient_json.JSONDecodeError as fault:
@@ -146,6 +155,10 @@ class Intake:
             self.on_noise(frame, why)
             return
         answered = value.get("id") if isinstance(value, dict) and "method" not in value else None
+        yield from self._failure_of(answered, frame, why)
+
+    def _failure_of(self, answered: Any, frame: bytes, why: str) -> Iterator[bytes]:
+        """Yield an error for the call with this id; log noise if no such call waits."""
         if type(answered) is int and answered in self.pending():
             failure = {"jsonrpc": "2.0", "id": answered, "error": _error(why)}
             try:
@@ -154,6 +167,12 @@ class Intake:
                 self.on_noise(frame, why)
         else:
             self.on_noise(frame, why)
+
+
+def _id_at_an_edge(text: bytes) -> int | None:
+    """Return the id of an answer that is too large to read, where a server usually writes it."""
+    found = _FIRST_ID.match(text) or _LAST_ID.search(text, len(text) - _EDGE)
+    return int(found[1]) if found else None
 
 
 def _is_message(value: Any) -> bool:

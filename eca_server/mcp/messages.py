@@ -1,6 +1,7 @@
 """What servers say, as values: the part of MCP's messages that we use (MCP 2026-07-28 and before).
 
-Schemas, arguments and structured results are the user's data: they stay as they came.
+Arguments and structured results are the user's data: they stay as they came. Names and texts that
+models and people read have no unseen characters; by its `wire_name` the server knows a thing.
 """
 
 from __future__ import annotations
@@ -91,12 +92,14 @@ class MCPTool:
     """A tool of a server.
 
     Attributes:
-        name: what `tools/call` calls it.
-        input_schema: the JSON Schema of its arguments, as it came; `{}` where there is none.
+        name: for models and people.
+        wire_name: what `tools/call` calls it.
+        input_schema: the JSON Schema of its arguments; `{}` where there is none.
         output_schema: of its structured result; None: it has none.
     """
 
     name: str
+    wire_name: str = attrs.field(default=attrs.Factory(lambda self: self.name, takes_self=True))
     title: str = ""
     description: str = ""
     input_schema: Mapping[str, Any] = attrs.field(factory=dict)
@@ -178,6 +181,7 @@ class PromptArgument:
     """An argument of a prompt; its value is a text."""
 
     name: str
+    wire_name: str = attrs.field(default=attrs.Factory(lambda self: self.name, takes_self=True))
     description: str = ""
     required: bool = False
 
@@ -187,6 +191,7 @@ class Prompt:
     """A prompt that a server offers."""
 
     name: str
+    wire_name: str = attrs.field(default=attrs.Factory(lambda self: self.name, takes_self=True))
     title: str = ""
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()

@@ -7,7 +7,6 @@ may be absent is an absent text. Only an answer without its one essential part i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
@@ -38,6 +37,8 @@ from eca_server.mcp.messages import (
     ToolHints,
     ToolResult,
 )
+from eca_server.mcp.schemas import readable_schema
+from eca_server.printable import printable_line, visible
 
 __all__ = [
     "MAX_DESCRIPTION",
@@ -63,8 +64,6 @@ MAX_DESCRIPTION: Final = 16_384
 _MAX_LINE: Final = 500
 _SHOWN: Final = 80
 _HUGE: Final = 1e300
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
 T = TypeVar("T")
 
@@ -92,16 +91,38 @@ def _named(raw: Any, key: str) -> str:
 
 def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
     """A text written for a model: without what cannot be seen, cut at a length."""
-    text = _CONTROL.sub("", _text(raw, key)).strip()
+    text = visible(_text(raw, key)).strip()
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... (cut, {len(text) - limit} characters left out)"
 
 
+def _line(raw: Mapping[str, Any], key: str) -> str:
+    """Return a short text for people on one line, without unseen characters."""
+    return visible(_text(raw, key).replace("\n", " ").replace("\t", " "))
+
+
+def _readable_name(raw: Any) -> str:
+    """Return the name that an item must have, for models and people."""
+    _named(raw, "name")
+    name = _line(raw, "name")
+    if not name.strip():
+        raise _Unreadable(f"expected a name that can be seen, got {shown(raw)}")
+    return name
+
+
+def _readable_uri(raw: Any, key: str) -> str:
+    """Return the URI that an item must have; a URI has no unseen characters by its grammar."""
+    uri = _named(raw, key)
+    if visible(uri) != uri:
+        raise _Unreadable(f"expected a {key} without invisible characters, got {shown(raw)}")
+    return uri
+
+
 def shown(raw: Any) -> str:
     """A JSON value as one short line."""
     text = json.dumps(raw).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return printable_line(text, longest=_SHOWN)
 
 
 def read_initialized(raw: Any) -> Initialized:
@@ -136,7 +157,7 @@ def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...], who: Any) 
         revisions=revisions,
         capabilities=_object(raw.get("capabilities")),
         info=ServerInfo(
-            name=_text(who, "name"), version=_text(who, "version"), title=_text(who, "title")
+            name=_line(who, "name"), version=_line(who, "version"), title=_line(who, "title")
         ),
         instructions=_prose(raw, "instructions", MAX_INSTRUCTIONS),
     )
@@ -180,7 +201,7 @@ def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T
 
 def read_tool(raw: Any) -> MCPTool:
     """One tool of a list."""
-    name = _named(raw, "name")
+    name = _readable_name(raw)
     schema = raw.get("inputSchema")
     if schema is not None and not isinstance(schema, dict):
         raise _Unreadable(f"{name}: inputSchema: expected an object, got {shown(schema)}")
@@ -190,9 +211,10 @@ def read_tool(raw: Any) -> MCPTool:
     hints = _object(raw.get("annotations"))
     return MCPTool(
         name=name,
+        wire_name=raw["name"],
         title=_prose(raw, "title", _MAX_LINE) or _prose(hints, "title", _MAX_LINE),
         description=_prose(raw, "description"),
-        input_schema=schema or {},
+        input_schema=readable_schema(schema or {}),
         output_schema=output if isinstance(output, dict) else None,
         hints=ToolHints(
             read_only=_flag(hints, "readOnlyHint"),
@@ -241,8 +263,8 @@ def _content(raw: Any) -> Content:
     if kind == "resource_link" and _text(block, "uri"):
         return ResourceLink(
             uri=_text(block, "uri"),
-            name=_text(block, "name"),
-            title=_text(block, "title"),
+            name=_line(block, "name"),
+            title=_line(block, "title"),
             description=_prose(block, "description"),
             mime_type=_text(block, "mimeType"),
         )
@@ -278,20 +300,22 @@ def read_contents(raw: Any) -> tuple[ResourceContents, ...]:
 
 def read_prompt(raw: Any) -> Prompt:
     """One prompt of a list."""
-    name = _named(raw, "name")
+    name = _readable_name(raw)
     arguments = raw.get("arguments")
     return Prompt(
         name=name,
+        wire_name=raw["name"],
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
         arguments=tuple(
             PromptArgument(
-                name=_text(argument, "name"),
+                name=_line(argument, "name"),
+                wire_name=_text(argument, "name"),
                 description=_prose(argument, "description"),
                 required=argument.get("required") is True,
             )
             for argument in (arguments if isinstance(arguments, list) else ())
-            if isinstance(argument, dict) and _text(argument, "name")
+            if isinstance(argument, dict) and _line(argument, "name").strip()
         ),
     )
 
@@ -314,27 +338,27 @@ def read_prompt_result(raw: Any) -> PromptResult:
 
 def read_resource(raw: Any) -> Resource:
     """One resource of a list."""
-    uri = _named(raw, "uri")
+    uri = _readable_uri(raw, "uri")
     size = raw.get("size")
     return Resource(
         uri=uri,
-        name=_text(raw, "name") or uri,
+        name=_line(raw, "name") or uri,
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
-        mime_type=_text(raw, "mimeType"),
+        mime_type=_line(raw, "mimeType"),
         size=size if type(size) is int else None,
     )
 
 
 def read_template(raw: Any) -> ResourceTemplate:
     """One template of a list."""
-    template = _named(raw, "uriTemplate")
+    template = _readable_uri(raw, "uriTemplate")
     return ResourceTemplate(
         uri_template=template,
-        name=_text(raw, "name") or template,
+        name=_line(raw, "name") or template,
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
-        mime_type=_text(raw, "mimeType"),
+        mime_type=_line(raw, "mimeType"),
     )
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_server.printable import visible
 
-__all__ = ["Cleaned", "cleaned", "is_presentable"]
+__all__ = ["Cleaned", "cleaned", "is_presentable", "readable_schema"]
 
 _DEPTH = 12
 _MOST = 1_000
@@ -31,6 +32,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 _BRANCHES = ("anyOf", "oneOf")
 _ONE = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
+_VALUES = ("enum", "const", "default", "examples", "pattern")
 _LEFT_OUT = ("$schema", "$id", "$defs", "definitions", "$anchor", "$comment", "$vocabulary")
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
@@ -68,6 +70,43 @@ def cleaned(schema: Schema) -> Cleaned:
     if not is_presentable(made):
         return Cleaned(schema={"type": "object", "properties": {}})
     return Cleaned(schema=made, renamed=renamed)
+
+
+def readable_schema(schema: Schema) -> dict[str, Any]:
+    """Return a schema without unseen characters, which may allow more.
+
+    They are removed from texts for a reader. A value that has to match is left out with its
+    keyword, and a property with its schema: changed, they would not mean the same any more.
+    """
+    made: dict[str, Any] = {}
+    for name, value in schema.items():
+        if not _is_readable(name) or (name in _VALUES and not _is_readable(value)):
+            continue
+        if name in _MAPS and isinstance(value, Mapping):
+            readable = {key: each for key, each in value.items() if _is_readable(key)}
+            made[name] = {key: _readable(each) for key, each in readable.items()}
+        elif name == "required" and isinstance(value, list):
+            made[name] = [each for each in value if _is_readable(each)]
+        else:
+            made[name] = value if name in _VALUES else _readable(value)
+    return made
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    return readable_schema(value) if isinstance(value, Mapping) else value
+
+
+def _is_readable(value: Any) -> bool:
+    """Return whether no text in a JSON value has an unseen character."""
+    if isinstance(value, str):
+        return visible(value) == value
+    if isinstance(value, Mapping):
+        return all(_is_readable(part) for member in value.items() for part in member)
+    return not isinstance(value, list) or all(map(_is_readable, value))
 
 
 def is_presentable(schema: Any) -> bool:

@@ -31,6 +31,7 @@ from eca_server.mcp.messages import (
 )
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.transport import ServerTransport
+from eca_server.printable import visible
 from eca_server.workspace import Root
 
 __all__ = ["LONGEST_CALL", "MAX_CALLS", "MAX_ITEMS", "MAX_PAGES", "Session"]
@@ -191,7 +192,9 @@ class Session(Conversation):
                 del self._progress[token]
             return result
         self.suspect.set()
-        raise MCPFault(f"the tool {name} gave no answer within {deadline:g} s", kind="timeout")
+        raise MCPFault(
+            f"the tool {visible(name)} gave no answer within {deadline:g} s", kind="timeout"
+        )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
         """A prompt with its arguments filled in. Raises MCPFault: it is not given."""

@@ -56,7 +56,8 @@ class ServerTool:
 
     Attributes:
         server: the name the user gave it.
-        name: as the server calls the tool.
+        name: of the tool, for models and people.
+        wire_name: as the server calls it.
         description: for the model.
         effect: `write` where the server says so; it is never believed that a tool only reads.
         warning: what the server warns of, for people.
@@ -66,6 +67,7 @@ class ServerTool:
 
     server: str
     name: str
+    wire_name: str
     description: str
     effect: Effect
     warning: str | None
@@ -88,7 +90,7 @@ class ServerTool:
 
         async def run() -> ToolOutput:
             try:
-                result = await self.call(self.name, self._cleaned.arguments(arguments))
+                result = await self.call(self.wire_name, self._cleaned.arguments(arguments))
             except MCPFault as fault:
                 raise ToolFault(f"The MCP server {self.server} did not do it: {fault}") from None
             return output_of(result, self.cap)
@@ -104,6 +106,7 @@ def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerT
     return ServerTool(
         server=server,
         name=tool.name,
+        wire_name=tool.wire_name,
         description=description,
         effect=effect_of(tool.hints),
         warning=_warning(tool.hints),

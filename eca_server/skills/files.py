@@ -58,7 +58,10 @@ class SkillFiles:
     configured: tuple[str, ...] = ()
 
     async def read(self) -> FoundSkills:
-        """Every skill there is now: the configured ones, the user's, those of the roots."""
+        """Return every skill there is now: the user's, then those of the workspace.
+
+        A configured skill is the user's where it lies outside the workspace.
+        """
 
         def work() -> FoundSkills:
             reading = _Reading(
@@ -66,6 +69,8 @@ class SkillFiles:
             )
             reading.add_configured(self.configured, self.user_folder)
             reading.add(str(self.user_folder / "skills"))
+            reading.is_of_project = True
+            reading.add_configured(self.configured, self.user_folder)
             for root in self.workspace.roots:
                 for folder in _OF_ROOTS:
                     reading.add(str(root.path / folder), is_the_projects=True)
@@ -110,7 +115,9 @@ class _Reading(LaidDown):
 
     def take(self, place: Place) -> None:
         """Of two with one name the first counts; that is told where both lie in one folder."""
-        skill = parse_skill(self.text_of(place), place.path.parent)
+        skill = attrs.evolve(
+            parse_skill(self.text_of(place), place.path.parent), is_of_project=self.is_of_project
+        )
         first = self.skills.get(skill.command)
         if first is None:
             if len(self.skills) >= _MOST:

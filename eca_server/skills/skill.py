@@ -30,12 +30,14 @@ class Skill:
         description: one line: what it is for, and when.
         text: what it teaches, in Markdown.
         folder: where its SKILL.md lies, and the files that the text names.
+        is_of_project: whether the workspace holds it.
     """
 
     name: str
     description: str
     text: str
     folder: Path
+    is_of_project: bool = False
 
     @property
     def command(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -11,6 +11,7 @@ import trio
 
 from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
+from eca_server.spelling import PREFIX
 from eca_server.tools.command_template import CommandTemplate, TemplateFault
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
@@ -22,10 +23,7 @@ __all__ = ["CustomCommand", "custom_commands"]
 
 _TIMEOUT = 600.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # what every provider takes, our prefix included
-_NATIVE = re.compile(
-    r"eca_.*|directory_tree|read_file|write_file|edit_file|preview_file_change|move_file|grep"
-    r"|shell_command|bg_job|editor_diagnostics|compact_chat|task"
-)
+_UPSTREAM = frozenset({"compact_chat", "fetch_rule"})  # native tools of upstream's server
 
 
 class _LeftOut(Exception):
@@ -89,16 +87,34 @@ def custom_commands(
     workspace: Workspace,
     environment: Mapping[str, str],
     cap: Cap,
+    taken: Collection[str],
 ) -> tuple[tuple[CustomCommand, ...], tuple[str, ...]]:
-    """The configured tools that can be offered, and a sentence for each that cannot."""
+    """Return the configured tools that can be offered, and a sentence for each that cannot.
+
+    Args:
+        configured: the tools, by name.
+        workspace: where they run.
+        environment: of their commands.
+        cap: of their output.
+        taken: the names of all native tools, whether they are offered now or not.
+    """
     tools: list[CustomCommand] = []
     problems: list[str] = []
+    taken = _UPSTREAM | {name.casefold() for name in taken}
     for name, tool in configured.items():
         try:
+            _must_be_free(name, taken)
             tools.append(_custom_command(name, tool, workspace, environment, cap))
         except (_LeftOut, TemplateFault) as fault:
             problems.append(f"The custom tool {name!r} is left out: {fault}.")
     return tuple(tools), tuple(problems)
+
+
+def _must_be_free(name: str, taken: Collection[str]) -> None:
+    """Refuse a native tool's name: a rule that allows that tool would allow the command."""
+    folded = name.casefold()
+    if folded in taken or folded.startswith(PREFIX):
+        raise _LeftOut("the name is that of a native tool")
 
 
 def _custom_command(
@@ -106,9 +122,6 @@ def _custom_command(
 ) -> CustomCommand:
     if not _NAME.fullmatch(name):
         raise _LeftOut("expected a name of up to 60 letters, digits, `_` and `-`")
-    if _NATIVE.fullmatch(name):
-        # A rule that allows the native tool would allow the command.
-        raise _LeftOut("the name is that of a native tool")
     if tool.command is None:
         raise _LeftOut("it has no command")
     properties = tool.parameters.get("properties") or {}

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
+from eca_server.printable import printable_line
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
@@ -38,7 +39,6 @@ checkpoint = trio.from_thread.check_cancelled
 
 _LONGEST_NAME = 80  # characters of a name in a summary
 _NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for nothing
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
 
@@ -136,4 +136,4 @@ def printable(path: Path | str) -> str:
     """A path as one line of text: what is no UTF-8, or no character one sees, is escaped."""
     told = _NO_BYTE.sub("\ufffd", str(path))
     text = told.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return printable_line(text)

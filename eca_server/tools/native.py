@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -27,12 +27,22 @@ from eca_server.tools.output import Cap
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.shell_command import ShellCommand
+from eca_server.tools.tasks import TaskTool
 from eca_server.tools.tool import Tool
 from eca_server.tools.toolbox import ServedTool, ToolBox
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import Workspace
 
-__all__ = ["NativeTools", "native_tools"]
+__all__ = ["NATIVE_NAMES", "NativeTools", "native_tools"]
+
+_NATIVE_TOOLS: Final = (
+    *(DirectoryTree, ReadFile, Grep, WriteFile, EditFile, PreviewFileChange, MoveFile),
+    *(ShellCommand, BgJob, EditorDiagnostics, EditorDefinition, EditorReferences, AskUser),
+    TaskTool,
+)
+
+NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
+"""The name of every native tool of this package, whether a client is offered it or not."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +112,7 @@ def native_tools(
     reader: str = "",
     jobs: Jobs | None = None,
     more: Iterable[Tool] = (),
+    reserved: Iterable[str] = (),
 ) -> NativeTools:
     """The native tools of a chat.
 
@@ -114,7 +125,8 @@ def native_tools(
         chat_id: the chat.
         reader: the chat whose model has them, if it works for that one.
         jobs: where its commands may go on in the background; None: nowhere.
-        more: tools of other rooms.
+        more: tools of other packages.
+        reserved: the names of all tools of other packages, offered or not.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -136,7 +148,11 @@ def native_tools(
         background=background,
     )
     customs, problems = custom_commands(
-        config.custom_tools, workspace=workspace, environment=environment, cap=cap
+        config.custom_tools,
+        workspace=workspace,
+        environment=environment,
+        cap=cap,
+        taken={*NATIVE_NAMES, *reserved},
     )
     tools: list[Tool] = [
         DirectoryTree(files=files),

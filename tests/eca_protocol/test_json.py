@@ -9,6 +9,7 @@ import json as stdlib_json
 import math
 import re
 import sys
+import tracemalloc
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -376,3 +377,78 @@ def test_what_is_written_is_read_back(engine: Any, value: Any) -> None:
     if "\\ud" not in repr(value):
         assert repr(engine.loads(body)) == repr(value)
     assert engine.loads(engine.dumps(engine.loads(body))) == engine.loads(body)
+
+
+def too_many(engine: Any, text: bytes, **options: Any) -> bool:
+    """Read a text; return whether it was refused for the number of its values."""
+    got = outcome(lambda given: engine.loads(given, **options), text)
+    is_refused = got == "InvalidJSON: expected at most 1,000,000 values, got more"
+    assert is_refused or not got.startswith("InvalidJSON")
+    return is_refused
+
+
+@engines
+@pytest.mark.parametrize("keys", ["last", "refuse"])
+def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, keys: Any) -> None:
+    text = b"[" + b"[]," * (16 * 2**20 // 3) + b"1]"
+    tracemalloc.start()
+    try:
+        assert too_many(engine, text, duplicate_keys=keys)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+@engines
+@pytest.mark.parametrize(
+    ("lead", "item", "end", "marks"),
+    [
+        (b"[", b"1,", b"1]", 1),
+        (b"[", b"[],", b"1]", 2),
+        (b"[", b'"\\"[{",', b"1]", 1),
+        (b"[", b'"\\\\",', b"1]", 1),
+        (b"[", b'{"a,":"{"},', b"1]", 2),
+        (b'["' + b",[{" * 10**6 + b'",', b"1 ,\n", b"1]", 1),
+    ],
+)
+def test_the_most_values_are_read_and_one_more_is_refused(
+    engine: Any, lead: bytes, item: bytes, end: bytes, marks: int
+) -> None:
+    room = json.MAX_VALUES - 1 - (lead != b"[")
+    assert not too_many(engine, lead + item * (room // marks) + end)
+    assert too_many(engine, lead + item * (room // marks + 1) + end)
+
+
+@engines
+def test_a_long_text_of_few_values_is_read_whatever_stands_in_its_strings(engine: Any) -> None:
+    for text in (",[{" * 2**20, '\\"' * 2**20, "," * 2**20 + '",["' * 2**18):
+        assert engine.loads(stdlib_json.dumps([text])) == [text]
+
+
+_LIMIT = 2000
+
+
+@given(st.lists(st.sampled_from([*TOKENS, "[]", "1,", '",[{"', '"\\\\"', '"\\""']), min_size=1))
+def test_the_count_agrees_with_a_scanner_of_the_text(parts: list[str]) -> None:
+    text = "".join(parts).encode()
+    text *= _LIMIT // len(text) + 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json, "MAX_VALUES", _LIMIT)
+        assert json.holds_too_many_values(text) == (scanned_marks(text) > _LIMIT)
+
+
+def scanned_marks(text: bytes) -> int:
+    """Count the commas and opening brackets before the first string without an end."""
+    count, place = 0, 0
+    while place < len(text):
+        byte = text[place : place + 1]
+        count += byte in {b",", b"[", b"{"}
+        place += 1
+        if byte == b'"':
+            while text[place : place + 1] not in {b'"', b""}:
+                place += 2 if text[place : place + 1] == b"\\" else 1
+            if place >= len(text):
+                break
+            place += 1
+    return count

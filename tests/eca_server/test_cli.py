@@ -419,7 +419,7 @@ class Terminal:
             command,
             start_new_session=True,
             cwd=home,
-            env=environment(home, TTY=os.ttyname(far)),
+            env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
             # Whoever runs the tests in the background may have them ignore interrupts.
@@ -520,6 +520,60 @@ def test_in_a_terminal_a_call_is_asked_for(tty: Terminal, tmp_path: Path) -> Non
     tty.until(b"[Running 'touch made']")
     tty.until(b"> ")
     assert (tmp_path / "made").exists()
+
+
+def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    tty.until(b"> ")
+    tty.type(b'call eca_move_file {"source": "a.txt", "destination": "b\\u001b[2K.txt"}\n')
+    for row in (
+        b"  tool: move_file\r\n",
+        b"  directory: %b\r\n" % os.fsencode(tmp_path),
+        b"  source: a.txt\r\n",
+        b"  destination: b\\x1b[2K.txt\r\n",
+        b"Moving file? [y/N] ",
+    ):
+        tty.until(row)
+    tty.type(b"n\n")
+    tty.until(b"\n> ")
+
+
+def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
+    tty: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRunning 'ls'? [y/N] "
+    arguments = json.dumps({"command": command, "working_directory": "sub"})
+    tty.until(b"> ")
+    tty.type(f"call eca_shell_command {arguments}\n".encode())
+    tty.until(b"  directory: %b/sub\r\n" % os.fsencode(tmp_path))
+    tty.until(b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n")
+    tty.until(b"      Running 'ls'? [y/N] \r\n")
+    tty.until(b"\nRunning 'touch made\\x1b")
+    tty.until(b"? [y/N] ")
+    assert b"\x1b" not in tty.all_shown
+    assert tty.all_shown.count(b"\nRunning") == 1
+
+
+def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> None:
+    script = "say a\x1b]0;title\x07\nsay \x1b\nsay [2J\u202e\U000e0041\\r\nsay done"
+    script += '\ncall eca_shell_command {"command": "echo \\u001b[2J"}'
+    done = eca(tmp_path, "chat", "--model", "simulator/script", script)
+    assert done.stdout.startswith("a\\x1b]0;title\\x07\\x1b[2J\\u202e\\U000e0041")
+    assert "\\x1b[2J" in done.stderr
+    assert not set("\x1b\x07\r\u202e") & set(done.stdout + done.stderr)
+
+
+def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".eca").mkdir()
+    config = {"provid\u001b[2Jers": 1, "defaultModel": 7, "mcpServers": {"a\u202eb": 5}}
+    (tmp_path / ".eca" / "config.json").write_text(json.dumps(config, ensure_ascii=False))
+    for arguments in (["doctor"], ["chat", "hi"]):
+        done = eca(tmp_path, *arguments)
+        assert "provid\\x1b[2Jers" in done.stdout + done.stderr
+        assert not set("\x1b\u202e") & set(done.stdout + done.stderr)
 
 
 def test_a_file_s_change_is_shown_before_it_is_asked_for(tty: Terminal, tmp_path: Path) -> None:

@@ -57,5 +57,12 @@ def test_who_has_closed_the_other_end_is_no_fault() -> None:
 
 def test_a_stream_without_a_descriptor_is_written_to() -> None:
     stream = io.StringIO()
-    log_handler(stream).handle(entry("heard"))
-    assert stream.getvalue() == "heard\n"
+    log_handler(stream).handle(entry("heard\x1b[2J"))
+    assert stream.getvalue() == "heard\\x1b[2J\n"
+
+
+def test_an_entry_does_nothing_to_a_terminal(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    reader, stream = pipe
+    log_handler(stream).handle(entry("a server said: \x1b]0;title\x07\r\u202e\n\tand more"))
+    told = os.read(reader, 2**20).decode()
+    assert told == "a server said: \\x1b]0;title\\x07\\r\\u202e\n\tand more\n"

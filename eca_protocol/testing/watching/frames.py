@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+from eca_protocol.json import MAX_VALUES, holds_too_many_values
 from eca_protocol.testing.watching.observation import Notes, Side
 from eca_protocol.transcript.cutter import header_of, message_in
 
@@ -82,6 +83,8 @@ def _fault_of(body: bytes) -> tuple[str, str]:
         if fault.reason == "unexpected end of data":
             return "BASE-6", "a length that counts bytes"
         return "W-5a", "a body in UTF-8"
+    if holds_too_many_values(body):
+        return "BASE-13", f"a body of at most {MAX_VALUES:,} values"
     return _fault_of_json(text)
 
 

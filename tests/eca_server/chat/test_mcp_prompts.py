@@ -22,8 +22,8 @@ from eca_server.mcp.messages import (
     ResourceContents,
     TextContent,
 )
+from tests.eca_server.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.chat.editor import Content as Received
-from tests.eca_server.chat.editor import editor, finishes, text, types
 from tests.eca_server.chat.mcp_session import GIT, Places, session, status, updates, with_servers
 from tests.eca_server.mcp.fake import FakeSession, Place
 
@@ -81,6 +81,32 @@ def refusal(received: list[Received]) -> str:
         received
     ) == ["progress", "text", "finished"]
     return text(received[2:])
+
+
+async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], prompt)
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.turn("/git:talk bees", model=ECHO)
+    assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
+
+
+async def test_a_project_s_command_takes_no_prompt_s_name(
+    places: Places, autojump_clock: Any, tmp_path: Path
+) -> None:
+    offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
+    folder = tmp_path / ".eca" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "git:talk.md").write_text("the project's words")
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+        await status(ours, "git", "running")
+        found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        assert [(each["name"], each["type"]) for each in found] == [("git:talk", "mcp-prompt")]
+        received = await ours.turn("/git:talk", model=ECHO)
+        assert text(received[3:]) == "the server's own words"
 
 
 @pytest.mark.requirement("CHAT-31", "CHAT-27", "CHAT-28", "W-40c", "W-40d")

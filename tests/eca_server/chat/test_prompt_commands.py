@@ -93,6 +93,27 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
         assert "\n\nEmbedded model: works" in text(await ours.turn("/doctor"))
 
 
+async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(
+    tmp_path: Path,
+) -> None:
+    project, mine = tmp_path / "project", tmp_path / "mine"
+    skill = mine / "eca" / "skills" / "deploy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\ndescription: Deploys\n---\nthe user's skill")
+    (mine / "eca" / "commands").mkdir()
+    (mine / "eca" / "commands" / "fix.md").write_text("the user's command")
+    for name in ("deploy", "fix", "build"):
+        write_command(project, name, f"the project's {name}")
+    async with editor(started=False, XDG_CONFIG_HOME=str(mine)) as ours:
+        await ours.start(**folders(project))
+        assert text((await ours.turn("/fix", model=ECHO))[2:]) == "the user's command"
+        assert "the user's skill" in text((await ours.turn("/deploy", model=ECHO))[2:])
+        assert text((await ours.turn("/build", model=ECHO))[2:]) == "the project's build"
+        commands = (await ours.ask("chat/queryCommands", {"query": ""}))["commands"]
+        names = [each["name"] for each in commands]
+        assert [names.count(name) for name in ("deploy", "fix", "build")] == [1, 1, 1]
+
+
 @pytest.mark.requirement
 async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(
     tmp_path: Path,

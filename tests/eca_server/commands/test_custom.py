@@ -149,20 +149,31 @@ async def test_where_nothing_lies_there_is_nothing(places: Places) -> None:
 
 
 @pytest.mark.trio
-async def test_the_project_goes_before_the_user_and_the_user_before_the_configuration(
-    places: Places,
-) -> None:
+async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) -> None:
     other = places.write(places.folder / "elsewhere" / "d.md", "configured")
-    for name in ("a", "b", "c", "d"):
-        places.write(other.with_name(f"{name}.md"), "configured")
-    for name in ("a", "b", "c"):
-        places.write(places.user / "commands" / f"{name}.md", "user")
-    for name in ("a", "b"):
+    for name in "abcd":
+        places.write(places.first / ".eca" / "commands" / f"{name}.md", "first")
+        places.write(places.first / "docs" / f"{name}.md", "configured inside")
+    for name in "abc":
         places.write(places.second / ".eca" / "commands" / f"{name}.md", "second")
-    places.write(places.first / ".eca" / "commands" / "a.md", "first")
-    found = await places.found(str(other.parent))
-    assert texts(found) == {"a": "first", "b": "second", "c": "user", "d": "configured"}
-    assert found.notes == ()
+    for name in "ab":
+        places.write(other.with_name(f"{name}.md"), "configured")
+    places.write(places.user / "commands" / "a.md", "user")
+    (places.first / "link").symlink_to(places.folder / "linked")
+    places.write(places.folder / "linked" / "a.md", "behind a link of the project")
+    places.write(places.folder / "linked" / "f.md", "behind a link of the project")
+    places.write(places.second / "docs" / "e.md", "configured inside")
+    found = await places.found("link", "docs", str(other.parent))
+    assert texts(found) == {
+        "a": "user",
+        "b": "configured",
+        "d": "configured",
+        "c": "first",
+        "e": "configured inside",
+        "f": "behind a link of the project",
+    }
+    of_project = {each.name for each in found.commands if each.is_of_project}
+    assert of_project == {"c", "e", "f"}
 
 
 @pytest.mark.trio

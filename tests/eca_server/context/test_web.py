@@ -13,6 +13,7 @@ import trustme
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.tls import ClientCertificate
+from eca_server.context.addresses import is_public
 from eca_server.context.html_text import Page
 from eca_server.context.web import PageFault, fetch_page
 from tests.eca_protocol.http_peers import server, tls, trust
@@ -251,6 +252,34 @@ async def test_no_private_address_is_asked(scheme: str, host: str) -> None:
     assert "in a private network" in await fault_of(f"{scheme}://{host}/")
 
 
+NOT_PUBLIC = [
+    *("0.0.0.0", "0.1.2.3", "100.100.100.200", "168.63.129.16", "192.0.0.9", "192.0.0.192"),
+    *("192.0.2.1", "192.88.99.1", "198.19.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.251"),
+    *("233.252.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "::127.0.0.1", "::8.8.8.8", "::ffff:0:7f00:1", "::ffff:192.0.0.192"),
+    *("64:ff9b::10.0.0.1", "64:ff9b::c000:c0", "64:ff9b:1::1", "64:ff9b:1:ffff::8.8.8.8"),
+    *("100::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:2::1", "2001:20::1"),
+    *("2001:db8::1", "2002:808:808::1", "2002:7f00:1::", "3fff::1", "5f00::1", "fc00::1"),
+    *("fd00:ec2::254", "fe80::1", "fe80::1%1", "fec0::1", "feff::1", "ff02::fb", "ff0e::1"),
+    *("2606:4700::5efe:10.0.0.1", "2606:4700::200:5efe:7f00:1"),
+]
+PUBLIC = ["93.184.216.34", "1.1.1.1", "192.0.1.1", "100.128.0.1", "223.255.255.255"]
+PUBLIC += ["2606:4700::1111", "2a00:1450::1", "2001:4860:4860::8888", "::ffff:1.1.1.1"]
+PUBLIC += ["64:ff9b::1.1.1.1", "2606:4700::5efe:1.1.1.1", "2606:4700::7f00:1"]
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+async def test_addresses_that_are_not_of_the_internet(address: str, names) -> None:
+    assert not is_public(address)
+    names["page.example"] = ["93.184.216.34", address]
+    assert f"page.example is {address}" in await fault_of("http://page.example/")
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+async def test_addresses_of_the_internet(address: str) -> None:
+    assert is_public(address)
+
+
 async def test_a_name_with_one_private_address_is_not_asked(names) -> None:
     names["both.example"] = ["93.184.216.34", "10.0.0.1"]
     assert "both.example is 10.0.0.1" in await fault_of("http://both.example/")
@@ -268,11 +297,11 @@ async def test_a_redirect_to_a_private_address_is_not_followed(names, monkeypatc
         names["public.example"] = ["127.0.0.1"]
         calls = []
 
-        def is_public(address: str) -> bool:
+        def only_the_first(address: str) -> bool:
             calls.append(address)
             return len(calls) == 1  # the first hop is allowed here, so that there is one
 
-        monkeypatch.setattr("eca_server.context.web._is_public", is_public)
+        monkeypatch.setattr("eca_server.context.web.is_public", only_the_first)
 
         async def handle(request: HTTPRequest, responder: Responder) -> None:
             await responder.respond(302, b"", {"location": f"http://127.0.0.1:{port}/secret"})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+import pkgutil
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,12 @@ import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import eca_server
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.features.configuration import Watcher, put_in_force, tell_offer
 from eca_server.features.connection import Told
 from eca_server.secret import Secret
+from eca_server.tools.custom import CustomCommand
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor
 
@@ -399,3 +404,25 @@ async def introduced_again(ours: Editor) -> dict[str, Any]:
     update = await ours.until(lambda each: each.get("method") == "config/updated")
     found: dict[str, Any] = update["params"]["chat"]
     return found
+
+
+def tool_names() -> Iterator[str]:
+    """The name of every class of the server that is a native tool."""
+    for module in pkgutil.walk_packages(eca_server.__path__, "eca_server."):
+        if module.name.endswith("__main__"):
+            continue
+        for each in vars(importlib.import_module(module.name)).values():
+            is_ours = inspect.isclass(each) and each.__module__ == module.name
+            if is_ours and hasattr(each, "effect") and isinstance(vars(each).get("name"), str):
+                yield each.name
+
+
+@pytest.mark.trio
+async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_path: Path) -> None:
+    names = {*tool_names()}
+    assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names
+    content = {"customTools": {name: {"command": "true"} for name in (*names, "mine")}}
+    async with project(tmp_path, content) as ours:
+        made = ours.editor.connection.tools()
+    assert {problem.split("'")[1] for problem in made.problems} == names
+    assert [each.name for each in made.tools if isinstance(each, CustomCommand)] == ["mine"]

@@ -106,6 +106,28 @@ def test_an_answer_that_is_no_json_fails_the_call_that_it_names(text):
     assert Heard(4).take(line) == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":3,"result":[%b1]}',
+        b'{"id": 3, "result":[%b1]}',
+        b'{"result":[%b1], "jsonrpc": "2.0", "id" : 3 } ',
+    ],
+)
+def test_an_answer_of_very_many_values_fails_its_call(answer):
+    heard = Heard(3, 4, max_line=2**24)
+    (told,) = heard.take(answer % (b"[]," * 500_001) + b"\n")
+    assert told["id"] == 3
+    assert "at most 1,000,000 values" in told["error"]["message"]
+
+
+def test_very_many_values_that_answer_no_call_are_noise():
+    heard = Heard(3, max_line=2**24)
+    for text in (b'{"method":"x","params":[%b1]}', b"[%b1]", b'{"id":5,"result":[%b1]}'):
+        assert heard.take(text % (b"[]," * 500_001) + b"\n") == []
+    assert len(heard.noise) == 3
+
+
 def test_an_answer_of_neither_kind_fails_its_call():
     [message] = Heard(3).take(b'{"jsonrpc":"2.0","id":3}\n')
     assert "neither a result nor an error" in message["error"]["message"]

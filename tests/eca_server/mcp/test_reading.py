@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import unicodedata
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,6 +145,86 @@ def test_what_is_written_for_the_model_is_cut_and_freed_of_what_cannot_be_seen()
     assert found.instructions.startswith("be [31mgoodx")
     assert "cut," in found.instructions
     assert len(found.instructions) < reading.MAX_INSTRUCTIONS + 100
+
+
+HIDDEN = "\u2066\U000e0073\U000e0065\U000e006e\x1b\u2069\x9b\u200e\u2028\x08"
+NAME = f"pu{HIDDEN}sh"
+
+
+def words_of(value):
+    """Every text in a value, its keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for member in value.items():
+            yield from words_of([*member])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from words_of(each)
+
+
+def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_models():
+    schema = {
+        "type": "object",
+        "title": NAME,
+        "description": NAME,
+        "properties": {
+            "a": {"type": "string", "description": NAME, "enum": ["b", NAME]},
+            "c": {"anyOf": [{"title": NAME, "default": {"x": [NAME]}}, {"const": NAME}]},
+            NAME: {"type": "string"},
+        },
+        "required": ["a", NAME],
+        "$defs": {"d": {"examples": [NAME], "pattern": NAME, "description": NAME}},
+        NAME: NAME,
+    }
+    told = {"name": NAME, "title": NAME, "description": NAME}
+    tool = read_tool({**told, "inputSchema": schema, "annotations": {"title": NAME}})
+    argument = {"name": NAME, "description": NAME}
+    prompt = reading.read_prompt({**told, "arguments": [argument]})
+    resource = reading.read_resource({**told, "uri": "x://y", "mimeType": NAME})
+    template = reading.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
+    link = {**told, "type": "resource_link", "uri": "x://y"}
+    [linked] = read_tool_result({"content": [link]}).content
+    server = read_initialized(
+        {
+            "protocolVersion": "2025-11-25",
+            "instructions": NAME,
+            "serverInfo": {**told, "version": NAME},
+        }
+    )
+    assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
+    for found in (tool, prompt, resource, template, linked, server):
+        values = attrs.asdict(found, filter=lambda field, _: field.name != "wire_name")
+        words = [*words_of(values)]
+        assert "push" in words
+        assert not set(HIDDEN) & set("".join(words))
+    assert tool.input_schema["required"] == ["a"]
+    assert tool.input_schema["properties"] == {
+        "a": {"type": "string", "description": "push"},
+        "c": {"anyOf": [{"title": "push"}, {}]},
+    }
+
+
+def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
+    read = reading.read_page("tools", read_tool)
+    page = read({"tools": [{"name": HIDDEN}, {"name": "a"}]})
+    assert [tool.name for tool in page.items] == ["a"]
+    assert not set(HIDDEN) & set("".join(page.problems))
+    uris = [{"uri": f"x://{HIDDEN}"}, {"uri": "x://é"}]
+    page = reading.read_page("resources", reading.read_resource)({"resources": uris})
+    assert [resource.uri for resource in page.items] == ["x://é"]
+    assert "without invisible characters" in page.problems[0]
+
+
+@given(st.text(), st.text())
+def test_what_can_be_seen_stays(name, text):
+    if name.isprintable() and name.strip():
+        tool = read_tool({"name": name, "inputSchema": {"enum": [name, 1], "x": [name]}})
+        unassigned = {char for char in name if char not in tool.name}
+        assert all(unicodedata.category(char) in {"Lo", "Mn"} for char in unassigned)
+        if not unassigned:
+            assert (tool.name, tool.wire_name) == (name, name)
+            assert tool.input_schema == {"enum": [name, 1], "x": [name]}
 
 
 KEYS = [

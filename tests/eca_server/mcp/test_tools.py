@@ -58,6 +58,9 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
     output = await prepared.run()
     assert output.parts == (TextPart("log [('a b', 'x')]"),)
     assert not output.is_error
+    prepared = await tool(wire_name="l\u2066og").prepare({})
+    assert prepared.summary == "Calling log of git"
+    assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
 
 
 @pytest.mark.trio

@@ -132,8 +132,13 @@ async def test_of_two_with_one_name_the_users_own_counts(places: Places) -> None
     places.write(places.root / "more" / "a", written("a", text="configured"))
     (places.root / ".eca" / "skills" / "deep" / "c" / "NOTES.md").write_text("no skill")
     places.write(places.user / "skills" / ".git", written("hidden"))
-    found = await places.files("more", "missing").read()
-    assert texts(found) == {"a": "configured", "b": "user", "C": "root", "d": "agents"}
+    places.write(places.root / "more" / "e", written("e", text="configured"))
+    for name in ("a", "f"):
+        places.write(places.other / name, written(name, text="configured outside"))
+    found = await places.files("more", "missing", str(places.other)).read()
+    users = {"a": "configured outside", "b": "user", "f": "configured outside"}
+    assert texts(found) == {**users, "C": "root", "d": "agents", "e": "configured"}
+    assert {each.name for each in found.skills if not each.is_of_project} == users.keys()
     assert found.notes == ("missing: there is no such file.",)
     assert found.find("C") is not None
     assert found.find("c") is None

@@ -13,6 +13,7 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_server.config import CustomTool
 from eca_server.llm.history import TextPart
 from eca_server.tools.custom import CustomCommand, custom_commands
+from eca_server.tools.native import NATIVE_NAMES
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import Tool, ToolFault, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
@@ -39,6 +40,7 @@ def offered(
         workspace=Workspace(roots),
         environment={"PATH": os.environ["PATH"]},
         cap=cap or Cap(),
+        taken=NATIVE_NAMES,
     )
 
 
@@ -106,6 +108,10 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
         ("eca_read_file", GREET, "the name is that of a native tool"),
         ("eca__greet", GREET, "the name is that of a native tool"),
         ("task", GREET, "the name is that of a native tool"),
+        *((name, GREET, "the name is that of a native tool") for name in sorted(NATIVE_NAMES)),
+        ("Read_File", GREET, "the name is that of a native tool"),
+        ("ECA__greet", GREET, "the name is that of a native tool"),
+        ("compact_chat", GREET, "the name is that of a native tool"),
         ("greet", CustomTool(), "it has no command"),
         (
             "greet",

@@ -376,6 +376,7 @@ PLAIN = b'{"jsonrpc":"2.0","method":"$/x"}'
         ("W-5a", encode_frame(PLAIN.decode().encode("utf-16"))),
         ("W-5d", encode_frame(b'{"jsonrpc":"2.0","method":"$/x","params":[NaN]}')),
         ("W-5g", encode_frame(b'{"x":' + b"[" * 200 + b"]" * 200 + b"}")),
+        ("BASE-13", encode_frame(b'{"x":[' + b"1," * 1_000_000 + b"1]}")),
         ("BASE-2", b"Starting the server ...\n"),
         ("BASE-2", b"DEBUG: x\nContent-Length: 32\r\n\r\n" + PLAIN),
         ("BASE-6", TWO_BYTES.replace(b"Content-Length: 57", b"Content-Length: 55")[:-2]),

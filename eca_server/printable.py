@@ -1,0 +1,107 @@
+r"""Foreign text made safe to print, or to pass on: nothing in it acts on a terminal or hides.
+
+Unseen are the control characters (C0 but tab and newline, DEL, C1), the controls of writing
+direction, zero-width and tag characters, fillers that look like a blank, and halves of characters.
+For a person each one is shown as its Python escape (`\x1b`, `\u202e`): a command with one in it is
+not the command that it seems to be. ESC and the C1 controls are among them, so that of a control
+sequence only plain text is left, however it was cut into pieces. For models and editors, which
+would show or read names and descriptions, they are removed.
+
+Joiners (U+200C, U+200D) are spelling between letters of many scripts and in emoji, and are unseen
+elsewhere; so are variation selectors in rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = ["Printer", "printable_json", "printable_line", "printable_lines", "rows", "visible"]
+
+_ALWAYS: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ud800-\udfff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+_BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0"
+_JOINS: Final = "\u200c\u200d"
+_LETTER: Final = f"[^\\s{_ALWAYS}{_BLANK}{_JOINS}]"
+_IN_A_STREAM: Final = re.compile(f"[{_ALWAYS}]")
+_UNSEEN: Final = re.compile(
+    f"[{_ALWAYS}{_BLANK}]|(?<!{_LETTER})[{_JOINS}]|[{_JOINS}](?!{_LETTER})"
+    "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
+)
+_UNSEEN_IN_A_LINE: Final = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def printable_line(text: str, *, longest: int | None = None) -> str:
+    """Return a text as one line for a person: unseen characters and newlines are escaped.
+
+    Args:
+        text: any text.
+        longest: characters after which the text is cut with `...`; None: never.
+    """
+    is_cut = longest is not None and len(text) > longest
+    return _UNSEEN_IN_A_LINE.sub(_escape, text[:longest]) + ("..." if is_cut else "")
+
+
+def printable_lines(text: str) -> str:
+    """Return a text for a person: its lines and tabs stay, unseen characters are escaped."""
+    return _UNSEEN.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text of the same value without an unseen character: they become escapes."""
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def visible(text: str) -> str:
+    """Return a text without unseen characters, for a model or an editor; lines and tabs stay."""
+    return _UNSEEN.sub("", text)
+
+
+class Printer:
+    """Makes a text printable that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._ends_in_return = False
+
+    def feed(self, piece: str) -> str:
+        """Return what can be printed now; a carriage return waits for what follows."""
+        text = f"\r{piece}" if self._ends_in_return else piece
+        self._ends_in_return = text.endswith("\r")
+        if self._ends_in_return:
+            text = text[:-1]
+        return _IN_A_STREAM.sub(_escape, text.replace("\r\n", "\n"))
+
+    def flush(self) -> str:
+        """Return what still waits, at the end of the text."""
+        rest, self._ends_in_return = "\\r" if self._ends_in_return else "", False
+        return rest
+
+
+def rows(text: str, width: int) -> Iterator[str]:
+    """Cut printable lines such that a terminal wraps none of them; tabs become blanks."""
+    for line in text.expandtabs(4).split("\n"):
+        row, left = "", width
+        for character in line:
+            cells = _cells(character)
+            if cells > left:
+                yield row
+                row, left = "", width
+            row += character
+            left -= cells
+        yield row
+
+
+def _cells(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" or character > "\u2fff" else 1

@@ -1,0 +1,232 @@
+"""Texts of others on a terminal: whatever they hold, only text is drawn."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eca_protocol import messages as m
+from eca_server.approval_view import call_rows, question_of
+from eca_server.ecp.cli import run as ecp
+from eca_server.printable import (
+    Printer,
+    printable_json,
+    printable_line,
+    printable_lines,
+    rows,
+    visible,
+)
+from eca_server.tap import play_again
+
+HOSTILE = [
+    "\x1b]0;title\x07",
+    "\x1b]52;c;ZXZpbA==\x1b\\",
+    "\x1b[2J\x1b[H",
+    "\x1b[1A\x1b[2K",
+    "\x1b[?1049h",
+    "\x1bPq\x1b\\",
+    "\x1b_apc\x1b\\",
+    "\x1bc",
+    "\x9b31m",
+    "\x9d0;title\x9c",
+    "\x0e\x0f\x05\x07",
+    "\b\b\b",
+    "\rfake",
+    "\x7f",
+    "\u202e",
+    "\u2066",
+    "\u2069",
+    "\u200e",
+    "\u200f",
+    "\u061c",
+    "\u2028",
+    "\ufeff",
+    "\u200b",
+    "\xad",
+    "\U000e0041\U000e007f",
+    "\U000e0100",
+    "\ud800",
+]
+VISIBLE = ["plain", "zwölf", "日本語", "👩‍👩‍👧", "❤️", "नमस्ते", "می‌خواهم", "\t", "\n", "\xa0", " "]
+texts = st.lists(
+    st.sampled_from([*HOSTILE, *VISIBLE, "\x1b", "[", "31m", "\r\n", "\u200d", "\ufe0f"])
+    | st.text(st.characters(codec=None), max_size=4),
+    max_size=12,
+).map("".join)
+
+
+class Acts:
+    """A terminal that only remembers what it was asked for, beside drawing."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None if name == "draw" else self.seen.add(name)
+
+
+def acts_of(printed: str) -> set[str]:
+    """Print to a terminal; return what it did beside drawing letters."""
+    acts = Acts()
+    stream = pyte.Stream()
+    stream.attach(acts)  # type: ignore[arg-type] - which is all that the stream calls
+    stream.feed(printed.encode(errors="backslashreplace").decode())
+    return acts.seen
+
+
+@given(texts)
+@example("".join(HOSTILE))
+def test_a_terminal_only_draws_lines(text: str) -> None:
+    assert acts_of(printable_lines(text)) <= {"linefeed", "tab"}
+    assert acts_of(printable_line(text)) == set()
+    assert printable_line(text).splitlines() in ([], [printable_line(text)])
+
+
+def test_the_judge_sees_what_is_not_filtered() -> None:
+    for text in ("\x1b[2J", "\x1b[1A", "\b", "\x07", "\x9b31m", "\r", "\x1bc"):
+        assert acts_of(text) - {"linefeed", "tab"}, text
+
+
+@given(texts, st.data())
+@example("a\r\nb\rc\r", None)
+@example("\x1b]0;x\x07\x9b2J", None)
+def test_however_a_text_is_cut_the_same_is_printed(text: str, data: st.DataObject | None) -> None:
+    printer = Printer()
+    printed = printer.feed(text) + printer.flush()
+    assert acts_of(printed) <= {"linefeed", "tab"}
+    size = 1 if data is None else data.draw(st.integers(1, 4))
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    assert "".join(map(printer.feed, pieces)) + printer.flush() == printed
+
+
+def test_nothing_is_hidden_and_nothing_else_is_changed() -> None:
+    for text in HOSTILE:
+        shown = printable_line(f"a{text}b")
+        assert shown.startswith("a\\")
+        assert shown.isascii()
+        assert visible(f"a{text}b").isprintable()
+    for text in VISIBLE:
+        word = f"<{text}>"
+        assert printable_lines(word) == visible(word) == Printer().feed(word) == word
+    assert printable_line("a\r\n\tb\\n") == "a\\r\\n\\tb\\n"
+    assert printable_line("x" * 9, longest=5) == "xxxxx..."
+
+
+@given(st.characters(codec=None))
+def test_each_character_that_is_not_seen_is_escaped(character: str) -> None:
+    is_unseen = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    has_shape = "\U00013430" <= character < "\U00013460" or character in "\U000110bd\U000110cd"
+    has_shape |= character in "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
+    has_shape = (
+        has_shape or character in "\U000110bd\U000110cd" or "\U00013430" <= character < "\U00013460"
+    )
+    if is_unseen and not has_shape and character not in "\n\t":
+        assert character not in printable_line(f" {character} ")
+        assert character not in printable_lines(f" {character} ")
+        assert character not in visible(f" {character} ")
+
+
+@pytest.mark.parametrize(
+    "text", ["a\u200d", "\u200cb", "a \u200d b", "a\u200d\u200db", "x\ufe0f\ufe00\ufe01", "\u3164"]
+)
+def test_joiners_selectors_and_blanks_hide_nothing(text: str) -> None:
+    assert "\\u" in printable_line(text)
+    assert len(visible(text)) < len(text)
+
+
+@given(st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2))
+def test_printed_json_is_the_same_value_without_unseen_characters(value: Any) -> None:
+    written = printable_json(json.dumps(value, indent=2, ensure_ascii=False))
+    assert json.loads(written) == value
+    assert acts_of(written) <= {"linefeed"}
+
+
+@given(texts, st.integers(8, 40))
+def test_a_terminal_wraps_no_row(text: str, width: int) -> None:
+    screen = pyte.Screen(columns=width, lines=500)
+    printed = [*rows(printable_lines(text), width - 1)]
+    pyte.Stream(screen).feed("\r\n".join(printed).encode(errors="backslashreplace").decode())
+    assert screen.cursor.y == len(printed) - 1
+
+
+def call(**members: Any) -> m.ChatToolCallRunContent:
+    return m.ChatToolCallRunContent(id="1", manual_approval=True, **members)
+
+
+@given(
+    st.builds(
+        call,
+        name=texts,
+        server=texts,
+        origin=st.sampled_from(["native", "mcp"]),
+        summary=st.none() | texts,
+        arguments=st.dictionaries(texts, texts | st.integers() | st.lists(texts), max_size=4),
+        details=st.none()
+        | st.builds(
+            m.FileChangeDetails,
+            path=texts,
+            diff=texts,
+            lines_added=st.just(1),
+            lines_removed=st.just(0),
+        ),
+    ),
+    st.integers(30, 100),
+)
+def test_no_row_of_a_call_begins_where_our_questions_begin(
+    asked: m.ChatToolCallRunContent, width: int
+) -> None:
+    shown = call_rows(asked, directory=None, width=width)
+    screen = pyte.Screen(columns=width, lines=shown.count("\n") + 9)
+    pyte.Stream(screen).feed(shown.encode(errors="backslashreplace").decode().replace("\n", "\r\n"))
+    assert all(row.startswith("  ") for row in screen.display)  # those behind the last, too
+    assert screen.cursor.y == shown.count("\n")
+    assert acts_of(question_of(asked)) == set()
+
+
+EVIL = "evil\x1b[2J\x9b1A\u202e\U000e0041"
+SHOWN = "evil\\x1b[2J\\x9b1A\\u202e\\U000e0041"
+MANIFEST: dict[str, Any] = {
+    "manifest_version": "v1",
+    "name": EVIL,
+    "target": "true",
+    "scenarios": [
+        {
+            "name": EVIL,
+            "steps": [
+                {
+                    "input": "x",
+                    "graders": [{"type": "text_match", "condition": "equals", "value": "x"}],
+                }
+            ],
+        }
+    ],
+}
+
+
+def test_a_manifest_and_an_agent_do_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.yaml"
+    for content in (MANIFEST, {**MANIFEST, EVIL: 1}, {**MANIFEST, "manifest_version": EVIL}):
+        file.write_text(json.dumps(content))
+        ecp(["validate", str(file)])
+        printed = "".join(capsys.readouterr())
+        assert SHOWN in printed
+        assert acts_of(printed) <= {"linefeed"}
+
+
+def test_a_transcript_s_name_and_a_replay_do_nothing_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / EVIL).write_text("no transcript\n")
+    assert play_again(tmp_path / EVIL, [], deadline=1) == 2
+    printed = capsys.readouterr().err
+    assert SHOWN in printed
+    assert acts_of(printed) <= {"linefeed"}
