@@ -17,8 +17,8 @@ from eca_server.tools.files import printable
 
 __all__ = ["Section", "render"]
 
-# Spaces, slashes and characters nobody sees would not keep a reader from taking it for a tag.
-_TAG_LIKE = re.compile(r"<(?=[^\w<]{0,16}eca_)", re.IGNORECASE)
+# Spaces, slashes and invisible characters would not keep a reader from taking it for a tag.
+_TAG_LIKE = re.compile(r"<(?=[^\w<]{0,16}e[^\w<]{0,4}c[^\w<]{0,4}a[^\w<]{0,4}_)", re.IGNORECASE)
 _IN_ATTRIBUTES = str.maketrans({'"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 

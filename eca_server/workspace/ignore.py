@@ -30,7 +30,7 @@ from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 
-__all__ = ["list_files"]
+__all__ = ["list_files", "top_of_work_tree"]
 
 _Kind: TypeAlias = Literal["file", "link", "directory"]
 
@@ -74,7 +74,7 @@ def list_files(
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    top = _top_of_work_tree(tree.folder) if gitignore else None
+    top = top_of_work_tree(tree.folder) if gitignore else None
     if top is not None:
         printed = False
         try:
@@ -246,7 +246,8 @@ def _is_repository(folder: Path) -> bool:
     return os.path.lexists(folder / ".git")
 
 
-def _top_of_work_tree(folder: Path) -> Path | None:
+def top_of_work_tree(folder: Path) -> Path | None:
+    """Return the top of the Git work tree that holds a folder; None if there is none."""
     return next((each for each in (folder, *folder.parents) if _is_repository(each)), None)
 
 

@@ -27,7 +27,14 @@ def write(path: Path, text: str) -> Path:
 
 
 def paths(found: InstructionFiles) -> list[str]:
-    return re.findall(r'^<eca_(?:instructions|rule) path="(.*)">$', found.text, re.MULTILINE)
+    frame = r'^<eca_(?:instructions|rule) path="([^"]*)" source="(?:user|workspace)"[^>]*>$'
+    return re.findall(frame, found.text, re.MULTILINE)
+
+
+def origins(found: InstructionFiles) -> dict[str, str]:
+    return {
+        Path(each.attributes["path"]).name: each.attributes["source"] for each in found.sections
+    }
 
 
 async def test_without_files_there_is_nothing(workspace, user_folder) -> None:
@@ -39,12 +46,12 @@ async def test_the_most_general_comes_first(tmp_path, user_folder) -> None:
     project = tmp_path / "above" / "project"
     files = [
         write(user_folder / "AGENTS.md", "the user's"),
+        write(user_folder / "rules" / "a.md", "the user's rule"),
+        write(tmp_path / "configured.md", "configured"),
+        write(project / "own.md", "configured, relative"),
         write(tmp_path / "AGENTS.md", "above all"),
         write(project.parent / "AGENTS.md", "above"),
         write(project / "AGENTS.md", "the project's"),
-        write(tmp_path / "configured.md", "configured"),
-        write(project / "own.md", "configured, relative"),
-        write(user_folder / "rules" / "a.md", "the user's rule"),
         write(project / ".eca" / "rules" / "a.md", "a rule"),
         write(project / ".eca" / "rules" / "deep" / "b.mdc", "a deep rule"),
     ]
@@ -54,16 +61,22 @@ async def test_the_most_general_comes_first(tmp_path, user_folder) -> None:
         Workspace([root_of(project)]),
         user_folder=user_folder,
         rules=[str(tmp_path / "configured.md"), "own.md"],
+        trusted_roots=[project],
     )
     assert paths(found) == [str(each) for each in files]
     assert found.notes == ()
     alone = await read_instruction_files(
-        Workspace([root_of(project)]), user_folder=user_folder, parents=False
+        Workspace([root_of(project)]),
+        user_folder=user_folder,
+        parents=False,
+        trusted_roots=[project],
     )
-    expected = [files[0], files[3], *files[6:]]
+    expected = [*files[:2], *files[6:]]
     assert paths(alone) == [str(each) for each in expected]
-    assert f'<eca_instructions path="{project}/AGENTS.md">\nthe project\'s\n</eca_' in found.text
-    assert f'<eca_rule path="{project}/.eca/rules/a.md">\na rule\n</eca_rule>' in found.text
+    source = 'source="workspace"'
+    framed = f'<eca_instructions path="{project}/AGENTS.md" {source}>\nthe project\'s\n</eca_'
+    assert framed in found.text
+    assert f'<eca_rule path="{project}/.eca/rules/a.md" {source}>\na rule\n</eca_' in found.text
 
 
 async def test_each_file_counts_once(tmp_path, project, user_folder) -> None:
@@ -107,8 +120,8 @@ async def test_a_link_out_of_the_project_is_not_read(project, outside, user_fold
     found = await read_instruction_files(workspace, user_folder=user_folder)
     assert found.text == ""
     assert [note.partition(" was left out: ")[2] for note in found.notes] == [
-        "a link leads out of the workspace."
-    ] * 2
+        f"it leads out of '{folder}'." for folder in (project, other)
+    ]
 
 
 async def test_a_link_inside_the_project_is_read(project, workspace, user_folder) -> None:
@@ -143,7 +156,11 @@ async def test_a_file_above_the_project_counts_only_if_it_is_the_users_own(
             return os.stat_result([*found[:4], os.getuid() + 1, *found[5:10]])
 
         monkeypatch.setattr(Path, "lstat", of_somebody_else)
-    found = await read_instruction_files(workspace, user_folder=user_folder)
+    found = await read_instruction_files(
+        workspace,
+        user_folder=user_folder,
+        trusted_roots=[root.real_path for root in workspace.roots],
+    )
     assert found == InstructionFiles()
 
 
@@ -158,7 +175,7 @@ async def test_what_cannot_be_read_is_said_and_the_rest_counts(
         workspace, user_folder=user_folder, rules=["missing.md", "loop", "~nobody/x", "a\0b"]
     )
     assert paths(found) == [f"{project}/.eca/rules/a.md"]
-    reasons = ["a named pipe", "binary", "no such file", "circle", "no such file", "NUL"]
+    reasons = ["a named pipe", "no such file", "circle", "no such file", "NUL", "binary"]
     assert len(found.notes) == len(reasons)
     for note, reason in zip(found.notes, reasons, strict=True):
         assert reason in note
@@ -194,7 +211,7 @@ async def test_what_an_agents_file_mentions_is_read_with_it(
     found = await read_instruction_files(workspace, user_folder=user_folder)
     assert "Secret." not in found.text
     (note,) = found.notes
-    assert "leads out of the workspace" in note
+    assert note == f"{outside}/secret.md was left out: it leads out of '{project}'."
 
 
 async def test_each_file_stands_before_those_that_it_mentions(
@@ -241,6 +258,6 @@ async def test_a_rule_says_for_whom_it_is(
     if tag is None:
         assert found.text == ""
     else:
-        assert f'r.md"{tag}>' in found.text
+        assert f'r.md" source="workspace"{tag}>' in found.text
         assert "Be kind." in found.text
         assert "---" not in found.text
