@@ -131,13 +131,18 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
     taken |= {each.command for each in skills.skills if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
-    commands = [
+
+    def is_free(command: CustomCommand | SkillCommand) -> bool:
+        is_anothers = command.name in taken or command.name.startswith(prefixes)
+        return not command.is_of_project or not is_anothers
+
+    commands = [each for each in custom.commands if is_free(each)]
+    names = _NAMES | {each.name for each in commands}
+    more = [
         each
-        for each in custom.commands
-        if not each.is_of_project or not (each.name in taken or each.name.startswith(prefixes))
+        for each in map(SkillCommand, skills.skills)
+        if each.name not in names and is_free(each)
     ]
-    taken = _NAMES | {each.name for each in commands}
-    more = [SkillCommand(each) for each in skills.skills if each.command not in taken]
     return _Written(commands=(*commands, *more), notes=readable((*custom.notes, *skills.notes)))
 
 
@@ -168,7 +173,7 @@ async def _run_written(
     except TooLong as fault:
         turn.fail(f"`/{written.name}`: {fault}.")
     else:
-        await let_answer(turn, situation, text)
+        await let_answer(turn, situation, written.framed(text))
 
 
 async def _run_server_prompt(name: str, turn: Turn, situation: Situation, files: _Written) -> bool:

@@ -25,6 +25,7 @@ from eca_protocol.messages import CommandArgument
 from eca_server.context.front_matter import split_front_matter
 from eca_server.context.laid_down import LaidDown, NotTaken
 from eca_server.context.limits import readable
+from eca_server.context.provenance import visible, workspace_text
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
@@ -33,6 +34,8 @@ __all__ = ["CommandFiles", "CustomCommand", "FoundCommands", "TooLong", "parse_c
 _MOST = 200  # files of one folder
 _LONGEST = 4 * 2**20  # characters of a text with its arguments put in
 _LONGEST_DESCRIPTION = 200
+
+_RAN = "The user ran this command of the workspace. Do what it asks:"
 
 _PLACEHOLDER = re.compile(
     r"(?P<escape>\\?)\$(?:(?P<all>ARGUMENTS|ARGS)\b|(?:ARG)?(?P<number>[1-9][0-9]?)(?![0-9]))"
@@ -53,12 +56,14 @@ class CustomCommand:
         name: what stands behind the slash.
         description: one line.
         text: what the model is asked, with placeholders.
-        is_of_project: whether the workspace holds its file.
+        path: its file.
+        is_of_project: whether the file belongs to the workspace, not to the user.
     """
 
     name: str
     description: str
     text: str
+    path: Path | None = None
     is_of_project: bool = False
 
     @property
@@ -93,6 +98,13 @@ class CustomCommand:
         if not count and given:
             return f"{self._replaced(words, given)}\n\n{given}"
         return self._replaced(words, given)
+
+    def framed(self, text: str) -> str:
+        """Return the expanded text as the model is asked it: a workspace's says whose it is."""
+        if not self.is_of_project:
+            return text
+        where = {"name": self.name, "path": str(self.path)}
+        return f"{_RAN}\n{workspace_text('command', where, text)}"
 
     def _placeholders(self) -> list[re.Match[str]]:
         """Those that count: a name in braces is the text's own where there are others."""
@@ -143,7 +155,9 @@ def parse_command(name: str, text: str) -> CustomCommand | None:
     told = " ".join(fields.get("description", ()))
     description = told or body.partition("\n")[0].strip("#* \t") or name
     return CustomCommand(
-        name=name, description=printable(description[:_LONGEST_DESCRIPTION]), text=body
+        name=name,
+        description=visible(printable(description[:_LONGEST_DESCRIPTION])),
+        text=body,
     )
 
 
@@ -183,12 +197,12 @@ class CommandFiles:
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
-            reading.add(str(self.user_folder / "commands"))
-            reading.add_configured(self.configured, self.user_folder)
-            reading.is_of_project = True
-            for root in self.workspace.roots:
-                reading.add(str(root.path / ".eca" / "commands"), is_the_projects=True)
-            reading.add_configured(self.configured, self.user_folder)
+            own, of_workspace = reading.configured(self.configured, self.user_folder)
+            for path in (str(self.user_folder / "commands"), *own):
+                reading.add(path)
+            folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
+            for path in (*folders, *of_workspace):
+                reading.add(path, is_the_projects=True)
             return FoundCommands(
                 commands=tuple(reading.found.values()), notes=readable(reading.notes)
             )
@@ -208,7 +222,7 @@ class _Reading(LaidDown):
         paths = self.listed(folder.real_path, most=_MOST)
         return (path for path in paths if path.endswith(".md"))
 
-    def take(self, place: Place) -> None:
+    def take(self, place: Place, *, is_the_projects: bool) -> None:
         """Of two with one name the first counts."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
         if name in self.found or name in self.taken:
@@ -217,4 +231,4 @@ class _Reading(LaidDown):
         if command is None:
             raise NotTaken("there is no text in it")
         if printable(name) == name:
-            self.found[name] = attrs.evolve(command, is_of_project=self.is_of_project)
+            self.found[name] = attrs.evolve(command, path=place.path, is_of_project=is_the_projects)

@@ -54,6 +54,11 @@ class SkillCommand:
         return self.skill.description
 
     @property
+    def is_of_project(self) -> bool:
+        """Whether the skill belongs to the workspace, not to the user."""
+        return self.skill.is_of_project
+
+    @property
     def arguments(self) -> tuple[CommandArgument, ...]:
         """What the placeholders in its text stand for."""
         return self._as_command.arguments
@@ -64,7 +69,11 @@ class SkillCommand:
         Raises:
             TooLong: it would have millions of characters.
         """
-        return self.skill.introduced(self._as_command.expand(given) if given else self.skill.text)
+        return self._as_command.expand(given) if given else self.skill.text
+
+    def framed(self, text: str) -> str:
+        """Return the expanded text as the model is asked it, with where the skill lies."""
+        return self.skill.introduced(text)
 
     @property
     def _as_command(self) -> CustomCommand:

@@ -1,11 +1,13 @@
 """Files that users lay down for the server: skills, commands.
 
-The rules it keeps: a file of a project counts only where it really lies in the project; what is
-wrong with one file costs that file, and is told in a sentence.
+The rules it keeps: a file of a project counts only where it really lies in the project, and is
+known as the project's, also where the configuration names it; what is wrong with one file costs
+that file, and is told in a sentence.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,17 +43,19 @@ class LaidDown(ABC):
         workspace: its roots.
         checkpoint: called now and then; what it raises ends the search.
         notes: sentences about files that were not taken.
-        is_of_project: whether the files that are taken now lie in the workspace.
     """
 
     workspace: Workspace
     checkpoint: Checkpoint
     notes: list[str] = attrs.field(init=False, factory=list)
-    is_of_project: bool = attrs.field(init=False, default=False)
 
     @abstractmethod
-    def take(self, place: Place) -> None:
+    def take(self, place: Place, *, is_the_projects: bool) -> None:
         """Take a file, one way or another.
+
+        Args:
+            place: the file.
+            is_the_projects: whether it belongs to the workspace, not to the user.
 
         Raises:
             NotTaken: it is none of the kind.
@@ -75,35 +79,43 @@ class LaidDown(ABC):
                 for name in self.names(place, is_the_projects=is_the_projects):
                     self.add(str(place.path / name), is_the_projects=is_the_projects)
             else:
-                self.take(place)
+                self.take(place, is_the_projects=is_the_projects)
         except (FileFault, NotTaken, OSError) as fault:
-            reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
-            self.notes.append(f"{printable(path)}: {reason}.")
+            self._note(path, fault)
         return True
 
-    def add_configured(self, paths: Sequence[str], user_folder: Path) -> None:
-        """Add what the configuration names and lies where `is_of_project` says.
+    def configured(
+        self, paths: Sequence[str], user_folder: Path
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the existing paths that the configuration names: the user's, the workspace's.
+
+        A path that is written inside a root is the workspace's, wherever a link on it leads.
 
         Args:
-            paths: relative ones start in each root, or without one in `user_folder`.
-            user_folder: the user's own configuration.
+            paths: relative ones start in each root, or without one in the user's folder.
+            user_folder: the user's own configuration directory.
         """
+        own: list[str] = []
+        of_workspace: list[str] = []
         bases = [root.path for root in self.workspace.roots] or [user_folder]
+        real_user_folder = os.path.realpath(user_folder)
         for path in paths:
-            own = [
-                base for base in bases if self._lies_in_project(path, base) is self.is_of_project
-            ]
-            were_found = [self.add(path, base=base) for base in own]
-            if own and not any(were_found):
+            exists = False
+            for base in bases:
+                try:
+                    place = self.workspace.locate(path, base=base)
+                    if not place.real_path.exists():
+                        continue
+                except (FileFault, OSError) as fault:
+                    self._note(path, fault)
+                else:
+                    is_own = place.real_path.is_relative_to(real_user_folder)
+                    is_inside = place.inside or place.leads_out
+                    (of_workspace if is_inside and not is_own else own).append(str(place.path))
+                exists = True
+            if not exists:
                 self.notes.append(f"{printable(path)}: there is no such file.")
-
-    def _lies_in_project(self, path: str, base: Path) -> bool:
-        """Return whether a path lies in a root as it is written, or where its links lead."""
-        try:
-            place = self.workspace.locate(path, base=base)
-        except (FileFault, OSError):
-            return True
-        return place.inside or place.leads_out
+        return [*dict.fromkeys(own)], [*dict.fromkeys(of_workspace)]
 
     def listed(self, folder: Path, *, most: int) -> Iterator[str]:
         """The files below a real folder, but for hidden ones, by name."""
@@ -116,3 +128,7 @@ class LaidDown(ABC):
         """The text of a file, which is small."""
         snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
         return decode(snapshot.data).text
+
+    def _note(self, path: str, fault: Exception) -> None:
+        reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
+        self.notes.append(f"{printable(path)}: {reason}.")

@@ -1,7 +1,7 @@
 """Where skills lie, and which there are now.
 
-The rule it keeps: of two with one name the user's own counts, so that a project never changes what
-the user has taught.
+The rule it keeps: of two with one name the user's own counts, and the user's have room first, so
+that a project never changes what the user has taught.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import trio
 
 from eca_server.context.laid_down import LaidDown
 from eca_server.context.limits import readable
-from eca_server.skills.skill import NotASkill, Skill, parse_skill
+from eca_server.skills.skill import SKILL_FILE, NotASkill, Skill, parse_skill
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
 __all__ = ["FoundSkills", "SkillFiles"]
 
-_NAME = "SKILL.md"
 _MOST_FILES = 5000  # looked through in one folder; skills bring scripts and data with them
 _MOST = 200  # skills
 _OF_ROOTS = (".eca/skills", ".agents/skills")
@@ -58,19 +57,20 @@ class SkillFiles:
     configured: tuple[str, ...] = ()
 
     async def read(self) -> FoundSkills:
-        """Return every skill there is now: the user's, then those of the workspace.
+        """Return every skill there is now: configured ones and the user's, then the workspace's.
 
-        A configured skill is the user's where it lies outside the workspace.
+        The configured ones that are files of a root are the workspace's.
         """
 
         def work() -> FoundSkills:
             reading = _Reading(
                 workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
             )
-            reading.add_configured(self.configured, self.user_folder)
-            reading.add(str(self.user_folder / "skills"))
-            reading.is_of_project = True
-            reading.add_configured(self.configured, self.user_folder)
+            own, of_workspace = reading.configured(self.configured, self.user_folder)
+            for path in (*own, str(self.user_folder / "skills")):
+                reading.add(path)
+            for path in of_workspace:
+                reading.add(path, is_the_projects=True)
             for root in self.workspace.roots:
                 for folder in _OF_ROOTS:
                     reading.add(str(root.path / folder), is_the_projects=True)
@@ -111,12 +111,12 @@ class _Reading(LaidDown):
 
     def _below(self, folder: Path) -> Iterator[str]:
         paths = self.listed(folder, most=_MOST_FILES)
-        return (path for path in paths if PurePosixPath(path).name == _NAME)
+        return (path for path in paths if PurePosixPath(path).name == SKILL_FILE)
 
-    def take(self, place: Place) -> None:
+    def take(self, place: Place, *, is_the_projects: bool) -> None:
         """Of two with one name the first counts; that is told where both lie in one folder."""
         skill = attrs.evolve(
-            parse_skill(self.text_of(place), place.path.parent), is_of_project=self.is_of_project
+            parse_skill(self.text_of(place), place.path.parent), is_of_project=is_the_projects
         )
         first = self.skills.get(skill.command)
         if first is None:

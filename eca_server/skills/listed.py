@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eca_server.context.block import Section, render
+from eca_server.context.provenance import SOURCE, Origin
 from eca_server.skills.skill import Skill
 from eca_server.skills.tool import SKILL_TOOL
 from eca_server.spelling import PREFIX
@@ -27,9 +28,9 @@ def list_skills(skills: Sequence[Skill]) -> tuple[str, str]:
     for skill in skills:
         room -= len(f"{skill.name}{skill.description}".encode())
         if room >= 0:
-            listed.append(
-                Section(name="skill", attributes={"name": skill.name}, body=(skill.description,))
-            )
+            origin: Origin = "workspace" if skill.is_of_project else "user"
+            attributes = {"name": skill.name, SOURCE: origin}
+            listed.append(Section(name="skill", attributes=attributes, body=(skill.description,)))
     left = len(skills) - len(listed)
     note = f"{left} of {len(skills)} skills are not listed to the model: too long." if left else ""
     return render([Section(name="skills", body=(_HOW, *listed))]), note

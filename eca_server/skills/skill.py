@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from eca_server.context.front_matter import split_front_matter
 from eca_server.context.laid_down import NotTaken
+from eca_server.context.provenance import visible, workspace_text
 from eca_server.tools.files import printable
 
-__all__ = ["NotASkill", "Skill", "parse_skill"]
+__all__ = ["SKILL_FILE", "NotASkill", "Skill", "parse_skill"]
+
+SKILL_FILE: Final = "SKILL.md"
+"""The name of the file that makes a directory a skill."""
 
 _NAME = re.compile(r"[^\W_][\w.:-]{0,63}")
 _LONGEST_DESCRIPTION = 1024  # what the public format of skills allows
@@ -30,7 +35,7 @@ class Skill:
         description: one line: what it is for, and when.
         text: what it teaches, in Markdown.
         folder: where its SKILL.md lies, and the files that the text names.
-        is_of_project: whether the workspace holds it.
+        is_of_project: whether it belongs to the workspace, not to the user.
     """
 
     name: str
@@ -45,8 +50,16 @@ class Skill:
         return self.name.lower()
 
     def introduced(self, text: str) -> str:
-        """What it teaches, in these words, with where it lies: what the model is given of it."""
-        return f"Skill: {self.name}\nPaths in it start from: {printable(self.folder)}\n\n{text}"
+        """Return what it teaches, in these words, with where it lies, for the model.
+
+        Args:
+            text: its text, with or without arguments put in.
+        """
+        told = f"Skill: {self.name}\nPaths in it start from: {printable(self.folder)}\n\n{text}"
+        if not self.is_of_project:
+            return told
+        where = {"name": self.name, "path": str(self.folder / SKILL_FILE)}
+        return workspace_text("loaded_skill", where, told)
 
 
 def parse_skill(text: str, folder: Path) -> Skill:
@@ -68,7 +81,7 @@ def parse_skill(text: str, folder: Path) -> Skill:
         raise NotASkill("expected a text behind the front matter, got none")
     return Skill(
         name=name,
-        description=printable(description[:_LONGEST_DESCRIPTION]),
+        description=visible(printable(description[:_LONGEST_DESCRIPTION])),
         text=body.strip(),
         folder=folder,
     )

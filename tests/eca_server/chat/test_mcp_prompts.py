@@ -100,6 +100,9 @@ async def test_a_project_s_command_takes_no_prompt_s_name(
     folder = tmp_path / ".eca" / "commands"
     folder.mkdir(parents=True)
     (folder / "git:talk.md").write_text("the project's words")
+    skill = tmp_path / ".eca" / "skills" / "talk" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: git:talk\ndescription: Talks.\n---\nthe project's words")
     async with editor({"mcpServers": GIT}, started=False) as ours:
         await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
         await status(ours, "git", "running")

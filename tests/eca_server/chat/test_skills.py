@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.eca_server.chat.current import current
-from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, text
+from tests.eca_server.chat.current import CURRENT, current
+from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text
 
 pytestmark = pytest.mark.trio
 
@@ -58,12 +58,14 @@ async def test_skills_are_listed_to_the_model_which_loads_one(project: Path) -> 
 @pytest.mark.requirement("CHAT-30")
 async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project: Path) -> None:
     folder = project / ".eca" / "skills" / "fix"
-    begins = f"Skill: fix\nPaths in it start from: {folder}\n\n"
+    tag = f'<eca_loaded_skill name="fix" path="{folder}/SKILL.md" source="workspace">'
+    begins = f"{tag}\nSkill: fix\nPaths in it start from: {folder}\n\n"
+    end = "\n</eca_loaded_skill>"
     async with current(folder=project) as ours:
         received = await ours.turn("/Fix", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: $1 and fix."
+        assert text(received[2:]) == f"{begins}To fix: $1 and fix.{end}"
         received = await ours.turn("/fix lint", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: lint and fix."
+        assert text(received[2:]) == f"{begins}To fix: lint and fix.{end}"
         assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
         assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
@@ -118,3 +120,24 @@ async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_beg
         await ours.turn("say new", chat="d", model=SCRIPT)
         assert "How to fix." in ours.connection.chats.open("d").systems["agent"].text
         assert announced(ours)["skill"] is False
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_skill(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    user = tmp_path_factory.mktemp("config")
+    mine = user / "eca" / "skills" / "ship"
+    mine.mkdir(parents=True)
+    (mine / "SKILL.md").write_text("---\nname: ship\ndescription: Mine.\n---\nMy way.\n")
+    commands = project / ".eca" / "commands"
+    commands.mkdir()
+    for name in ("ship", "fix"):
+        (commands / f"{name}.md").write_text("The folder's way.")
+    async with editor(started=False, XDG_CONFIG_HOME=str(user)) as ours:
+        folders = [{"uri": project.as_uri(), "name": "project"}]
+        await ours.start(workspaceFolders=folders, capabilities=CURRENT)
+        assert "My way." in text(await ours.turn("/ship", model=ECHO))
+        assert "The folder's way." in text(await ours.turn("/fix", model=ECHO))
+        found = (await ours.ask("chat/queryCommands", {"query": "ship"}))["commands"]
+        assert [(each["name"], each["type"]) for each in found] == [("ship", "skill")]

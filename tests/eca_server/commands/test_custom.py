@@ -170,10 +170,11 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) ->
         "d": "configured",
         "c": "first",
         "e": "configured inside",
-        "f": "behind a link of the project",
     }
+    (note,) = found.notes
+    assert note == f"{places.first}/link: a link leads out of the workspace."
     of_project = {each.name for each in found.commands if each.is_of_project}
-    assert of_project == {"c", "e", "f"}
+    assert of_project == {"c", "e"}
 
 
 @pytest.mark.trio
@@ -198,6 +199,25 @@ async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places
     found = await places.found("docs/ask.md", "docs/missing.md")
     assert texts(found) == {"ask": "x"}
     assert found.notes == ("docs/missing.md: there is no such file.",)
+
+
+@pytest.mark.trio
+async def test_a_command_knows_whose_it_is(places: Places) -> None:
+    places.write(places.first / ".eca" / "commands" / "a.md", "x")
+    places.write(places.second / "docs" / "b.md", "x")
+    places.write(places.user / "commands" / "c.md", "x")
+    other = places.write(places.folder / "elsewhere" / "d.md", "x")
+    (places.second / "e.md").symlink_to(other)
+    found = await places.found("docs/b.md", str(other), "e.md")
+    of_workspace = {each.name: each.is_of_project for each in found.commands}
+    assert of_workspace == {"a": True, "b": True, "c": False, "d": False}
+    (note,) = found.notes
+    assert "a link leads out of the workspace" in note
+    mine, theirs = (
+        next(each for each in found.commands if each.name == name) for name in ("c", "a")
+    )
+    assert mine.framed("Do it.") == "Do it."
+    assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.framed("Do it.")
 
 
 @pytest.mark.trio

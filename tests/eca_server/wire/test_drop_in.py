@@ -104,7 +104,7 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         request = provider.requests[0]
         assert request.headers["authorization"] == "Bearer sk-planted-0123456789"
         system, asked = (request.body["messages"][index]["content"] for index in (0, -1))
-        assert asked == "Word of .eca/commands/nested/local.md."
+        assert "Word of .eca/commands/nested/local.md." in asked.splitlines()
         hooked = json.loads((tmp_path / "hooked").read_text())
         assert (hooked["hook_name"], hooked["prompt"]) == ("h", asked)
         for place in ("AGENTS.md", "CONFIG/AGENTS.md", "docs/mentioned.md", "docs/rule.md"):
