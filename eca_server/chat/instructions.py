@@ -12,6 +12,7 @@ import trio
 from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable, read_text
 from eca_server.context.provenance import NOTICE
+from eca_server.tools.files import printable
 from eca_server.workspace import Root
 
 __all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
@@ -55,7 +56,7 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
     """
     parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
     if roots:
-        folders = "\n".join(f"- {root.path}" for root in roots)
+        folders = "\n".join(f"- {printable(root.path)}" for root in roots)
         parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")
     return "\n\n".join(parts)
 

@@ -230,5 +230,5 @@ class _Reading(LaidDown):
         command = parse_command(name, self.text_of(place))
         if command is None:
             raise NotTaken("there is no text in it")
-        if printable(name) == name:
+        if visible(printable(name)) == name:
             self.found[name] = attrs.evolve(command, path=place.path, is_of_project=is_the_projects)

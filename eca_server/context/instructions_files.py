@@ -87,7 +87,7 @@ async def read_instruction_files(
             them without trust.
         parents: whether the AGENTS.md of the folders above each root count.
         behavior: whose rules are wanted.
-        trusted_roots: the real paths of the roots that the user trusts.
+        trusted_roots: the paths of the roots that the user trusts, as they were opened or real.
     """
 
     def work() -> InstructionFiles:
@@ -259,7 +259,7 @@ class _Reading:
                 return ""
             for key, name in (("paths", "files"), ("model", "models")):
                 if key in fields:
-                    attributes[name] = ", ".join(fields[key])
+                    attributes[name] = visible(", ".join(fields[key]))
         if excerpt.text.strip():
             marked = excerpt.marked if origin == "user" else visible(excerpt.marked)
             self.sections.append(Section(name=kind, attributes=attributes, body=(marked,)))

@@ -20,6 +20,7 @@ from eca_server.workspace import (
     FileFault,
     LeadsOut,
     Place,
+    TooLarge,
     Workspace,
     decode,
     list_files,
@@ -29,6 +30,7 @@ from eca_server.workspace import (
 __all__ = ["LaidDown", "NotTaken"]
 
 _LARGEST = 64 * 1024  # bytes of one file
+_TOTAL = 8 * 2**20  # bytes of all files of one search
 
 
 class NotTaken(ValueError):
@@ -42,11 +44,13 @@ class LaidDown(ABC):
     Attributes:
         workspace: its roots.
         checkpoint: called now and then; what it raises ends the search.
+        room: bytes that may still be read.
         notes: sentences about files that were not taken.
     """
 
     workspace: Workspace
     checkpoint: Checkpoint
+    room: int = attrs.field(init=False, default=_TOTAL)
     notes: list[str] = attrs.field(init=False, factory=list)
 
     @abstractmethod
@@ -125,8 +129,15 @@ class LaidDown(ABC):
                 yield path
 
     def text_of(self, place: Place) -> str:
-        """The text of a file, which is small."""
+        """Return the text of a file, which is small.
+
+        Raises:
+            TooLarge: the file, or all of them together, are more than is read.
+        """
+        if self.room <= 0:
+            raise TooLarge(f"more than {_TOTAL:,} bytes of such files were read already")
         snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
+        self.room -= len(snapshot.data)
         return decode(snapshot.data).text
 
     def _note(self, path: str, fault: Exception) -> None:

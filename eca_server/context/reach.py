@@ -63,7 +63,7 @@ class Boundaries:
     Attributes:
         workspace: the opened folders.
         user_folder: the user's own configuration directory.
-        trusted_roots: the real paths of the roots that the user trusts.
+        trusted_roots: the paths of the roots that the user trusts, as they were opened or real.
     """
 
     workspace: Workspace
@@ -77,7 +77,7 @@ class Boundaries:
 
     def trusts(self, root: Root) -> bool:
         """Return whether the user trusts a root."""
-        return root.real_path in self.trusted_roots
+        return root.real_path in self.trusted_roots or root.path in self.trusted_roots
 
     def is_own(self, place: Place) -> bool:
         """Return whether a file is in the user's own directory, or an AGENTS.md linked there."""

@@ -182,7 +182,7 @@ async def test_a_name_is_the_file_s_in_small_letters_without_blanks(places: Plac
     folder = places.user / "commands"
     places.write(folder / "Fix  It.md", "x")
     places.write(folder / "deep" / "down.md", "x")
-    for ignored in ("notes.txt", ".hidden.md", ".git/a.md", "new\nline\x07.md"):
+    for ignored in ("notes.txt", ".hidden.md", ".git/a.md", "new\nline\x07.md", "fix-it\u200b.md"):
         places.write(folder / ignored, "x")
     assert sorted(texts(await places.found())) == ["down", "fix-it"]
 

@@ -166,6 +166,18 @@ async def test_a_workspace_neither_shadows_nor_crowds_out_the_users_skills(
 
 
 @pytest.mark.trio
+async def test_a_workspace_is_read_up_to_a_total_and_the_user_first(places: Places) -> None:
+    text = "x" * 60_000
+    for number in range(150):
+        folder = places.root / ".eca" / "skills" / f"{number:03}"
+        places.write(folder, written("same", text=text))
+    places.write(places.user / "skills" / "mine", written("mine"))
+    found = await places.files().read()
+    assert [each.name for each in found.skills] == ["mine", "same"]
+    assert "more than 8,388,608 bytes of such files were read already" in " ".join(found.notes)
+
+
+@pytest.mark.trio
 async def test_a_configured_link_of_the_workspace_does_not_lead_out_of_it(places: Places) -> None:
     places.write(places.other / "secret", written("secret"))
     (places.root / "link").symlink_to(places.other)
