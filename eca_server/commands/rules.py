@@ -19,6 +19,7 @@ async def _list(turn: Turn, situation: Situation) -> None:
         rules=[rule.path for rule in config.rules if rule.path is not None],
         parents=config.include_parent_agents_files,
         behavior=situation.behavior,
+        trusted_roots=situation.loaded.trusted_roots,
     )
     text = "\n".join(map(_told, found.sections))
     of = f"Rules and instructions for `{situation.behavior}`"

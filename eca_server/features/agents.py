@@ -184,6 +184,7 @@ async def _system(
             rules=[rule.path for rule in config.rules if rule.path is not None],
             parents=config.include_parent_agents_files,
             behavior=behavior,
+            trusted_roots=connection.loaded.trusted_roots,
         )
         for note in found.notes:
             turn.say(note, role="system")
