@@ -15,7 +15,8 @@ empty. Where a text has no placeholder, what follows the name is put behind it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -34,6 +35,7 @@ __all__ = ["CommandFiles", "CustomCommand", "FoundCommands", "TooLong", "parse_c
 _MOST = 200  # files of one folder
 _LONGEST = 4 * 2**20  # characters of a text with its arguments put in
 _LONGEST_DESCRIPTION = 200
+_MOST_DESCRIBED = 100  # placeholders that make the described arguments
 
 _RAN = "The user ran this command of the workspace. Do what it asks:"
 
@@ -69,10 +71,10 @@ class CustomCommand:
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
         """What its placeholders stand for."""
-        found = self._placeholders()
+        found = self._placeholders(most=_MOST_DESCRIBED)
         most = max((int(match["number"]) for match in found if match["number"]), default=0)
         shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
-        shown |= {name: f"{{{{{name}}}}}" for name in self._names()}
+        shown |= {name: f"{{{{{name}}}}}" for name in _names_of(found)}
         arguments = [
             CommandArgument(
                 name=name, description=f"Stands for `{written}`; in quotes if it has blanks."
@@ -90,14 +92,14 @@ class CustomCommand:
         Raises:
             TooLong: it would have millions of characters.
         """
-        names = self._names()
+        found = self._placeholders()
+        names, count = _names_of(found), len(found)
         words = words_of(given, most=len(names) or None)
-        count = len(self._placeholders())
         if len(self.text) + max(count, 1) * len(given) > _LONGEST:
             raise TooLong(f"expected at most {_LONGEST:,} characters with its arguments, got more")
         if not count and given:
-            return f"{self._replaced(words, given)}\n\n{given}"
-        return self._replaced(words, given)
+            return f"{self._replaced(names, words, given)}\n\n{given}"
+        return self._replaced(names, words, given)
 
     def framed(self, text: str) -> str:
         """Return the expanded text as the model is asked it: a workspace's says whose it is."""
@@ -106,18 +108,17 @@ class CustomCommand:
         where = {"name": self.name, "path": str(self.path)}
         return f"{_RAN}\n{workspace_text('command', where, text)}"
 
-    def _placeholders(self) -> list[re.Match[str]]:
-        """Those that count: a name in braces is the text's own where there are others."""
-        found = [match for match in _PLACEHOLDER.finditer(self.text) if not match["escape"]]
+    def _placeholders(self, *, most: int | None = None) -> list[re.Match[str]]:
+        """Return those that count: a name in braces is the text's own where there are others.
+
+        Args:
+            most: how many of the text's placeholders are looked at; None: all.
+        """
+        matches = islice(_PLACEHOLDER.finditer(self.text), most)
+        found = [match for match in matches if not match["escape"]]
         return [match for match in found if not match["name"]] or found
 
-    def _names(self) -> list[str]:
-        """The names in braces that count, in the order in which they come."""
-        return list(dict.fromkeys(each["name"] for each in self._placeholders() if each["name"]))
-
-    def _replaced(self, words: Sequence[str], given: str) -> str:
-        names = self._names()
-
+    def _replaced(self, names: Mapping[str, int], words: Sequence[str], given: str) -> str:
         def put_in(match: re.Match[str]) -> str:
             if match["escape"]:
                 return match[0][1:]
@@ -126,10 +127,16 @@ class CustomCommand:
             name = match["name"]
             if name and name not in names:
                 return match[0]
-            number = names.index(name) if name else int(match["number"]) - 1
+            number = names[name] if name else int(match["number"]) - 1
             return words[number] if number < len(words) else ""
 
         return _PLACEHOLDER.sub(put_in, self.text)
+
+
+def _names_of(placeholders: Iterable[re.Match[str]]) -> Mapping[str, int]:
+    """Return the names in braces, in the order in which they come, each with its number."""
+    names = dict.fromkeys(each["name"] for each in placeholders if each["name"])
+    return {name: number for number, name in enumerate(names)}
 
 
 def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
