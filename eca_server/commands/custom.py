@@ -26,7 +26,7 @@ from eca_protocol.messages import CommandArgument
 from eca_server.context.front_matter import split_front_matter
 from eca_server.context.laid_down import LaidDown, NotTaken
 from eca_server.context.limits import readable
-from eca_server.context.provenance import visible, workspace_text
+from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
@@ -163,7 +163,7 @@ def parse_command(name: str, text: str) -> CustomCommand | None:
     description = told or body.partition("\n")[0].strip("#* \t") or name
     return CustomCommand(
         name=name,
-        description=visible(printable(description[:_LONGEST_DESCRIPTION])),
+        description=printable(description[:_LONGEST_DESCRIPTION]),
         text=body,
     )
 
@@ -237,5 +237,5 @@ class _Reading(LaidDown):
         command = parse_command(name, self.text_of(place))
         if command is None:
             raise NotTaken("there is no text in it")
-        if visible(printable(name)) == name:
+        if printable(name) == name:
             self.found[name] = attrs.evolve(command, path=place.path, is_of_project=is_the_projects)

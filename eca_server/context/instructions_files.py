@@ -24,8 +24,9 @@ from eca_server.context.excerpt import read_excerpt
 from eca_server.context.front_matter import split_front_matter
 from eca_server.context.limits import readable
 from eca_server.context.mentions import find_mentions
-from eca_server.context.provenance import SOURCE, Origin, visible
+from eca_server.context.provenance import SOURCE, Origin
 from eca_server.context.reach import ANYWHERE, Boundaries, Reach
+from eca_server.printable import visible
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,

@@ -10,7 +10,7 @@ import attrs
 
 from eca_server.context.front_matter import split_front_matter
 from eca_server.context.laid_down import NotTaken
-from eca_server.context.provenance import visible, workspace_text
+from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 
 __all__ = ["SKILL_FILE", "NotASkill", "Skill", "parse_skill"]
@@ -81,7 +81,7 @@ def parse_skill(text: str, folder: Path) -> Skill:
         raise NotASkill("expected a text behind the front matter, got none")
     return Skill(
         name=name,
-        description=visible(printable(description[:_LONGEST_DESCRIPTION])),
+        description=printable(description[:_LONGEST_DESCRIPTION]),
         text=body.strip(),
         folder=folder,
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from eca_server.context import InstructionFiles, read_instruction_files
-from eca_server.context.provenance import visible
 from eca_server.workspace import Workspace
 from tests.eca_server.context.conftest import root_of
 
@@ -246,9 +245,3 @@ async def test_a_file_of_the_workspace_never_passes_for_the_users_own(
     assert hidden not in found.text
     assert "\u202e" not in found.text
     assert "Be kind.\n" in found.text
-
-
-async def test_only_invisible_characters_are_removed() -> None:
-    seen = "A\tü\n\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469 ❤\ufe0f"
-    assert visible(seen) == seen
-    assert visible("a\u200bb\u2066c\ufeff\U000e0061\U000e01ef") == "abc"

@@ -86,8 +86,9 @@ def test_commands_of_the_project_and_of_the_user_are_offered_and_run(
 ) -> None:
     project, user = tmp_path / "project", tmp_path / ".config" / "eca" / "commands"
     for folder, name, content in (
-        (project / ".eca" / "commands", "greet", "Greet $1, then $2."),
-        (user, "greet", "hidden by the project's"),
+        (project / ".eca" / "commands", "greet", "must not take the place of the user's"),
+        (project / ".eca" / "commands", "guess", "Guess $1."),
+        (user, "greet", "Greet $1, then $2."),
         (user, "part", "Say goodbye to"),
     ):
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,9 +99,10 @@ def test_commands_of_the_project_and_of_the_user_are_offered_and_run(
     names = {each["name"]: each["arguments"] for each in commands}
     assert [each["name"] for each in names["greet"]] == ["arg1", "arg2"]
     assert "part" in names
-    assert "Greet a b, then c." in turn(server, '/greet "a b" c', "simulator/echo").splitlines()
+    assert turn(server, '/greet "a b" c', "simulator/echo") == "Greet a b, then c."
     echoes = [
         content_of(each) for each in server.seen if each.get("params", {}).get("role") == "user"
     ]
     assert [each["text"] for each in echoes] == ['/greet "a b" c']
     assert turn(server, "/part Ann", "simulator/echo") == "Say goodbye to\n\nAnn"
+    assert "Guess b." in turn(server, "/guess b", "simulator/echo").splitlines()
