@@ -93,9 +93,7 @@ async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clo
     assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
-async def test_a_project_s_command_takes_no_prompt_s_name(
-    places: Places, autojump_clock: Any, tmp_path: Path
-) -> None:
+async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_path: Path) -> None:
     offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
     folder = tmp_path / ".eca" / "commands"
     folder.mkdir(parents=True)
