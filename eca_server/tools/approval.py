@@ -233,7 +233,7 @@ class Policy:
             verdict, name = self._default
             yield f"{verdict} everything else in the workspace ({name})"
         yield "a path outside the workspace asks, whatever is allowed"
-        yield "a change of .eca or .git in it asks, whatever is allowed"
+        yield "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too"
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
