@@ -140,6 +140,7 @@ def folded_name(name: str) -> str:
     return text.partition(":")[0].rstrip(". ") or text
 
 
+_MAGIC = frozenset("*?[")
 _BY_LENGTH: Mapping[int, tuple[tuple[tuple[str, ...], GuardedPath], ...]] = {
     length: tuple((row.parts, row) for row in GUARDED if len(row.parts) == length)
     for length in sorted({len(row.parts) for row in GUARDED})
@@ -176,7 +177,7 @@ def may_match_guarded(pattern: str) -> bool:
     matches are known from the disk.
     """
     folded = unicodedata.normalize("NFKC", pattern).casefold()
-    if folded.startswith("*"):
+    if folded.startswith("*") or _MAGIC.isdisjoint(folded):
         return False
     return any(
         fnmatch.fnmatchcase(name, folded.replace("[^", "[!"))
