@@ -2,8 +2,9 @@
 
 The rules it keeps: a configured `deny` beats everything, else the most specific rule counts; a path
 outside the workspace asks whatever was allowed or remembered, and so does a change of what decides
-on calls or runs by itself (`.eca`, `.git`), or a model that may write would grant itself the rest;
-what cannot be judged (a damaged rule, a pattern that takes too long) never loosens anything.
+on calls or runs by itself (the guarded paths), or a model that may write would grant itself the
+rest; so does Git where a repository may run a program; what cannot be judged (a damaged rule, a
+pattern that takes too long) never loosens anything.
 """
 
 from __future__ import annotations

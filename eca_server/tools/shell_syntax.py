@@ -30,6 +30,7 @@ _PARAMETER = re.compile(r"""\$(\{[!#]?[\w@*?$!-]+(?:\[[\w@*]+\])?[^'"`$\\{}()<>]
 _ARITHMETIC = re.compile(
     r"\$\(\((?:[\w\s+*/%<>=!&|?:,^~-]|\$\w+|\$\{\w+\}|\([\w\s+*/%<>=!&|?:,^~$-]*\))*+\)\)"
 )
+_PLAIN_JOINT = re.compile(r"[\w./-]", re.ASCII)
 _DEEPEST = 20
 _BASH_OWN = re.compile(r"BASH|BASH[_A-Z]\w*", re.ASCII)  # bash sets these itself
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
@@ -276,9 +277,18 @@ class _Cutter:
 
     def _take_escape(self) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
-        if escaped != "\n":  # a backslash before a line break joins the lines
+        if escaped == "\n":
+            self._check_joint()
+        else:
             self._add(escaped or "\\", quoted=True)
         self.at += 2
+
+    def _check_joint(self) -> None:
+        """Look at the lines that a backslash joins: a variable or an operator may continue."""
+        before = self.text[self.at - 1 : self.at] if self.at else " "
+        is_blank = before in " \t\n"
+        if not is_blank and ("$" in self.active or not _PLAIN_JOINT.fullmatch(before)):
+            raise Unreadable("it breaks a line inside of a word")
 
     def _take_quotes(self) -> None:
         self._add("", quoted=True)
@@ -291,7 +301,9 @@ class _Cutter:
         while (char := self.text[self.at : self.at + 1]) != end:
             if char == "\\":
                 following = self.text[self.at + 1 : self.at + 2]
-                if following != "\n":
+                if following == "\n":
+                    self._check_joint()
+                else:
                     keep = following if following in _ESCAPED_IN_QUOTES else char + following
                     self._add(keep, quoted=True)
                 self.at += 2

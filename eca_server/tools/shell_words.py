@@ -18,8 +18,8 @@ from eca_server.tools.shell_syntax import Unreadable, cut
 from eca_server.tools.shell_variables import all_variables
 from eca_server.tools.shell_walk import MOST_PATHS, Walk
 from eca_server.workspace import BadPath, Place, Workspace
-from eca_server.workspace.guarded import GuardedPath, may_match_guarded
-from eca_server.workspace.repository import program_of_repository
+from eca_server.workspace.guarded import may_match_guarded
+from eca_server.workspace.repository import makes_bare_repository, program_of_repository
 
 __all__ = ["Named", "Touched", "paths_in", "touched"]
 
@@ -124,7 +124,7 @@ def touched(
         place = _place(workspace, path)
         if place is None or not place.inside:
             outside.append(path)
-        elif place.guard is not None and (not only_reads or _is_private(place.guard)):
+        elif _is_guarded(place, only_reads=only_reads):
             guarded.append(path)
     untold = list(named.untold)
     for path in named.paths:
@@ -146,9 +146,15 @@ def _place(workspace: Workspace, path: str) -> Place | None:
         return None
 
 
-def _is_private(row: GuardedPath) -> bool:
-    """Return whether a read asks as well, if a command does it: there may be keys in the files."""
-    return row.path in _PRIVATE
+def _is_guarded(place: Place, *, only_reads: bool) -> bool:
+    """Return whether a path inside of the workspace asks.
+
+    A command that only reads asks for `.eca` and `.git` alone: there may be keys in these files.
+    """
+    if place.guard is not None:
+        return not only_reads or place.guard.path in _PRIVATE
+    assert place.root is not None
+    return not only_reads and makes_bare_repository(place.root.real_path, place.real_path)
 
 
 def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list[str], list[str]]:
@@ -167,7 +173,7 @@ def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list
         place = _place(workspace, match)
         if place is None or not place.inside:
             outside.append(match)
-        elif place.guard is not None and (not only_reads or _is_private(place.guard)):
+        elif _is_guarded(place, only_reads=only_reads):
             guarded.append(match)
     return outside, guarded
 

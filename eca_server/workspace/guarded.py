@@ -123,7 +123,7 @@ def _table() -> Iterator[GuardedPath]:
 
 
 GUARDED: tuple[GuardedPath, ...] = tuple(_table())
-"""Every guarded path. What a table cannot name is a bare Git repository: `workspace.repository`."""
+"""Every guarded path. A bare Git repository has no name of its own: see `workspace.repository`."""
 
 
 def folded_name(name: str) -> str:

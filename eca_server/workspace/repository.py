@@ -17,13 +17,14 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["is_bare_repository", "program_of_repository"]
+__all__ = ["is_bare_repository", "makes_bare_repository", "program_of_repository"]
 
 _LARGEST = 256 * 1024
 _MOST_MODULES = 100
 _BLANKS = " \t\r"
 _HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]', re.ASCII)
 _SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?", re.ASCII)
+_NEEDED = {"head": "HEAD", "objects": "objects", "refs": "refs", "commondir": "commondir"}
 _HOOK = "post-index-change"  # `git status` runs it; others belong to commands that change more
 
 _RUN_PROGRAMS = re.compile(
@@ -80,6 +81,28 @@ def is_bare_repository(directory: Path) -> bool:
         return False
     has_parts = (directory / "objects").is_dir() and (directory / "refs").is_dir()
     return has_parts or (directory / "commondir").exists()
+
+
+def makes_bare_repository(top: Path, path: Path) -> bool:
+    """Return whether a change of a path changes a bare repository, or completes one.
+
+    Looks at the disk.
+
+    Args:
+        top: the root of the workspace, a real path; a repository of its own is not meant.
+        path: a real path below the root.
+    """
+    directory = top
+    for name in path.relative_to(top).parts:
+        if directory != top and is_bare_repository(directory):
+            return True
+        if name.casefold() in _NEEDED:
+            there = {each for each in _NEEDED if os.path.lexists(directory / _NEEDED[each])}
+            there.add(name.casefold())
+            if "head" in there and ({"objects", "refs"} <= there or "commondir" in there):
+                return True
+        directory /= name
+    return False
 
 
 def program_of_repository(directory: Path) -> str | None:

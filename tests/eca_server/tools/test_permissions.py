@@ -142,6 +142,16 @@ async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
         assert path in decision.rule
 
 
+async def test_a_change_inside_of_a_bare_repository_asks(root: Path) -> None:
+    for command, verdict in (
+        ("echo x > docs/store/hooks/pre-commit", "ask"),
+        ("cat docs/store/description", "allow"),
+        ("echo x > docs/x", "allow"),
+    ):
+        decision = await decided(root, Policy(common=EVERYTHING), {"command": command})
+        assert decision.verdict == verdict, command
+
+
 async def test_a_custom_tool_is_judged_by_its_command_as_well(root: Path) -> None:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
     tools, problems = custom_commands(

@@ -122,6 +122,7 @@ def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> No
     [
         "x$(case a in a) b;; esac)c", "$(a", "`a", "`a\\``", "${x:-$(a)}", "${x:-'a'}", "$[1]",
         "((1<<2))\na\n2))", "a[1<<2]=b\nc", "cat <<$X\na", "(a)#b", "$(( $(a) ))",
+        "$a\\\nb", '"${a}\\\nb"', "$\\\n{a}", "a <\\\n<b",
         "cat <<E\na\\\nE\nb", "cat <<E $(a\nb)\nE",
     ],
 )  # fmt: skip

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace.repository import is_bare_repository, program_of_repository
+from eca_server.workspace.repository import (
+    is_bare_repository,
+    makes_bare_repository,
+    program_of_repository,
+)
 
 HARMLESS = [
     "", "[core]\nbare = false\nfilemode = true", "[core]\nfsmonitor = true", "[core]\nfsmonitor",
@@ -73,6 +77,23 @@ def test_a_bare_repository_is_never_harmless(top: Path) -> None:
     assert program_of_repository(top / "docs") is None
     (bare / "HEAD").unlink()
     assert program_of_repository(bare) is None
+
+
+def test_a_change_that_completes_a_bare_repository_is_known(top: Path) -> None:
+    store = top / "store"
+    store.mkdir()
+    assert not makes_bare_repository(top, store / "config")
+    assert not makes_bare_repository(top, store / "HEAD")
+    (store / "HEAD").touch()
+    (store / "objects").mkdir()
+    assert makes_bare_repository(top, store / "refs" / "x")
+    assert makes_bare_repository(top, store / "Refs")
+    assert makes_bare_repository(top, store / "commondir")
+    assert not makes_bare_repository(top, store / "objects" / "x")
+    (store / "refs").mkdir()
+    assert makes_bare_repository(top, store / "config")
+    assert not makes_bare_repository(top, top / "config")
+    assert not makes_bare_repository(top, top)
 
 
 def test_a_repository_in_two_halves_is_bare_as_well(top: Path) -> None:
