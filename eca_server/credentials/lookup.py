@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from eca_server.child_process import hardened
 from eca_server.config import Problem, Provider
 from eca_server.credentials.netrc import NetrcFault, password_in
 from eca_server.secret import Secret, key_from, mask
@@ -158,7 +159,7 @@ def child_environment(
     credentials: Iterable[Credential],
     secrets: Iterable[Secret] = (),
 ) -> dict[str, str]:
-    """The environment for a child process: without `ECA_CONFIG` and without our keys.
+    """Return the environment for a child process: hardened, and without our keys.
 
     A variable is left out if a key would be taken from it, or if it holds a key we have under
     whatever name.
@@ -169,14 +170,16 @@ def child_environment(
         secrets: what else must not be in it.
     """
     ours = list(credentials)
-    names = {"ECA_CONFIG", *(variable for found in ours for variable in found.looked_for)}
+    names = {variable for found in ours for variable in found.looked_for}
     keys = [found.key.reveal() for found in ours if found.key is not None]
     keys += [secret.reveal() for secret in secrets]
-    return {
-        name: value
-        for name, value in environ.items()
-        if name not in names and not any(_holds(value, key) for key in keys)
-    }
+    return hardened(
+        {
+            name: value
+            for name, value in environ.items()
+            if name not in names and not any(_holds(value, key) for key in keys)
+        }
+    )
 
 
 def _variables(*names: str | None) -> tuple[str, ...]:

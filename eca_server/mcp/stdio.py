@@ -21,6 +21,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
 from eca_protocol.outbox import WriteShape
 from eca_protocol.process import Child, Ladder, spawn
+from eca_server.child_process import find_program
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.guard import Guard
@@ -81,7 +82,7 @@ def _find(settings: ServerSettings, path: str, directory: Path) -> str:
         found = shutil.which(expanded)
         where = f"{expanded} is no executable file"
     else:
-        found = shutil.which(command, path=path)
+        found = find_program(command, path)
         where = f"it is in none of the folders of PATH ({_shortened(path)})"
     if found is not None:
         return found

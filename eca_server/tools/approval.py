@@ -2,8 +2,9 @@
 
 The rules it keeps: a configured `deny` beats everything, else the most specific rule counts; a path
 outside the workspace asks whatever was allowed or remembered, and so does a change of what decides
-on calls or runs by itself (`.eca`, `.git`), or a model that may write would grant itself the rest;
-what cannot be judged (a damaged rule, a pattern that takes too long) never loosens anything.
+on calls or runs by itself (the guarded paths), or a model that may write would grant itself the
+rest; so does Git where a repository may run a program; what cannot be judged (a damaged rule, a
+pattern that takes too long) never loosens anything.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Call:
         command: the text of the command, if it runs one.
         outside: the paths it touches, or may touch, outside the workspace.
         guarded: those it may change that decide what runs in the workspace.
+        programs: why Git would run programs that a repository names.
         warning: what the tool's own server warns of.
     """
 
@@ -76,6 +78,7 @@ class Call:
     command: str | None = None
     outside: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     warning: str | None = None
 
 
@@ -233,7 +236,7 @@ class Policy:
             verdict, name = self._default
             yield f"{verdict} everything else in the workspace ({name})"
         yield "a path outside the workspace asks, whatever is allowed"
-        yield "a change of .eca or .git in it asks, whatever is allowed"
+        yield "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too"
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """The rule by which a tool is not offered to the model at all; None: it is offered."""
@@ -257,7 +260,8 @@ class Policy:
     ) -> Decision:
         """What becomes of a call, given what the user approved for the session.
 
-        In a trusted chat nothing asks but what lies outside the workspace, or decides what runs.
+        In a trusted chat nothing asks but what lies outside the workspace, decides what runs, or
+        lets Git run a program that a repository names.
         The patterns of `argsMatchers` get a quarter of a second together; one that needs longer
         counts as a match for `ask` and `deny`, and as none for `allow`.
         """
@@ -276,7 +280,7 @@ class Policy:
         verdict, name = self._judge(call, rule)
         if verdict == "allow":
             return Decision(verdict="allow", rule=name)
-        if call.outside or call.guarded:
+        if call.outside or call.guarded or call.programs:
             return Decision(verdict="ask", rule=name)
         if is_trusted:
             return Decision(verdict="allow", rule="this chat is trusted")
@@ -302,6 +306,8 @@ class Policy:
             why = why_not_read_only(call.command)
             if why is not None:
                 return f"{_ONLY_READS}: {why}"
+            if call.programs:
+                return f"{_ONLY_READS}: {_shown(call.programs)}"
         verdict, name = self._by_default(call)
         return name if rule is None and verdict == "deny" else None
 
@@ -311,6 +317,8 @@ class Policy:
             return "ask", f"outside the workspace: {_shown(call.outside)}"
         if call.guarded:
             return "ask", f"this decides what runs in the workspace: {_shown(call.guarded)}"
+        if call.programs:
+            return "ask", f"Git may run a program: {_shown(call.programs)}"
         if self._reads_only and call.effect == "run" and call.command is None:
             return "ask", f"{_ONLY_READS}, and this tool may do anything"
         return (rule.verdict, rule.name) if rule else self._by_default(call)

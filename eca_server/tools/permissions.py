@@ -70,6 +70,7 @@ class Permissions:
             command=prepared.command,
             outside=found.outside,
             guarded=() if tool.effect == "read" else found.guarded,
+            programs=found.programs,
             warning=prepared.warning,
         )
         return self._policy.decide(call, self._memos, is_trusted=self._trusts())

@@ -2,8 +2,8 @@
 
 The rule it keeps: everything is refused but what is listed here. A command passes when it is made
 of listed programs with harmless options, joined by `;`, `&&`, `||`, `|` and line breaks, and
-writes to nothing but `/dev/null`. It is not proof against a repository whose own git
-configuration runs programs; the user is asked as for any other command.
+writes to nothing but `/dev/null`. A repository whose own configuration makes git run programs is
+found by `workspace.repository`, from the directory of the command.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def _check_redirection(operator: Operator, target: Token | None) -> None:
 
 def _check(words: Sequence[Word]) -> None:
     for word in words:
+        if word.nested:
+            raise _Refused("it uses $(...) or backticks")
         meaning = word.active & set("$`{}")
         if meaning:
             raise _Refused(f"it lets the shell expand {min(meaning)}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import os
 import select
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
 from eca_protocol.process import working_directory
+from eca_server.child_process import find_program
 from eca_server.tools.search import LARGEST_SEARCHED, MOST_FOUND, Found, Include, Pattern, shown
 from eca_server.tools.tracked import top_of_work_tree
 from eca_server.workspace import Checkpoint, Directory
@@ -50,9 +50,7 @@ class RipgrepUnusable(ECAError):
 
 def find_ripgrep() -> str | None:
     """The program; None if there is none, or none we can wait for."""
-    program = shutil.which("rg")
-    usable = program is not None and Path(program).is_absolute() and hasattr(select, "poll")
-    return program if usable else None
+    return find_program("rg", os.environ.get("PATH")) if hasattr(select, "poll") else None
 
 
 def ripgrep(

@@ -6,7 +6,6 @@ The rule it keeps: nothing of it is left when `run_script` returns or is cancell
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -16,6 +15,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
+from eca_server.child_process import find_program
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import in_thread
@@ -50,9 +50,9 @@ class Script:
 
 
 def shell_in(environment: Mapping[str, str]) -> str:
-    """The bash on the environment's PATH, or the sh where there is none; looks at the disk."""
+    """Return the bash on the environment's PATH, or the sh without one; look at the disk."""
     path = environment.get("PATH")
-    return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
+    return find_program("bash", path) or find_program("sh", path) or "/bin/sh"
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ __all__ = ["ShellCommand", "default_directory"]
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
+_SHOWN_DIRECTORY = 100
 _DESCRIPTION = (
     "Run a command with `bash -c`. There is no terminal and no input: commands that ask for "
     "something fail or see the end of input. When the command ends, whatever it left in the "
@@ -89,12 +90,28 @@ class ShellCommand:
         }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Running 'cmd'`, the command cut to one short line."""
+        """Return `Running 'cmd'` and, if it is not the first root, the directory."""
+        where = arguments.get("working_directory")
+        return self._summary(arguments, where if isinstance(where, str) else None)
+
+    def _summary(self, arguments: Mapping[str, Any], where: str | None) -> str:
         command = arguments.get("command")
         words = " ".join(command.split()) if isinstance(command, str) else ""
         if len(words) > self.summary_max_length:
             words = f"{words[: self.summary_max_length]}..."
-        return f"Running '{words}'" if words else "Running a command"
+        summary = f"Running '{words}'" if words else "Running a command"
+        return summary if where is None else f"{summary} in {_printable(where)}"
+
+    def _shown(self, directory: Path) -> str | None:
+        """Return a directory as people see it; None: the first root, where commands run anyway."""
+        roots = self.workspace.roots
+        if roots and directory in {roots[0].path, roots[0].real_path}:
+            return None
+        for root in roots:
+            if directory.is_relative_to(root.real_path):
+                below = directory.relative_to(root.real_path)
+                return str(below if root is roots[0] else Path(root.name, below))
+        return str(directory)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Look whether it can be started, and where.
@@ -130,12 +147,18 @@ class ShellCommand:
 
         return PreparedCall(
             run=run,
-            summary=self.summary(arguments),
+            summary=self._summary(arguments, self._shown(directory)),
             details=_details(command) if name else None,
             places=() if place is None else (place,),
             command=command,
             folder=str(directory),
         )
+
+
+def _printable(text: str) -> str:
+    """Return a directory without what a terminal would obey; a long one loses its beginning."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= _SHOWN_DIRECTORY else f"...{shown[-_SHOWN_DIRECTORY:]}"
 
 
 def _details(command: str) -> ShellCommandDetails:

@@ -1,20 +1,19 @@
 """A command's text, cut into words and operators as the shell would cut it.
 
-It runs nothing and expands little: what only the shell can know stands in a word as `UNKNOWN`.
-The rule it keeps: no part of the text is lost. A text it cannot cut is `Unreadable`, never
-guessed at.
+Nothing is run and little is expanded: a value that only the shell can know is `UNKNOWN` in its
+word. The rule of this module: no part of the text is lost, and the code inside a word (`$(...)`,
+backticks) is cut as well. A text that cannot be cut is `Unreadable`, never guessed at.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TypeAlias
 
 import attrs
 
-__all__ = ["UNKNOWN", "Operator", "Token", "Unreadable", "Word", "cut"]
+__all__ = ["UNKNOWN", "Operator", "Token", "Unreadable", "Variables", "Word", "cut"]
 
 UNKNOWN = "\0"  # no command's text can hold a NUL
 
@@ -23,9 +22,17 @@ _ACTIVE = frozenset("*?[{}~")
 _OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|&&|\|\||\|&|&>|>>|>&|>\||<<|<&|<>|;;|;&|[|&;()<>\n]")
 _PLAIN = re.compile(r"[^ \t\n|&;()<>\\'\"$`#*?\[{}~]+")
 _PLAIN_IN_QUOTES = re.compile(r'[^"\\$`]+')
-_NAME = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|\d))")
-_PLAIN_NAME = re.compile(r"(?<![\w${])\w+")
+_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _ANSI_STRING = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ANSI_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ANSI = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_PARAMETER = re.compile(r"""\$(\{[!#]?[\w@*?$!-]+(?:\[[\w@*]+\])?[^'"`$\\{}()<>]*\})""")
+_ARITHMETIC = re.compile(
+    r"\$\(\((?:[\w\s+*/%<>=!&|?:,^~-]|\$\w+|\$\{\w+\}|\([\w\s+*/%<>=!&|?:,^~$-]*\))*+\)\)"
+)
+_PLAIN_JOINT = re.compile(r"[\w./-]", re.ASCII)
+_DEEPEST = 20
+_BASH_OWN = re.compile(r"BASH|BASH[_A-Z]\w*", re.ASCII)  # bash sets these itself
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 
 
@@ -41,15 +48,47 @@ class Word:
         text: what it stands for; `UNKNOWN` where only the shell can know.
         active: the characters of it that mean something to the shell, as none did quote them:
             of `$` and the backtick, of globs, braces and the tilde.
+        is_quoted: whether a part of it is quoted.
+        at: where it begins in the command.
+        nested: the code of each `$(...)` and backtick pair in it, cut.
     """
 
     text: str
     active: frozenset[str] = frozenset()
+    is_quoted: bool = attrs.field(default=False, eq=False)
+    at: int = attrs.field(default=0, eq=False)
+    nested: tuple[tuple[Token, ...], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Variables:
+    """The values of variables, as far as they are known before a command runs.
+
+    Attributes:
+        values: by name; a variable without a value is empty.
+        changing: the names whose value the command may change.
+        is_known: False: anything may have any value.
+        loops: by name, the value in a part of the text, and where that part begins and ends.
+    """
+
+    values: Mapping[str, str]
+    changing: frozenset[str] = frozenset()
+    is_known: bool = True
+    loops: Mapping[str, tuple[str, int, int]] = attrs.field(factory=dict)
+
+    def value(self, name: str, at: int) -> str:
+        """Return the value of a variable that is used at a place of the text, or `UNKNOWN`."""
+        if name in self.loops:
+            value, start, end = self.loops[name]
+            return value if start <= at < end else UNKNOWN
+        if not self.is_known or name in self.changing or _BASH_OWN.fullmatch(name):
+            return UNKNOWN
+        return self.values.get(name, "")
 
 
 @attrs.frozen
 class Operator:
-    """`;`, `&&`, `|`, `>`, a line break, `$(`, a backtick; `#` before the words of a comment."""
+    """`;`, `&&`, `|`, `>`, `(`, a line break; `#` before the words of a comment."""
 
     text: str
 
@@ -57,13 +96,12 @@ class Operator:
 Token: TypeAlias = Word | Operator
 
 
-def cut(command: str, variables: Mapping[str, str] | None = None) -> list[Token]:
-    """The words and operators of a command, in order.
+def cut(command: str, variables: Variables | None = None) -> list[Token]:
+    """Return the words and operators of a command, in order.
 
     Args:
         command: for `sh` or `bash`.
-        variables: the environment it will see; None: no variable's value is known. One that is
-            not in it is empty, unless its name stands in the command: then it may be anything.
+        variables: their values, as far as known; None: no value is.
 
     Raises:
         Unreadable: a quote is not closed, the text is too long, or it holds a NUL.
@@ -72,26 +110,40 @@ def cut(command: str, variables: Mapping[str, str] | None = None) -> list[Token]
         raise Unreadable(f"it is longer than {_LONGEST} characters")
     if UNKNOWN in command:
         raise Unreadable("it holds a NUL")
-    cutter = _Cutter(command, variables)
-    while cutter.at < len(command):
+    return _whole(command, variables or Variables(values={}, is_known=False), 0)
+
+
+def _whole(text: str, variables: Variables, depth: int) -> list[Token]:
+    cutter = _Cutter(text, variables, depth=depth)
+    while cutter.at < len(text):
         cutter.step()
     cutter.end_word()
     return cutter.tokens
 
 
 class _Cutter:
-    def __init__(self, text: str, variables: Mapping[str, str] | None) -> None:
+    def __init__(self, text: str, variables: Variables, *, at: int = 0, depth: int = 0) -> None:
+        if depth > _DEEPEST:
+            raise Unreadable("its code is nested too deeply")
         self.text = text
         self.variables = variables
-        self.at = 0
+        self.depth = depth
+        self.at = at
         self.tokens: list[Token] = []
         self.parts: list[str] = []
         self.active: set[str] = set()
+        self.nested: list[tuple[Token, ...]] = []
+        self.start = at
         self.is_open = False  # a word has begun; it may be empty, as `''` is
+        self.is_empty = True  # so far nothing but unquoted expansions to nothing: no word
+        self.is_quoted = False
         self.is_number = True  # so far nothing but unquoted digits
+        self.open_brackets = 0
+        self.has_arithmetic = False  # then `<<` may be a shift, and no here document
+        self.documents: list[bool] = []  # the here documents that the next lines hold: with tabs?
 
     def step(self) -> None:
-        """Take what stands here."""
+        """Take what is at this place."""
         char = self.text[self.at]
         if char in " \t":
             self.end_word()
@@ -111,10 +163,9 @@ class _Cutter:
         elif char == "$":
             self._take_dollar(quoted=False)
         elif char == "`":
-            self.active.add("`")
-            self.end_word()
-            self._operator("`", 1)
+            self._take_backticks()
         elif char in _ACTIVE or char == "#":
+            self.has_arithmetic |= char == "[" and self._following() not in " \t\n["
             self.active |= _ACTIVE & {char}
             self._add(char)
             self.at += 1
@@ -126,19 +177,30 @@ class _Cutter:
 
     def end_word(self) -> None:
         """The word that is open, if one is, ends here."""
-        if self.is_open:
-            self.tokens.append(Word("".join(self.parts), frozenset(self.active)))
-        self.parts, self.active = [], set()
-        self.is_open, self.is_number = False, True
+        if self.is_open and not self.is_empty:
+            self.tokens.append(
+                Word(
+                    "".join(self.parts),
+                    frozenset(self.active),
+                    self.is_quoted,
+                    self.start,
+                    tuple(self.nested),
+                )
+            )
+        self.parts, self.active, self.nested = [], set(), []
+        self.is_open, self.is_number, self.is_quoted = False, True, False
+        self.is_empty = True
 
     def _add(self, text: str, *, quoted: bool = False) -> None:
-        self.is_open = True
+        if not self.is_open:
+            self.is_open, self.start = True, self.at
+        self.is_empty = False
+        self.is_quoted |= quoted
         self.is_number = self.is_number and not quoted and text.isascii() and text.isdecimal()
         self.parts.append(text)
 
-    def _operator(self, text: str, length: int) -> None:
-        self.tokens.append(Operator(text))
-        self.at += length
+    def _following(self) -> str:
+        return self.text[self.at + 1 : self.at + 2] or " "
 
     def _find(self, quote: str, start: int) -> int:
         end = self.text.find(quote, start)
@@ -150,7 +212,61 @@ class _Cutter:
         if self.is_open and self.is_number and operator[0] in "<>":
             self.is_open = False  # the number of a file descriptor, no word
         self.end_word()
-        self._operator(operator, len(operator))
+        if operator in {"<<", "<<-"}:
+            if self.has_arithmetic:
+                raise Unreadable("a shift in it may be a here document")
+            self.documents.append(operator == "<<-")
+        is_after_bracket = self.text[self.at - 1 : self.at] == "("
+        self.has_arithmetic |= operator == "(" and self.at > 0 and is_after_bracket
+        self.open_brackets += {"(": 1, ")": -1}.get(operator, 0)
+        self.tokens.append(Operator(operator))
+        self.at += len(operator)
+        if operator == "\n" and self.documents:
+            self._take_documents()
+        elif operator == ")" and self.text[self.at : self.at + 1] == "#":
+            raise Unreadable("what `)#` means in it is not clear")
+        elif operator == ")" and self.text[self.at : self.at + 1].strip(" \t\n;|&()<>"):
+            self._expand(UNKNOWN)  # `<(...)x`: the word continues behind the bracket
+
+    def _take_documents(self) -> None:
+        """Take the lines of the here documents that were announced on the line before."""
+        delimiters = [
+            self.tokens[index + 1]
+            for index, token in enumerate(self.tokens[:-1])
+            if isinstance(token, Operator) and token.text in {"<<", "<<-"}
+        ][-len(self.documents) :]
+        for with_tabs, delimiter in zip(self.documents, delimiters, strict=True):
+            if not isinstance(delimiter, Word) or delimiter.active or "\n" in delimiter.text:
+                raise Unreadable("the end of a here document is not clear")
+            body = self._document(delimiter.text, with_tabs)
+            if delimiter.is_quoted:
+                self.tokens.append(Word(body, frozenset(), is_quoted=True))
+            else:
+                inner = _Cutter(body, attrs.evolve(self.variables, loops={}), depth=self.depth + 1)
+                inner.take_document()
+                self.tokens += inner.tokens
+            self.tokens.append(Operator("\n"))
+        self.documents = []
+
+    def _document(self, delimiter: str, with_tabs: bool) -> str:
+        start = self.at
+        while self.at < len(self.text):
+            end = self.text.find("\n", self.at)
+            end = len(self.text) if end < 0 else end
+            line, before = self.text[self.at : end], self.at
+            self.at = end + 1
+            if (line.lstrip("\t") if with_tabs else line) == delimiter:
+                return self.text[start:before]
+        self.at = len(self.text)
+        return self.text[start:]
+
+    def take_document(self) -> None:
+        """Take the whole text as the lines of a here document whose expansions count."""
+        if "\\\n" in self.text:
+            raise Unreadable("a here document joins lines")
+        self._add("", quoted=True)
+        self._take_quoted("")
+        self.end_word()
 
     def _take_comment(self) -> None:
         end = self.text.find("\n", self.at)
@@ -161,75 +277,136 @@ class _Cutter:
 
     def _take_escape(self) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
-        if escaped != "\n":  # a backslash before a line break joins the lines
+        if escaped == "\n":
+            self._check_joint()
+        else:
             self._add(escaped or "\\", quoted=True)
         self.at += 2
+
+    def _check_joint(self) -> None:
+        """Look at the lines that a backslash joins: a variable or an operator may continue."""
+        before = self.text[self.at - 1 : self.at] if self.at else " "
+        is_blank = before in " \t\n"
+        if not is_blank and ("$" in self.active or not _PLAIN_JOINT.fullmatch(before)):
+            raise Unreadable("it breaks a line inside of a word")
 
     def _take_quotes(self) -> None:
         self._add("", quoted=True)
         self.at += 1
-        while (char := self.text[self.at : self.at + 1]) != '"':
+        self._take_quoted('"')
+        self.at += 1
+
+    def _take_quoted(self, end: str) -> None:
+        """Take everything up to the quote that ends it; to the end of the text without one."""
+        while (char := self.text[self.at : self.at + 1]) != end:
             if char == "\\":
                 following = self.text[self.at + 1 : self.at + 2]
-                if following != "\n":
+                if following == "\n":
+                    self._check_joint()
+                else:
                     keep = following if following in _ESCAPED_IN_QUOTES else char + following
                     self._add(keep, quoted=True)
                 self.at += 2
             elif char == "$":
                 self._take_dollar(quoted=True)
             elif char == "`":
-                self.active.add("`")
-                self._add(UNKNOWN + char, quoted=True)
+                self._take_backticks()
+            elif char == '"':
+                self._add(char, quoted=True)
                 self.at += 1
             elif plain := _PLAIN_IN_QUOTES.match(self.text, self.at):
                 self._add(plain[0], quoted=True)
                 self.at = plain.end()
             else:
                 raise Unreadable('a quote (") is not closed')
-        self.at += 1
 
     def _take_dollar(self, *, quoted: bool) -> None:
-        following = self.text[self.at + 1 : self.at + 2]
+        text, at = self.text, self.at
+        following = text[at + 1 : at + 2]
         if following in {"'", '"'} and not quoted:
             self._take_dollar_quote()
-        elif variable := _NAME.match(self.text, self.at):
-            self._expand(self._value(variable[1] or variable[2]))
+        elif variable := _NAME.match(text, at):
+            value = self.variables.value(variable[1] or variable[2], at)
+            if not quoted:
+                self.active |= set("*?[") & set(value)
+                if any(char in value for char in "\\ \t\n"):
+                    value = UNKNOWN
+            was_empty = self.is_empty
+            self._expand(value)
+            self.is_empty = was_empty and not value and not quoted
             self.at = variable.end()
-        elif following == "(" and not quoted:
+        elif arithmetic := _ARITHMETIC.match(text, at):
             self._expand(UNKNOWN)
-            self.end_word()
-            self._operator("$(", 2)
-        elif following and following in "({":
-            self._expand(UNKNOWN)  # what is inside is kept as text: it may name a path
-            self.at += 1
-        elif following and following in "@*#?-$!":
+            self._name(arithmetic[0])
+            self.at = arithmetic.end()
+        elif following == "(":
+            self._take_substitution()
+        elif parameter := _PARAMETER.match(text, at):
+            self._expand(UNKNOWN + parameter[1])
+            self.at = parameter.end()
+        elif following and following in "{[":
+            raise Unreadable("an expansion in it is too involved to follow")
+        elif following and (following in "@*#?-$!" or following.isdecimal()):
             self._expand(UNKNOWN)
             self.at += 2
         else:
             self._add("$", quoted=True)
             self.at += 1
 
+    def _name(self, text: str) -> None:
+        """Keep the names in an arithmetic expression: it may set the variables."""
+        names = tuple(Word(name) for name in re.findall(r"\w+", text))
+        self.nested.append((Operator("#"), *names))
+
+    def _take_substitution(self) -> None:
+        """Take `$(...)`: its code is cut, its output is unknown."""
+        self._expand(UNKNOWN)
+        if self.text.startswith("$((", self.at) or self.documents:
+            raise Unreadable("an expression in it is too involved to follow")
+        inner = _Cutter(self.text, self.variables, at=self.at + 2, depth=self.depth + 1)
+        while inner.at < len(self.text):
+            if self.text[inner.at] == ")" and inner.open_brackets == 0:
+                break
+            inner.step()
+        else:
+            raise Unreadable("a bracket is not closed")
+        inner.end_word()
+        is_clear = not inner.documents and Word("case") not in inner.tokens
+        if not is_clear:
+            raise Unreadable("the end of a substitution is not clear")
+        self.nested.append(tuple(inner.tokens))
+        self.at = inner.at + 1
+
+    def _take_backticks(self) -> None:
+        """Take a pair of backticks, as `$(...)`."""
+        self.active.add("`")
+        self._add(UNKNOWN, quoted=True)
+        code = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL).match(self.text, self.at)
+        if code is None:
+            raise Unreadable("a backtick is not closed")
+        if "\\" in code[1]:
+            raise Unreadable("escapes between backticks are too involved to follow")
+        variables = attrs.evolve(self.variables, loops={})
+        self.nested.append(tuple(_whole(code[1], variables, self.depth + 1)))
+        self.at = code.end()
+
     def _take_dollar_quote(self) -> None:
-        """`$'..'` has escapes of its own; `$".."` is translated, and else an ordinary string."""
+        """Take `$'..'`, with escapes of its own, or `$".."`, an ordinary string."""
         string = _ANSI_STRING.match(self.text, self.at)
         if string is None:
             self.active.add("$")
-            self.is_open = True
+            self._add("", quoted=True)
             self.at += 1
         else:
-            self._expand(UNKNOWN if "\\" in string[1] else string[1])
+            escapes = _ANSI_ESCAPE.findall(string[1])
+            is_clear = all(escape in _ANSI for escape in escapes)
+            self._expand(
+                _ANSI_ESCAPE.sub(lambda escape: _ANSI[escape[1]], string[1])
+                if is_clear
+                else UNKNOWN
+            )
             self.at = string.end()
 
     def _expand(self, value: str) -> None:
         self.active.add("$")
         self._add(value, quoted=True)
-
-    def _value(self, name: str) -> str:
-        if self.variables is None or name in self.plain_names:
-            return UNKNOWN
-        return self.variables.get(name, "")
-
-    @cached_property
-    def plain_names(self) -> frozenset[str]:
-        """What stands in the text without a `$`, and so may be a variable that is set."""
-        return frozenset(_PLAIN_NAME.findall(self.text))

@@ -1,32 +1,33 @@
 """Which paths a command's text names, as far as a text can tell.
 
-A command may find its way to any file: by what a program does, by what it prints, by links that a
-glob meets. So this is no fence; it is what makes a command ask that plainly says `/etc` or `..`.
-The rule it keeps: what cannot be told asks, too.
+A command may reach any file by what its programs do, so this is no fence: it is what makes a
+command ask that says `/etc` or `..`, whatever spelling bash offers for that. The rule of this
+module: a word whose expansion is not known beforehand, and code that cannot be followed, asks.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import attrs
 
-from eca_server.tools.shell_syntax import UNKNOWN, Token, Unreadable, Word, cut
+from eca_server.tools.read_only_commands import why_not_read_only
+from eca_server.tools.shell_expansion import Unsure, glob_matches
+from eca_server.tools.shell_syntax import Unreadable, cut
+from eca_server.tools.shell_variables import all_variables
+from eca_server.tools.shell_walk import MOST_PATHS, Walk
 from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace.guarded import may_match_guarded
+from eca_server.workspace.repository import makes_bare_repository, program_of_repository
 
 __all__ = ["Named", "Touched", "paths_in", "touched"]
 
-_MOST_PATHS = 1_000
 _MOST_FOLDERS = 16
-_URL = re.compile(r"\b(?!file:)[a-zA-Z][a-zA-Z0-9+.-]{0,15}://\S*")
-_FILE_URL = re.compile(r"\bfile://(?:localhost)?")
-# What follows one of these may be a path: `--file=/x`, `a:/x`, `{/x,/y}`, a program in quotes.
-_EDGES = re.compile(r"[\s'\"`=:,;|&()\[\]{}<>@#!]+")
-_CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
-_BEGINS_COMMAND = frozenset({"", ";", "\n", "&", "&&", "(", "$(", "`"})
+_MOST_REPOSITORIES = 100
 _HARMLESS = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/\d+)")
+_RUNS_GIT = re.compile(r"(?:.*/)?(?:git|git-[\w-]+|gh|hub|tig|lazygit)", re.DOTALL)
+_PRIVATE = frozenset({".eca", ".git"})
 
 
 @attrs.frozen
@@ -35,11 +36,50 @@ class Named:
 
     Attributes:
         paths: absolute, or from `~`; not resolved, each once.
-        untold: parts that name a path nobody can tell beforehand.
+        untold: parts that name a path which only the shell can know.
+        globs: those of the paths that are globs.
     """
 
     paths: tuple[str, ...]
     untold: tuple[str, ...]
+    globs: frozenset[str] = frozenset()
+
+
+def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> Named:
+    """Return everything in a command that may be a path; pure.
+
+    Args:
+        command: for `sh` or `bash`.
+        folder: where it starts; relative words are joined to it, and to where `cd` may lead.
+        variables: the environment it will see.
+    """
+    walk = Walk([folder])
+    try:
+        _follow(walk, command, folder, variables)
+    except (Unreadable, Unsure) as fault:
+        return Named((), (f"the command, which cannot be read: {fault}",))
+    if len(walk.paths) > MOST_PATHS:
+        return Named((), (f"a command with more than {MOST_PATHS} words",))
+    paths = (path for path in walk.paths if not _HARMLESS.fullmatch(path))
+    return Named(tuple(paths), tuple(dict.fromkeys(walk.untold)), frozenset(walk.globs))
+
+
+def _follow(walk: Walk, command: str, folder: str, variables: Mapping[str, str]) -> None:
+    """Follow a command from its folder, and from each folder that a part may run in again.
+
+    Raises:
+        Unreadable, Unsure: a part of it cannot be followed.
+    """
+    rounds = list(all_variables(command, {**variables, "PWD": folder}))
+    folders = above = [folder]
+    while above:
+        if len(folders) > _MOST_FOLDERS:
+            raise Unsure("it may change to too many folders")
+        for known in rounds:
+            walk.restart(folders)
+            walk.follow(cut(command, known), known)
+        above = walk.folders_above(folders)
+        folders = [*folders, *above]
 
 
 @attrs.frozen(kw_only=True)
@@ -48,11 +88,13 @@ class Touched:
 
     Attributes:
         outside: those outside the workspace, or that may be.
-        guarded: those inside it that decide what runs there.
+        guarded: those inside it that decide what runs there, unless the call only reads them.
+        programs: why Git would run a program that a repository names.
     """
 
     outside: tuple[str, ...]
     guarded: tuple[str, ...]
+    programs: tuple[str, ...] = ()
 
 
 def touched(
@@ -63,7 +105,7 @@ def touched(
     folder: str,
     variables: Mapping[str, str],
 ) -> Touched:
-    """What a call touches, or may touch, that asks; looks at the disk.
+    """Return what a call touches, or may touch, that asks; look at the disk.
 
     Args:
         workspace: what is inside.
@@ -75,6 +117,7 @@ def touched(
     named = Named((), ())
     if command is not None:
         named = paths_in(command, folder=folder, variables=variables)
+    only_reads = command is not None and why_not_read_only(command) is None
     outside: list[str] = []
     guarded: list[str] = []
     judged: list[tuple[str, Place | None]] = [(place.text, place) for place in places]
@@ -82,11 +125,18 @@ def touched(
     for path, place in judged:
         if place is None or not place.inside:
             outside.append(path)
-        elif place.guarded:
+        elif _is_guarded(place, only_reads=only_reads):
             guarded.append(path)
+    untold = list(named.untold)
+    for path in named.paths:
+        if path in named.globs and path not in outside:
+            asks, guards = _of_glob(workspace, path, only_reads=only_reads)
+            untold += asks
+            guarded += guards
     return Touched(
-        outside=tuple(dict.fromkeys((*outside, *named.untold))),
+        outside=tuple(dict.fromkeys((*outside, *untold))),
         guarded=tuple(dict.fromkeys(guarded)),
+        programs=_programs(workspace, named, folder) if command is not None else (),
     )
 
 
@@ -97,116 +147,45 @@ def _place(workspace: Workspace, path: str) -> Place | None:
         return None
 
 
-def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> Named:
-    """Everything in a command that may be a path; pure.
+def _is_guarded(place: Place, *, only_reads: bool) -> bool:
+    """Return whether a path inside of the workspace asks.
 
-    Args:
-        command: for `sh` or `bash`.
-        folder: where it starts; relative words are joined to it, and to where `cd` may lead.
-        variables: the environment it will see.
+    A command that only reads asks for `.eca` and `.git` alone: there may be keys in these files.
     """
-    known = {**variables, "PWD": folder, "OLDPWD": UNKNOWN}
+    if place.guard is not None:
+        return not only_reads or place.guard.path in _PRIVATE
+    assert place.root is not None
+    return not only_reads and makes_bare_repository(place.root.real_path, place.real_path)
+
+
+def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list[str], list[str]]:
+    """Return what a glob matches outside of the workspace, and which guarded names it may match."""
+    guarded = [
+        path
+        for part in path.split("/")
+        if may_match_guarded(part) and (part.startswith(".") or not only_reads)
+    ][:1]
     try:
-        tokens = cut(command, known)
-    except Unreadable as fault:
-        return Named((), (f"the command, which cannot be read: {fault}",))
-    walk = _Walk(folder)
-    for words, operator in _simple_commands(tokens):
-        walk.pass_by(words, operator)
-    if len(walk.paths) > _MOST_PATHS:
-        return Named((), (f"a command with more than {_MOST_PATHS} words",))
-    paths = (path for path in walk.paths if not _HARMLESS.fullmatch(path))
-    return Named(tuple(paths), tuple(dict.fromkeys(walk.untold)))
+        matches = glob_matches(path)
+    except Unsure as fault:
+        return [f"{path}: {fault}"], guarded
+    outside: list[str] = []
+    for match in matches:
+        place = _place(workspace, match)
+        if place is None or not place.inside:
+            outside.append(match)
+        elif _is_guarded(place, only_reads=only_reads):
+            guarded.append(match)
+    return outside, guarded
 
 
-def _simple_commands(tokens: Iterable[Token]) -> Iterator[tuple[list[Word], str]]:
-    """Each run of words and the operator behind it; redirections stay inside their run."""
-    words: list[Word] = []
-    for token in tokens:
-        if isinstance(token, Word):
-            words.append(token)
-        elif token.text[0] not in "<>" and not token.text.startswith("&>"):
-            yield words, token.text
-            words = []
-    yield words, ""
-
-
-class _Walk:
-    """Where the shell may stand, command after command, and what it names on the way."""
-
-    def __init__(self, folder: str) -> None:
-        self.paths: dict[str, None] = {}
-        self.untold: list[str] = []
-        self.here = [folder]
-        self.if_it_failed: list[str] = []  # where it stands if a `cd` before this `&&` failed
-        self.before = ""  # the operator before this command
-
-    def pass_by(self, words: Sequence[Word], operator: str) -> None:
-        """One command, and the operator behind it."""
-        for word in words:
-            self._name(word)
-        for index, word in enumerate(words):
-            if word.text in _CHANGES_FOLDER:
-                targets = [each.text for each in words[index + 1 :] if not _is_option(each.text)]
-                alone = index == 0 and self.before in _BEGINS_COMMAND
-                self._change(targets[0] if targets else "~", alone and operator == "&&")
-        if operator not in {"&&", "|", "|&"}:
-            self.here = _unique(self.here, self.if_it_failed)
-            self.if_it_failed = []
-        self.before = operator
-
-    def _name(self, word: Word) -> None:
-        for text in _candidates(word.text):
-            if len(self.paths) > _MOST_PATHS:
-                return
-            if text.startswith(("/", "~")):
-                self.paths[text] = None
-            else:
-                self.paths.update(dict.fromkeys(f"{folder}/{text}" for folder in self.here))
-
-    def _change(self, target: str, is_certain: bool) -> None:
-        if UNKNOWN in target or target == "-" or len(self.here) > _MOST_FOLDERS:
-            self.untold.append("cd to an unknown folder")
-            return
-        absolute = target.startswith(("/", "~"))
-        moved = [target] if absolute else [f"{folder}/{target}" for folder in self.here]
-        self.paths.update(dict.fromkeys(moved))
-        if is_certain:
-            self.if_it_failed = _unique(self.if_it_failed, self.here)
-            self.here = moved
-        else:
-            self.here = _unique(self.here, moved)
-
-
-def _candidates(word: str) -> Iterator[str]:
-    """What of a word may be a path; where only the shell knows the rest, the part before it."""
-    text = _FILE_URL.sub(" ", _URL.sub(" ", word))
-    for piece in (text, *_EDGES.split(text)):
-        # `-C/x` and `--x`: what is behind an option's name may be a path as well.
-        for part in (piece, piece[2:], piece.lstrip("-+")) if _is_option(piece) else (piece,):
-            # A variable at the front may be empty.
-            path = part.lstrip(UNKNOWN) if part.lstrip(UNKNOWN).startswith("/") else part
-            path = path.partition(UNKNOWN)[0]
-            if path:
-                yield path
-                yield from _leading_up(path)
-
-
-def _leading_up(path: str) -> Iterator[str]:
-    """The path with `..` for each glob that also matches `..`, as `.*` and `.?` do."""
-    parts = path.split("/")
-    up = [".." if _matches_parent(part) else part for part in parts]
-    if up != parts:
-        yield "/".join(up)
-
-
-def _matches_parent(part: str) -> bool:
-    return part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part)
-
-
-def _is_option(text: str) -> bool:
-    return len(text) > 1 and text[0] in "-+"
-
-
-def _unique(*groups: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(item for group in groups for item in group))
+def _programs(workspace: Workspace, named: Named, folder: str) -> tuple[str, ...]:
+    """Return why Git would run programs where the command may run Git."""
+    if not any(map(_RUNS_GIT.fullmatch, named.paths)):
+        return ()
+    places = (_place(workspace, path) for path in (folder, *named.paths))
+    folders = dict.fromkeys(
+        place.real_path for place in places if place is not None and place.real_path.is_dir()
+    )
+    reasons = (program_of_repository(each) for each in [*folders][:_MOST_REPOSITORIES])
+    return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))

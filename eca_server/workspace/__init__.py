@@ -14,6 +14,7 @@ from eca_server.workspace.faults import (
     NotText,
     TooLarge,
 )
+from eca_server.workspace.guarded import GUARDED, GuardedPath
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, Found
 from eca_server.workspace.opening import Directory, open_checked, open_place
@@ -30,6 +31,7 @@ from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
 from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
 __all__ = [
+    "GUARDED",
     "AlreadyThere",
     "BadPath",
     "Changed",
@@ -40,6 +42,7 @@ __all__ = [
     "FileSnapshot",
     "Fingerprint",
     "Found",
+    "GuardedPath",
     "LeadsOut",
     "Moved",
     "NotAFile",

@@ -18,13 +18,13 @@ from pathlib import Path
 import attrs
 
 from eca_server.workspace.faults import BadPath, Moved
+from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.roots import Root
 
 __all__ = ["Place", "Workspace", "moved_text", "real_path_of"]
 
 _LONGEST = 4096  # bytes of a path; Linux opens no longer one
 _SHOWN = 200  # characters of a path in an error
-_GUARDED = frozenset({".eca", ".git"})
 
 
 @attrs.frozen(kw_only=True)
@@ -51,12 +51,25 @@ class Place:
         return self.root is not None
 
     @property
-    def guarded(self) -> bool:
-        """Whether it lies in the workspace and decides what runs there (our settings, Git's)."""
+    def guard(self) -> GuardedPath | None:
+        """The row of the table of guarded paths that covers this path; None outside of roots.
+
+        Both spellings count: a link named `.vscode`, and a link that leads into `.vscode`.
+        """
         if self.root is None:
-            return False
-        below = self.real_path.parts[len(self.root.real_path.parts) :]
-        return not _GUARDED.isdisjoint(part.casefold() for part in below)
+            return None
+        for path in (self.real_path, self.path):
+            for root in (self.root.real_path, self.root.path):
+                if path.is_relative_to(root):
+                    row = guard_of(path.parts[len(root.parts) :])
+                    if row is not None:
+                        return row
+        return None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a change of the path has to ask: see `guard`."""
+        return self.guard is not None
 
 
 class Workspace:

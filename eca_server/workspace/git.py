@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from eca_protocol.process import working_directory
+from eca_server.child_process import find_program
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
@@ -32,7 +32,11 @@ _SET = {
     "GIT_ALLOW_PROTOCOL": "none",  # older ones fetch what a partial clone lacks all the same
     "LC_ALL": "C",
 }
-_SETTINGS = ("-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}")
+_SETTINGS = (
+    *("-c", "core.fsmonitor="),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "safe.bareRepository=explicit"),
+)
 
 
 class GitUnusable(FileFault):
@@ -51,8 +55,8 @@ def names(folder: Directory, kind: str, *, top: Path, checkpoint: Checkpoint) ->
     Raises:
         GitUnusable: it printed nothing, or not all.
     """
-    program = shutil.which("git")
-    if program is None or not Path(program).is_absolute() or not hasattr(select, "poll"):
+    program = find_program("git", os.environ.get("PATH"))
+    if program is None or not hasattr(select, "poll"):
         raise GitUnusable("there is no git here")
     command = [program, *_SETTINGS, "ls-files", "-z", kind, "--exclude-standard"]
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}

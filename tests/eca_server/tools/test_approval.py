@@ -363,7 +363,7 @@ def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
         "reading in the workspace is allowed",
         "allow everything else in the workspace (toolCall.approval.byDefault)",
         "a path outside the workspace asks, whatever is allowed",
-        "a change of .eca or .git in it asks, whatever is allowed",
+        "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too",
     ]
     told = list(Policy(behavior="plan").told())
     assert told[0] == "the plan behaviour only reads"

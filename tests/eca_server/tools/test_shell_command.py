@@ -194,6 +194,26 @@ async def test_a_summary_is_one_short_line(tool: ShellCommand) -> None:
     assert tool.summary({"command": "git status\n"}) == "Running 'git status'"
     assert tool.summary({"command": "echo a\n\n  echo b"}) == "Running 'echo a echo b'"
     assert tool.summary({"command": "x" * 26}) == f"Running '{'x' * 25}...'"
+    assert tool.summary({"command": "ls", "working_directory": "a"}) == "Running 'ls' in a"
+
+
+async def test_a_summary_names_the_directory_unless_it_is_the_root(
+    root: Path, tmp_path: Path
+) -> None:
+    (root / "a" / "b\x1b[2J\u202e").mkdir(parents=True)
+    other = tmp_path / "other"
+    (other / "c").mkdir(parents=True)
+    tool = tool_in(root, other)
+
+    async def summary(where: str) -> str:
+        call = await tool.prepare({"command": "ls", "working_directory": where})
+        return call.summary
+
+    assert await summary(".") == await summary(str(root)) == "Running 'ls'"
+    assert await summary(f"{root}/a/../a") == "Running 'ls' in a"
+    assert await summary("a/b\x1b[2J\u202e") == "Running 'ls' in a/b?[2J?"
+    assert await summary(f"{other}/c") == "Running 'ls' in other/c"
+    assert await summary(str(tmp_path)) == f"Running 'ls' in {tmp_path}"
 
 
 async def test_the_whole_command_is_there_to_be_judged(tool: ShellCommand) -> None:

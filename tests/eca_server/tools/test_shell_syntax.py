@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_server.tools.shell_syntax import UNKNOWN, Operator, Unreadable, Word, cut
+from eca_server.tools.shell_syntax import UNKNOWN, Operator, Unreadable, Variables, Word, cut
 
-VARIABLES = {"HOME": "/home/me", "EMPTY": ""}
+VARIABLES = Variables(values={"HOME": "/home/me", "EMPTY": ""})
 
 
 def words(command: str) -> list[str]:
@@ -37,17 +37,24 @@ def operators(command: str) -> list[str]:
         ('"$HOME/x"', ["/home/me/x"]),
         ("'$HOME'", ["$HOME"]),
         ("$UNSET/x $EMPTY/y", ["/x", "/y"]),
-        ("for d in a; do $d/x; done", ["for", "d", "in", "a", "do", f"{UNKNOWN}/x", "done"]),
+        ("$BASHPID $BASH/x", [UNKNOWN, f"{UNKNOWN}/x"]),
+        ("$1 ${x%y}z $?", [UNKNOWN, f"{UNKNOWN}{{x%y}}z", UNKNOWN]),
+        ("$((1+2))x $((a<<b))", [f"{UNKNOWN}x", UNKNOWN]),
+        ("<(a)b", ["a", f"{UNKNOWN}b"]),
+        ("cat <<E x\n'a\nE\nb", ["cat", "E", "x", "'a\n", "b"]),
+        ("cat <<'E'\n$(a)\nE\nb", ["cat", "E", "$(a)\n", "b"]),
+        ("cat <<-E <<F\n\ta\n\tE\nb\nF\nc", ["cat", "E", "F", "\ta\n", "b\n", "c"]),
         ("$'a'b", ["ab"]),
         (r"$'\x2f'etc", [f"{UNKNOWN}etc"]),
+        (r"$'a\tb\\'", ["a\tb\\"]),
         ('$"a b"', ["a b"]),
         ("grep 'x$' x$", ["grep", "x$", "x$"]),
         ('"x$"', ["x$"]),
         ("a#b # c 'd", ["a#b", "c", "'d"]),
         ("cat 2>x 2 >y z2>w", ["cat", "x", "2", "y", "z2", "w"]),
         ("'2'>x", ["2", "x"]),
-        ("a$(b c)d", [f"a{UNKNOWN}", "b", "c", "d"]),
-        ("a`b c`d", ["a", "b", "c", "d"]),
+        ("a$(b c)d", [f"a{UNKNOWN}d"]),
+        ("a`b c`d", [f"a{UNKNOWN}d"]),
         ("${X:-/etc}", [f"{UNKNOWN}{{X:-/etc}}"]),
     ],
 )
@@ -62,7 +69,7 @@ def test_a_command_is_cut_into_words_as_the_shell_cuts_it(
     [
         ("a;b&&c||d|e|&f&g\nh", [";", "&&", "||", "|", "|&", "&", "\n"]),
         ("a>b>>c<d 2>&1 &>e &>>f", [">", ">>", "<", ">&", "&>", "&>>"]),
-        ("(a) <(b) $(c) `d`", ["(", ")", "<", "(", ")", "$(", ")", "`", "`"]),
+        ("(a) <(b) $(c;d) `e;f`", ["(", ")", "<", "(", ")"]),
         ("a <<E <<<x <>y >|z", ["<<", "<<<", "<>", ">|"]),
         ("';' \"&&\" \\| a\\;b", []),
         ("# a; b", ["#"]),
@@ -93,6 +100,35 @@ def test_a_word_says_what_in_it_the_shell_would_expand(command: str, active: str
     (word,) = cut(command)
     assert isinstance(word, Word)
     assert word.active == frozenset(active)
+
+
+@pytest.mark.parametrize(
+    ("command", "inner"),
+    [
+        ("a$(b c)d", ["b", "c"]),
+        ('"a$(b "c d")d"', ["b", "c d"]),
+        ("`b 'c d'`", ["b", "c d"]),
+        ("$(b $(c) # )\n)", ["b", UNKNOWN, ")"]),
+        ("<<E\na $(b) c\nE", ["b"]),
+    ],
+)
+def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> None:
+    nested = [code for token in cut(command) if isinstance(token, Word) for code in token.nested]
+    assert [token.text for code in nested for token in code if isinstance(token, Word)] == inner
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x$(case a in a) b;; esac)c", "$(a", "`a", "`a\\``", "${x:-$(a)}", "${x:-'a'}", "$[1]",
+        "((1<<2))\na\n2))", "a[1<<2]=b\nc", "cat <<$X\na", "(a)#b", "$(( $(a) ))",
+        "$a\\\nb", '"${a}\\\nb"', "$\\\n{a}", "a <\\\n<b",
+        "cat <<E\na\\\nE\nb", "cat <<E $(a\nb)\nE",
+    ],
+)  # fmt: skip
+def test_what_is_too_involved_is_not_guessed_at(command: str) -> None:
+    with pytest.raises(Unreadable):
+        cut(command, VARIABLES)
 
 
 @pytest.mark.parametrize("command", ["'a", '"a', '"a\\"', "$'a", "a\0b", "a" * 200_000, "x '\n"])

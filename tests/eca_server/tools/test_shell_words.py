@@ -165,7 +165,7 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> No
     assert outside(house, command="cat link") == (f"{house}/link",)
     assert outside(house, command="cd sub && cat ../link/x") == (f"{house}/sub/../link/x",)
     assert outside(house, command="cat ~/x") == ("~/x",)
-    assert outside(house, "sub", command="cd $(pwd)") == ("cd to an unknown folder",)
+    assert "cd to an unknown folder" in outside(house, "sub", command="cd $(pwd)")
 
 
 def test_a_workspace_without_roots_has_nothing_inside() -> None:

@@ -1,0 +1,254 @@
+"""Whether Git would run a program that a repository names.
+
+`git status` runs what `core.fsmonitor` says, `git diff` what `diff.external` says. The rule of
+this module: a repository is judged before Git runs in it. A bare repository inside of a work tree
+is never taken for harmless: a clone brings every file of it, its configuration too. What cannot
+be read is not harmless.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+__all__ = ["is_bare_repository", "makes_bare_repository", "program_of_repository"]
+
+_LARGEST = 256 * 1024
+_MOST_MODULES = 100
+_BLANKS = " \t\r"
+_HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]', re.ASCII)
+_SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?", re.ASCII)
+_NEEDED = {"head": "HEAD", "objects": "objects", "refs": "refs", "commondir": "commondir"}
+_HOOK = "post-index-change"  # `git status` runs it; others belong to commands that change more
+
+_RUN_PROGRAMS = re.compile(
+    r"""core\.(askpass|alternaterefscommand|editor|fsmonitor|gitproxy|pager|sshcommand)
+    |diff\.external|diff\..*\.(command|textconv)
+    |filter\..*\.(clean|smudge|process)
+    |merge\..*\.driver|(diff|merge|gui)tool\..*\.(cmd|path)|guitool\..*
+    |alias\..*
+    |credential\.(.*\.)?helper
+    |gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand
+    |pager\..*|interactive\.difffilter|sequence\.editor
+    |remote\..*\.(uploadpack|receivepack|vcs|url|pushurl)|url\..*::.*\.(insteadof|pushinsteadof)
+    |submodule\..*\.update
+    |trailer\..*\.(command|cmd)
+    |include\.path|includeif\..*\.path
+    |(browser|man)\..*\.(cmd|path)|(web|help)\.browser|instaweb\..*
+    |sendemail\..*cmd|imap\.tunnel|tar\..*\.command|lfs\.customtransfer\..*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NO_PROGRAM = {
+    "core.fsmonitor": re.compile(r"|true|false|yes|no|on|off|0|1", re.IGNORECASE),
+    "core.sshcommand": re.compile(
+        r"ssh(\s+-i\s+[\w~/.@-]+|\s+-o\s*(IdentitiesOnly|StrictHostKeyChecking)=[\w-]+)*"
+    ),
+    "filter.lfs.clean": re.compile(r"git-lfs clean -- %f"),
+    "filter.lfs.smudge": re.compile(r"git-lfs smudge -- %f"),
+    "filter.lfs.process": re.compile(r"git-lfs filter-process"),
+    "credential.helper": re.compile(r"([a-z][a-z0-9-]*(\s+--[\w=.-]+)*)?|!gh auth git-credential"),
+}
+_ONLY_IF = {  # the value decides whether it is a program
+    "alias": re.compile(r"\s*!.*", re.DOTALL),
+    "submodule": re.compile(r"\s*!.*", re.DOTALL),
+    "remote": re.compile(r"[\w+.-]+::.*", re.DOTALL),  # a helper, as `ext::`
+}
+
+
+@attrs.frozen(kw_only=True)
+class _Repository:
+    """Where Git finds what it needs.
+
+    Attributes:
+        directory: `.git`, or what a file of that name points to.
+        top: the work tree; None of a bare repository.
+    """
+
+    directory: Path
+    top: Path | None
+
+
+def is_bare_repository(directory: Path) -> bool:
+    """Return whether Git would take a directory for a repository by itself; look at the disk."""
+    if not os.path.lexists(directory / "HEAD"):
+        return False
+    has_parts = (directory / "objects").is_dir() and (directory / "refs").is_dir()
+    return has_parts or (directory / "commondir").exists()
+
+
+def makes_bare_repository(top: Path, path: Path) -> bool:
+    """Return whether a change of a path changes a bare repository, or completes one.
+
+    Looks at the disk.
+
+    Args:
+        top: the root of the workspace, a real path; a repository of its own is not meant.
+        path: a real path below the root.
+    """
+    directory = top
+    for name in path.relative_to(top).parts:
+        if directory != top and is_bare_repository(directory):
+            return True
+        if name.casefold() in _NEEDED:
+            there = {each for each in _NEEDED if os.path.lexists(directory / _NEEDED[each])}
+            there.add(name.casefold())
+            if "head" in there and ({"objects", "refs"} <= there or "commondir" in there):
+                return True
+        directory /= name
+    return False
+
+
+def program_of_repository(directory: Path) -> str | None:
+    """Return why Git would run a program in a directory, or None; look at the disk.
+
+    Args:
+        directory: a real path.
+    """
+    repository = _found(directory)
+    if repository is None:
+        return None
+    if repository.top is None:
+        return f"{repository.directory} is a bare Git repository, which may name programs"
+    return next(_reasons(repository.directory, repository.top, is_module=False), None) or next(
+        (
+            reason
+            for module in _modules(repository)
+            for reason in _reasons(module.directory, module.top or repository.top, is_module=True)
+        ),
+        None,
+    )
+
+
+def _found(directory: Path) -> _Repository | None:
+    """Return the repository that Git would find, from a directory upwards."""
+    for each in (directory, *directory.parents):
+        inner = each / ".git"
+        if os.path.lexists(inner):
+            return _Repository(directory=_pointed_to(inner), top=each)
+        if is_bare_repository(each):
+            is_git_directory = each.name == ".git"
+            return _Repository(directory=each, top=each.parent if is_git_directory else None)
+    return None
+
+
+def _pointed_to(path: Path) -> Path:
+    """Return the directory that a `.git` is, or that its text names."""
+    if not path.is_file():
+        return path
+    text = _text(path) or ""
+    target = text.removeprefix("gitdir:").strip()
+    return Path(os.path.normpath(path.parent / target)) if target else path
+
+
+def _modules(repository: _Repository) -> Iterator[_Repository]:
+    """Return the repositories of submodules: `git status` looks into these, too."""
+    assert repository.top is not None
+    folders = os.walk(repository.directory / "modules")
+    for folder, names, files in itertools.islice(folders, _MOST_MODULES):
+        if "config" in files and "HEAD" in files:
+            names[:] = [name for name in names if name == "modules"]
+            yield _Repository(directory=Path(folder), top=None)
+    for name, value in _settings(_text(repository.top / ".gitmodules") or ""):
+        if name.startswith("submodule.") and name.endswith(".path") and value:
+            inner = repository.top / value / ".git"
+            if inner.is_dir():
+                yield _Repository(directory=inner, top=inner.parent)
+
+
+def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
+    common = directory
+    if (pointer := _text(directory / "commondir")) is not None:
+        common = Path(os.path.normpath(directory / pointer.strip()))
+    hooks = common / "hooks"
+    for file in dict.fromkeys((common / "config", directory / "config.worktree")):
+        if not os.path.lexists(file):
+            continue
+        text = _text(file)
+        if text is None:
+            yield f"{file} cannot be read"
+            continue
+        for name, value in _settings(text):
+            if name == "core.hookspath":
+                hooks = top / Path(value).expanduser()
+            elif name == "core.worktree":
+                if not is_module and Path(os.path.normpath(directory / value)) != top:
+                    yield f"{name} in {file} is another folder"
+            elif _runs(name, value):
+                yield f"{name} in {file} may run a program"
+    if os.access(hooks / _HOOK, os.X_OK):
+        yield f"{hooks / _HOOK} is a program"
+
+
+def _runs(name: str, value: str) -> bool:
+    if not _RUN_PROGRAMS.fullmatch(name):
+        return False
+    harmless = _NO_PROGRAM.get(re.sub(r"^(credential)\..*\.(?=helper$)", r"\1.", name))
+    if harmless is not None and harmless.fullmatch(value):
+        return False
+    section = name.partition(".")[0]
+    needed = _ONLY_IF.get(section)
+    if needed is None or name.endswith((".uploadpack", ".receivepack", ".vcs")):
+        return True
+    return needed.fullmatch(value) is not None
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """Return the settings of a configuration: `section.subsection.key`, and the value."""
+    joined = text.replace("\\\r\n", "").replace("\\\n", "")
+    yield from _settings_of_lines(text)
+    if joined != text:  # in a comment a backslash joins nothing: both readings count
+        yield from _settings_of_lines(joined)
+
+
+def _settings_of_lines(text: str) -> Iterator[tuple[str, str]]:
+    section = ""
+    for line in text.split("\n"):
+        rest = line.strip(_BLANKS).lstrip("\ufeff")
+        while header := _HEADER.match(rest):
+            section = header[1].casefold()
+            if header[2] is not None:
+                section += f".{header[2]}"
+            rest = rest[header.end() :].strip(_BLANKS)
+        if not rest or rest[0] in "#;":
+            continue
+        setting = _SETTING.fullmatch(rest)
+        if setting is None:
+            yield "include.path", rest  # not understood, so it may be anything
+            continue
+        yield f"{section}.{setting[1].casefold()}", _unquoted(setting[2] or "")
+
+
+def _unquoted(value: str) -> str:
+    """Return a value without its comment and its quotes."""
+    text, is_quoted = "", False
+    characters = iter(value)
+    for char in characters:
+        if char == "\\":
+            text += next(characters, "")
+        elif char == '"':
+            is_quoted = not is_quoted
+        elif char in "#;" and not is_quoted:
+            break
+        else:
+            text += char
+    return text.strip(_BLANKS)
+
+
+def _text(path: Path) -> str | None:
+    """Return the text of a small ordinary file; None: it is none, or cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(_LARGEST + 1)
+    return None if len(data) > _LARGEST else data.decode(errors="surrogateescape")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eca_server.workspace import GUARDED, Root, Workspace
+from eca_server.workspace.guarded import guard_of, may_match_guarded
+
+OF_THE_ISSUE = [
+    ".eca/config.json", ".git/config", ".vscode/tasks.json", ".idea/workspace.xml",
+    ".devcontainer/devcontainer.json", ".github/workflows/ci.yml", ".husky/pre-commit", ".envrc",
+    ".mcp.json", ".claude/settings.json", ".cursor/mcp.json", ".agents/skills/x/SKILL.md",
+    ".dir-locals.el", ".nvim.lua", ".exrc", "AGENTS.md", "CLAUDE.md", "GEMINI.md",
+    "AGENTS.override.md", "CLAUDE.local.md", ".github/copilot-instructions.md", ".cursorrules",
+    ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", "sitecustomize.py",
+    "usercustomize.py", ".venv/lib/python3.11/site-packages/x.pth", ".pythonrc",
+]  # fmt: skip
+OTHER_SPELLINGS = [
+    ".GIT/hooks/a", ".Git", "agents.MD", ".VSCODE/x", ".git./config", ".git /x",
+    ".git::$INDEX_ALLOCATION/config", ".g\u200cit/config", "\uff21GENTS.md",
+]  # fmt: skip
+FREE = [
+    "a.git", "git", ".ecarc", ".github/CODEOWNERS", "docs/agents", "agents.py", "vscode",
+    ".gitignore", ".gitattributes", "conftest.py", "workflows/ci.yml", ".config/x", "x.pth.py",
+]  # fmt: skip
+
+
+def split(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))
+
+
+@pytest.mark.parametrize("path", [*OF_THE_ISSUE, *OTHER_SPELLINGS])
+def test_a_path_is_guarded_at_any_depth_and_in_any_spelling(path: str) -> None:
+    assert guard_of(split(path))
+    assert guard_of(split(f"packages/one/{path}"))
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_another_path_is_free(path: str) -> None:
+    assert guard_of(split(path)) is None
+
+
+def test_a_directory_that_leads_to_a_guarded_path_is_guarded_as_a_whole() -> None:
+    assert guard_of((".github",))
+    assert guard_of(("sub", ".github"))
+    assert guard_of((".github", "CODEOWNERS")) is None
+
+
+def test_every_row_is_found_by_its_own_path_and_says_why() -> None:
+    for row in GUARDED:
+        path = row.path.replace("*", "x")
+        found = guard_of(split(path))
+        assert found is not None
+        assert found.kind == row.kind
+        assert row.why
+        below = guard_of((*split(path), "x"))
+        assert (below is not None) >= (row.kind == "directory"), row
+    assert len({row.path for row in GUARDED}) == len(GUARDED)
+
+
+def test_a_link_is_guarded_by_its_name_and_by_its_target(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "settings").symlink_to(".vscode")
+    (tmp_path / ".idea").symlink_to("conf")
+    workspace = Workspace([Root(name="ws", uri="", path=tmp_path, real_path=tmp_path.resolve())])
+    assert workspace.locate("settings/tasks.json").guarded
+    assert workspace.locate(".idea/workspace.xml").guarded
+    assert not workspace.locate("conf/workspace.xml").guarded
+    guard = workspace.locate(".idea").guard
+    assert guard is not None
+    assert "editor" in guard.why
+
+
+@pytest.mark.parametrize("pattern", [".gi?", ".ec*", ".[ev]*", ".GI*", "AG*", "?gents.md", ".*"])
+def test_a_glob_that_may_match_a_guarded_name_is_known(pattern: str) -> None:
+    assert may_match_guarded(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.md", "*.py", "?", "[a-z]", "src*", "?git", ".x?"])
+def test_an_ordinary_glob_is_not_taken_for_one(pattern: str) -> None:
+    assert not may_match_guarded(pattern)

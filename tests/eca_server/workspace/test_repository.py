@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eca_server.workspace.repository import (
+    is_bare_repository,
+    makes_bare_repository,
+    program_of_repository,
+)
+
+HARMLESS = [
+    "", "[core]\nbare = false\nfilemode = true", "[core]\nfsmonitor = true", "[core]\nfsmonitor",
+    '[remote "origin"]\nurl = git@example.org:x/y.git\nfetch = +refs/heads/*:refs/remotes/origin/*',
+    '[remote "o"]\nurl = https://example.org/x', '[branch "main"]\nremote = origin',
+    '[filter "lfs"]\nclean = git-lfs clean -- %f\nprocess = git-lfs filter-process',
+    "[credential]\nhelper = store\n[credential \"x\"]\nhelper = cache --timeout=60",
+    "[core]\nsshCommand = ssh -i ~/.ssh/work -o IdentitiesOnly=yes", "[alias]\nst = status",
+    "# [core] fsmonitor = x", "[user]\nname = \"a; b\" # c",
+    '[submodule "x"]\nurl = ../x\nactive = true',
+]  # fmt: skip
+PROGRAMS = [
+    "[core]\nfsmonitor = ./x", "[CORE] FSMonitor=x", "[core]\n\tfsmonitor = \"./x\"",
+    "[diff]external=x",
+    '[diff "a b"]\ncommand = x', '[diff "a"]\ntextconv = x', "[diff.a]\ntextconv = x",
+    '[filter "a"]\nclean = x', '[filter "lfs"]\nclean = x; git-lfs clean -- %f',
+    '[merge "a"]\ndriver = x', "[alias]\nst = !x", "[credential]\nhelper = ./x",
+    '[credential "https://x"]\nhelper = !x', "[gpg]\nprogram = x", '[gpg "ssh"]\nprogram = x',
+    "[include]\npath = x", '[includeIf "gitdir:x"]\npath = x',
+    "[core]\nsshCommand = ssh -o ProxyCommand=x",
+    '[remote "o"]\nuploadpack = x', '[remote "o"]\nurl = ext::x', '[submodule "x"]\nupdate = !x',
+    '[url "ext::x"]\ninsteadOf = a', "[core]\nfsmonitor = \\\n./x",
+    "# a \\\n[core]\nfsmonitor = ./x",
+    "[a]\nb = c # d \\\n[core]\nfsmonitor = ./x", "[core]\nworktree = /", "[pager]\nstatus = x",
+    "[core]\nfsmonitor = \x0bx", "[core] editor = x", "[core]\nfsmonitor\xa0= x", "a b c",
+    '[trailer "a"]\ncmd = x', "[interactive]\ndiffFilter = x", "[sequence]\neditor = x",
+]  # fmt: skip
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A work tree as `git init` makes it."""
+    a_repository(tmp_path / "top" / ".git")
+    return tmp_path / "top"
+
+
+def a_repository(directory: Path, config: str = "[core]\nbare = false\n") -> Path:
+    for name in ("objects", "refs", "hooks"):
+        (directory / name).mkdir(parents=True)
+    (directory / "HEAD").write_text("ref: refs/heads/main\n")
+    (directory / "config").write_text(config)
+    return directory
+
+
+@pytest.mark.parametrize("config", HARMLESS)
+def test_an_ordinary_repository_runs_no_program(top: Path, config: str) -> None:
+    (top / ".git" / "config").write_text(config)
+    assert program_of_repository(top) is None
+
+
+@pytest.mark.parametrize("config", PROGRAMS)
+def test_a_configuration_that_names_a_program_is_known(top: Path, config: str) -> None:
+    (top / ".git" / "config").write_bytes(config.encode())
+    (top / "sub").mkdir()
+    reason = program_of_repository(top / "sub")
+    assert reason is not None
+    assert str(top / ".git" / "config") in reason
+
+
+def test_a_bare_repository_is_never_harmless(top: Path) -> None:
+    bare = a_repository(top / "docs" / "store")
+    for directory in (bare, bare / "refs", bare / "hooks"):
+        assert "bare" in (program_of_repository(directory) or "")
+    assert program_of_repository(top / "docs") is None
+    (bare / "HEAD").unlink()
+    assert program_of_repository(bare) is None
+
+
+def test_a_change_that_completes_a_bare_repository_is_known(top: Path) -> None:
+    store = top / "store"
+    store.mkdir()
+    assert not makes_bare_repository(top, store / "config")
+    assert not makes_bare_repository(top, store / "HEAD")
+    (store / "HEAD").touch()
+    (store / "objects").mkdir()
+    assert makes_bare_repository(top, store / "refs" / "x")
+    assert makes_bare_repository(top, store / "Refs")
+    assert makes_bare_repository(top, store / "commondir")
+    assert not makes_bare_repository(top, store / "objects" / "x")
+    (store / "refs").mkdir()
+    assert makes_bare_repository(top, store / "config")
+    assert not makes_bare_repository(top, top / "config")
+    assert not makes_bare_repository(top, top)
+
+
+def test_a_repository_in_two_halves_is_bare_as_well(top: Path) -> None:
+    half = top / "half"
+    half.mkdir()
+    (half / "HEAD").write_text("ref: refs/heads/main\n")
+    assert not is_bare_repository(half)
+    (half / "commondir").write_text("../.git\n")
+    assert is_bare_repository(half)
+
+
+def test_a_hook_that_reading_commands_run_is_a_program(top: Path) -> None:
+    hook = top / ".git" / "hooks" / "post-index-change"
+    hook.write_text("#!/bin/sh\n")
+    assert program_of_repository(top) is None
+    hook.chmod(0o755)
+    assert str(hook) in (program_of_repository(top) or "")
+    hook.rename(top / "post-index-change")
+    assert program_of_repository(top) is None
+    (top / ".git" / "config").write_text("[core]\nhooksPath = .\n")
+    assert program_of_repository(top)
+
+
+def test_what_a_git_file_points_to_counts(top: Path, tmp_path: Path) -> None:
+    store = top / ".git" / "worktrees" / "w"
+    store.mkdir(parents=True)
+    (store / "commondir").write_text("../..\n")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".git").write_text(f"gitdir: {store}\n")
+    assert program_of_repository(work) is None
+    (store / "config.worktree").write_text("[core]\nfsmonitor = x\n")
+    assert program_of_repository(work)
+    (store / "config.worktree").unlink()
+    (top / ".git" / "config").write_text("[core]\nfsmonitor = x\n")
+    assert program_of_repository(work)
+
+
+def test_the_repositories_of_submodules_count(top: Path) -> None:
+    module = a_repository(top / ".git" / "modules" / "a", "[core]\nworktree = ../../../a\n")
+    assert program_of_repository(top) is None
+    (top / "a").mkdir()
+    (top / "a" / ".git").write_text("gitdir: ../.git/modules/a\n")
+    assert program_of_repository(top / "a") is None
+    (module / "config").write_text("[core]\nfsmonitor = x\n")
+    assert program_of_repository(top)
+    shutil.rmtree(module)
+    (top / ".gitmodules").write_text('[submodule "b"]\n\tpath = b\n\turl = x\n')
+    a_repository(top / "b" / ".git", "[core]\nfsmonitor = x\n")
+    assert program_of_repository(top)
+
+
+def test_what_cannot_be_read_is_not_harmless(top: Path) -> None:
+    config = top / ".git" / "config"
+    config.write_text(" " * (300 * 1024))
+    assert "cannot be read" in (program_of_repository(top) or "")
+    config.unlink()
+    os.mkfifo(config)
+    assert "cannot be read" in (program_of_repository(top) or "")
+
+
+def test_without_a_repository_there_is_nothing_to_run(tmp_path: Path) -> None:
+    assert program_of_repository(tmp_path) is None
