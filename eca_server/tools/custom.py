@@ -11,10 +11,11 @@ import trio
 
 from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
+from eca_server.sandbox import Sandbox
 from eca_server.tools.command_template import CommandTemplate, TemplateFault
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
-from eca_server.tools.shell_command import command_directory
+from eca_server.tools.shell_command import command_directory, must_work
 from eca_server.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.workspace import Workspace
 
@@ -44,6 +45,8 @@ class CustomCommand:
         workspace: its first root is where the command runs.
         environment: of the command, all of it; without our keys.
         cap: how much of its output is kept.
+        sandbox: where it runs; None: as it is. The user wrote the command, with the network and the
+            keys it needs: only `require` has it run in the sandbox.
     """
 
     name: str
@@ -53,6 +56,7 @@ class CustomCommand:
     workspace: Workspace
     environment: Mapping[str, str] = attrs.field(repr=False)
     cap: Cap = attrs.field(factory=Cap)
+    sandbox: Sandbox | None = None
 
     effect: ClassVar[Effect] = "run"
 
@@ -61,7 +65,13 @@ class CustomCommand:
         return f"Running {self.name}"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Put the arguments where they belong; nothing of them becomes a part of the script."""
+        """Put the arguments where they belong; nothing of them becomes a part of the script.
+
+        Raises:
+            ToolFault: the sandbox is required and cannot be used.
+        """
+        if self.sandbox is not None:
+            await must_work(self.sandbox)
         directory = command_directory(self.workspace, None)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
@@ -70,6 +80,7 @@ class CustomCommand:
             environment={**self.environment, **self.template.variables(arguments)},
             timeout=_TIMEOUT,
             cap=self.cap,
+            sandbox=self.sandbox,
         )
 
         async def run() -> ToolOutput:
@@ -89,13 +100,15 @@ def custom_commands(
     workspace: Workspace,
     environment: Mapping[str, str],
     cap: Cap,
+    sandbox: Sandbox | None = None,
 ) -> tuple[tuple[CustomCommand, ...], tuple[str, ...]]:
     """The configured tools that can be offered, and a sentence for each that cannot."""
     tools: list[CustomCommand] = []
     problems: list[str] = []
     for name, tool in configured.items():
         try:
-            tools.append(_custom_command(name, tool, workspace, environment, cap))
+            made = _custom_command(name, tool, workspace, environment, cap)
+            tools.append(attrs.evolve(made, sandbox=sandbox))
         except (_LeftOut, TemplateFault) as fault:
             problems.append(f"The custom tool {name!r} is left out: {fault}.")
     return tuple(tools), tuple(problems)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 
 from eca_server.config import Config
 from eca_server.jobs import Jobs
+from eca_server.sandbox import Sandbox
 from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, Policy, spellings
 from eca_server.tools.ask_user import AskUser, client_asks_questions
@@ -102,6 +104,7 @@ def native_tools(
     reader: str = "",
     jobs: Jobs | None = None,
     more: Iterable[Tool] = (),
+    sandbox: Sandbox | None = None,
 ) -> NativeTools:
     """The native tools of a chat.
 
@@ -115,6 +118,7 @@ def native_tools(
         reader: the chat whose model has them, if it works for that one.
         jobs: where its commands may go on in the background; None: nowhere.
         more: tools of other rooms.
+        sandbox: where commands run; None: as they are.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -134,9 +138,15 @@ def native_tools(
         summary_max_length=config.tool_call.shell_command.summary_max_length,
         cap=cap,
         background=background,
+        sandbox=sandbox,
+        warn=partial(session.show_once, "warning"),
     )
     customs, problems = custom_commands(
-        config.custom_tools, workspace=workspace, environment=environment, cap=cap
+        config.custom_tools,
+        workspace=workspace,
+        environment=environment,
+        cap=cap,
+        sandbox=sandbox if sandbox is not None and sandbox.mode == "require" else None,
     )
     tools: list[Tool] = [
         DirectoryTree(files=files),
