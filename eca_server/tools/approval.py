@@ -43,10 +43,10 @@ _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
 _NOT_RESTRICTED = "the opened folder restricts nothing of it"
 _ELSE_ASKS = "everything but reading in the workspace asks"
-BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
-"""The rules that count where nothing is configured."""
-
 _SANDBOXED = "the sandbox holds it"
+BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
+"""The rules that count where nothing is configured; the summary of a call does not name them."""
+
 _PLAN = "plan"
 _ONLY_READS = "the plan behaviour only reads"
 _PREVIEW = ("preview_file_change",)  # what it shows, an edit that asks shows as well
