@@ -22,7 +22,7 @@ __all__ = ["Capability", "capability", "forget", "try_sandbox"]
 
 Kind: TypeAlias = Literal["bubblewrap", "sandbox-exec"]
 
-_SECONDS = 5.0
+_SECONDS = 10.0
 _SHOWN = 300
 _SEATBELT = "/usr/bin/sandbox-exec"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"

@@ -6,6 +6,7 @@ path wins. What is not in the map is as its parent is; the top is readable and n
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -36,12 +37,14 @@ class Plan:
         mounts: by real path, parents before what is in them.
         roots: the roots that are writable.
         guarded: the guarded paths in these roots, links included.
+        directories: those of the guarded paths that are directories.
         network: whether the network of the machine can be reached.
     """
 
     mounts: Mapping[Path, Access]
     roots: tuple[Path, ...]
     guarded: tuple[Path, ...] = ()
+    directories: frozenset[Path] = frozenset()
     network: bool = False
 
 
@@ -96,6 +99,12 @@ def plan_of(
         mounts=dict(_needed(dict(ordered))),
         roots=roots,
         guarded=tuple(path for each in surveys for path in (*each.guarded, *each.links)),
+        directories=frozenset(
+            path
+            for each in surveys
+            for path, (_, _, kind) in each.guarded.items()
+            if stat.S_ISDIR(kind)
+        ),
         network=network,
     )
 

@@ -7,6 +7,7 @@ caller asks the user, or refuses.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +17,10 @@ from typing import Literal, TypeAlias
 import attrs
 import trio
 
+from eca_protocol.errors import ECAError
 from eca_server.config.folders import home_folder
 from eca_server.config.tool_settings import SandboxSettings
-from eca_server.sandbox import bubblewrap, seatbelt
+from eca_server.sandbox import bubblewrap, running, seatbelt
 from eca_server.sandbox.detect import Capability, capability
 from eca_server.sandbox.guards import HELD_NAMES
 from eca_server.sandbox.held import hold, release
@@ -85,6 +87,7 @@ class Sandbox:
         surveys = self._surveys()
         writable = list(self.writable)
         held: tuple[Path, ...] = ()
+        token = object()
         if found.kind == "bubblewrap":
             held = hold(path for each in surveys for path in _missing(each))
         else:  # it cannot give a command a private directory for its temporary files
@@ -98,14 +101,16 @@ class Sandbox:
                 held=held,
                 network=self.network,
             )
-            prefix = _prefix(found, plan, Path(os.path.realpath(directory)))
+            safe = running.start(token, plan)
+            prefix = _prefix(found, safe, Path(os.path.realpath(directory)))
         except BaseException:
+            running.stop(token)
             release(held)
             raise
         variables = {"ECA_SANDBOX": found.kind or "", "GIT_OPTIONAL_LOCKS": "0"}
         if found.kind == "bubblewrap":
             variables["TMPDIR"] = "/tmp"  # noqa: S108 (the command's own)
-        return Visit(prefix=prefix, variables=variables, surveys=surveys, held=held)
+        return Visit(prefix=prefix, variables=variables, surveys=surveys, held=held, token=token)
 
     @property
     def _home(self) -> Path:
@@ -150,12 +155,14 @@ class Visit:
         variables: what its environment has to say.
         surveys: the guarded paths before it.
         held: names that are held for it.
+        token: by which it is known among those that run.
     """
 
     prefix: tuple[str, ...]
     variables: Mapping[str, str]
     surveys: Sequence[Survey]
     held: tuple[Path, ...]
+    token: object
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the command."""
@@ -175,6 +182,7 @@ class Visit:
         return "".join(notes)
 
     def _leave(self, sets_aside: bool) -> str:
+        running.stop(self.token)
         release(self.held)
         try:
             created = [path for before in self.surveys for path in _created(before, self.held)]
@@ -248,18 +256,17 @@ def _set_aside(path: Path) -> bool:
         with open_directory(path.parent) as directory:
             for number in range(1000):
                 name = f"{path.name}{_WITHHELD}{f'-{number}' if number else ''}"
-                if directory.fd is not None and directory.stat(name) is None:
+                if directory.fd is not None and not os.path.lexists(directory.path / name):
                     os.rename(path.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
                     return True
-    except (OSError, ValueError):
+    except (OSError, ECAError):  # it cannot be renamed, or a link was put in the way
         return False
     return False
 
 
 def _restore_links(before: Survey) -> None:
+    """Make the guarded links again that are gone, in their directories, wherever paths lead."""
     for path, target in before.links.items():
-        try:
-            if not os.path.lexists(path):
-                path.symlink_to(target)
-        except OSError:
-            continue
+        with contextlib.suppress(OSError, ECAError), open_directory(path.parent) as directory:
+            if directory.fd is not None:
+                os.symlink(target, path.name, dir_fd=directory.fd)

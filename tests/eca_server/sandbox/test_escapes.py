@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -205,6 +207,39 @@ async def test_the_memory_and_environment_of_other_processes_cannot_be_read(worl
         sleeper.wait()
 
 
+async def test_a_running_command_cannot_swap_a_link_under_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first makes a guarded directory, and a link to keys of it when the next has looked."""
+    from eca_server.sandbox import sandbox as module  # noqa: PLC0415
+
+    world.write(".ssh/id", SECRET)
+    root = world.root
+    original = module._prefix
+
+    def prefix(*arguments: Any) -> tuple[str, ...]:
+        (root / "swap").touch()
+        while not (root / "swapped").exists():
+            time.sleep(0.005)
+        return original(*arguments)
+
+    first = (
+        "mkdir -p x/.vscode; echo 1 >x/.vscode/t; touch made; "
+        "until [ -e swap ]; do sleep .01; done; "
+        "mv x/.vscode y; ln -s ../../../.ssh x/.vscode; touch swapped; until [ -e end ]; "
+        "do sleep .01; done"
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.run, first)
+        with trio.fail_after(20):
+            while not (root / "made").exists():
+                await trio.sleep(0.005)
+        monkeypatch.setattr(module, "_prefix", prefix)
+        said = texts(await world.run("ls x/.vscode ~/.ssh; cat x/.vscode/id ~/.ssh/id; echo done"))
+        (root / "end").touch()
+    assert SECRET not in said
+
+
 async def test_variables_that_lead_outside_are_gone(world: World) -> None:
     tool = world.tool(more={"SSH_AUTH_SOCK": "/x/agent", "TMUX": "/x/tmux", "KEPT": "yes"})
     said = texts(await run(tool, "env"))
@@ -362,6 +397,13 @@ async def test_guarded_paths_that_a_command_creates_are_set_aside(
     assert not os.path.lexists(repository / path)
     assert os.path.lexists(repository / f"{path}.withheld")
     assert str(repository / path) in texts(output)
+
+
+async def test_a_taken_name_does_not_keep_a_guarded_path_in_place(world: World) -> None:
+    world.write("work/project/sub/kept")
+    await world.run("cd sub; ln -s /etc .idea.withheld; mkdir .idea; echo x >.idea/x")
+    assert not (world.root / "sub/.idea").exists()
+    assert (world.root / "sub/.idea.withheld-1/x").exists()
 
 
 async def test_the_repository_of_a_linked_work_tree_is_not_written_to(world: World) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from eca_server.sandbox import bubblewrap, seatbelt
 from eca_server.sandbox.guards import HELD_NAMES, is_guarded
 from eca_server.sandbox.hidden import hidden_places, listening_sockets
 from eca_server.sandbox.plan import Plan, plan_of, writable_roots
+from eca_server.sandbox.running import settled
 from eca_server.sandbox.signs import is_setup_failure, sandbox_hint
 from eca_server.sandbox.survey import Survey, TooLarge, survey
 
@@ -235,3 +237,18 @@ def test_signs_of_the_sandbox_in_an_output(stderr: str, network: bool, expected:
 )
 def test_a_failure_of_bubblewrap_itself(texts: list[str], expected: bool) -> None:
     assert is_setup_failure(texts) is expected
+
+
+def test_beside_other_sandboxes_nothing_is_taken_from_where_they_could_swap_it() -> None:
+    made = plan(".git", "a/.vscode", "a/AGENTS.md", hidden={"/home/me/.ssh": True})
+    directories = frozenset({ROOT / ".git", ROOT / "a/.vscode"})
+    made = attrs.evolve(made, directories=directories)
+    assert settled(made, []) == made
+    assert settled(made, [frozenset(made.mounts)]) == made
+    beside = settled(made, [frozenset(made.mounts), frozenset({ROOT, ROOT / ".git"})]).mounts
+    assert beside[ROOT] == "write"
+    assert beside[ROOT / ".git"] == "read"
+    assert beside[ROOT / "a/.vscode"] == "hidden"
+    assert beside[ROOT / "a/AGENTS.md"] == "hidden-file"
+    assert ROOT / "a" not in beside
+    assert beside[Path("/home/me/.ssh")] == "hidden"
