@@ -97,6 +97,17 @@ def test_a_word_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
     assert house.config().tool_call.sandbox == expected
 
 
+@pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
+def test_a_folder_without_trust_does_not_change_the_sandbox(house: House, value: object) -> None:
+    """It removes questions, so even `require` and `auto` are no restriction."""
+    house.accepts = False
+    house.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
+    house.in_root(0, {"toolCall": {"sandbox": value}})
+    loaded = house.load()
+    assert loaded.withheld
+    assert loaded.config.tool_call.sandbox == SandboxSettings(mode="require", writable=("/x",))
+
+
 @pytest.mark.parametrize("value", ["on", {"mode": "on"}, {"network": "yes"}, 1, ["auto"]])
 def test_what_is_no_setting_of_the_sandbox_is_named(house: House, value: object) -> None:
     house.in_root(0, {"toolCall": {"sandbox": value}})
