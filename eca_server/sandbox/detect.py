@@ -1,4 +1,4 @@
-"""Whether this machine can run a command in a sandbox: found out once, by doing it.
+"""The ability of this machine to run a command in a sandbox: found out once, by doing it.
 
 The rule of this module: nothing is tried before a command needs it, and the answer is one for the
 process. A program that is there proves nothing: a kernel, a container or AppArmor may forbid what
@@ -30,7 +30,7 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 
 @attrs.frozen(kw_only=True)
 class Capability:
-    """What this machine can do.
+    """The sandbox that this machine can make, or the reason why it cannot.
 
     Attributes:
         kind: the program; None: no command can run in a sandbox.

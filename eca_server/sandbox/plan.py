@@ -1,4 +1,4 @@
-"""What a command in a sandbox may read and write: pure, from what was found on the disk.
+"""The plan of a sandbox: what a command may read and write. Pure, from a look at the disk.
 
 The rule of this module: a plan is a map from real paths to what is mounted there, and the deepest
 path wins. What is not in the map is as its parent is; the top is readable and nothing else.
@@ -31,7 +31,7 @@ SYSTEM = tuple(map(Path, (*_PRIVATE, *_OF_RUN, *_RESOLVER)))
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What a command in a sandbox finds.
+    """The files and the network that a command in a sandbox finds.
 
     Attributes:
         mounts: by real path, parents before what is in them.

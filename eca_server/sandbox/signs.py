@@ -1,4 +1,4 @@
-"""Whether the output of a command looks as if the sandbox stopped it. Pure.
+"""Signs in the output of a command that the sandbox stopped it. Pure.
 
 The answer is a hint for the model, and no question to the user: an output can say anything, and
 most failures have other causes. So a wrong hint costs one sentence, and a missing one costs
