@@ -45,6 +45,7 @@ class Session:
         self.revision = Revision.R2025_10
         self.roots: tuple[Root, ...] = ()
         self._profile = DEFAULT_PROFILE
+        self._shown_once: set[str] = set()
         self.link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     @property
@@ -86,6 +87,12 @@ class Session:
     def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:
         """Show the user a message outside of any chat (`$/showMessage`)."""
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
+
+    def show_once(self, kind: Literal["error", "warning", "info"], message: str) -> None:
+        """Show the user a message, unless this client was shown the same one by this method."""
+        if message not in self._shown_once:
+            self._shown_once.add(message)
+            self.show(kind, message)
 
     def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
         """Append a notification; a client that is gone is no error.

@@ -25,11 +25,13 @@ from eca_server.commands.command import (
 )
 from eca_server.commands.provider_trial import try_providers
 from eca_server.config import Problem, Source
+from eca_server.config.tool_settings import SandboxSettings
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
+from eca_server.sandbox import capability
 from eca_server.secret import mask, mask_url
 from eca_server.tools.approval import policy_of
 from eca_server.version import version
@@ -58,6 +60,7 @@ def report(
     behavior: str = "agent",
     approval: Iterable[str] = (),
     servers: Iterable[str] = (),
+    sandbox: str = "off",
 ) -> str:
     """The whole report, as lines that read well in a terminal and as Markdown.
 
@@ -74,6 +77,7 @@ def report(
         behavior: whose rules of approval are told.
         approval: what decides on tool calls.
         servers: how the MCP servers are.
+        sandbox: whether commands run in one, and whether this machine can do it.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
     of_places = (
@@ -108,6 +112,8 @@ def report(
         f"Tool calls in the behaviour {behavior} (the most specific rule counts, deny before all):",
         "",
         *(f"- {line}" for line in approval),
+        "",
+        f"Sandbox of commands (toolCall.sandbox): {sandbox}",
     ]
     keys = [each.key for each in credentials if each.key is not None]
     return without_keys("\n".join(lines), keys)
@@ -151,6 +157,16 @@ async def _servers(manager: Manager | None) -> list[str]:
     return [_server(server) for server in manager]
 
 
+async def _sandbox(settings: SandboxSettings) -> str:
+    """Return the mode, and whether this machine can do it; where it is off, nothing is tried."""
+    if settings.mode == "off":
+        return "off"
+    found = await trio.to_thread.run_sync(capability)
+    network = "network allowed" if settings.network else "no network"
+    more = f", {len(settings.writable)} more writable folders" if settings.writable else ""
+    return f"{settings.mode}; {found.state}; {network}{more}"
+
+
 def _server(server: Server) -> str:
     offers = {"tool": server.tools, "prompt": server.prompts, "resource": server.resources}
     counts = ", ".join(
@@ -180,6 +196,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         behavior=situation.behavior,
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
         servers=await _servers(situation.mcp),
+        sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
     )
     text = f"{text}\n\n{await _trial(situation.models)}"
     if arguments_of(turn.prompt.text).lower() != ONLINE:

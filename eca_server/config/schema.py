@@ -36,7 +36,7 @@ def config_schema() -> dict[str, Any]:
 
 def _schema(reader: Reader) -> dict[str, Any]:
     if reader.record is not None:
-        return _record_schema(reader.record)
+        return {**_record_schema(reader.record), **reader.schema}
     schema = dict(reader.schema)
     if reader.members is not None:
         inside = "additionalProperties" if schema["type"] == "object" else "items"

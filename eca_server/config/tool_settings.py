@@ -42,6 +42,7 @@ __all__ = [
     "NamedFile",
     "OutputTruncation",
     "ReadFile",
+    "SandboxSettings",
     "ShellCommand",
     "ToolCall",
     "Verdict",
@@ -216,6 +217,38 @@ _MANUAL_APPROVAL = Reader(
 
 
 @attrs.frozen(kw_only=True)
+class SandboxSettings:
+    """`toolCall.sandbox`: whether commands run in a sandbox, and what they may do there.
+
+    Written as a word, it is the mode alone.
+
+    Attributes:
+        mode: `off`: commands run as they are. `auto`: they run in the sandbox without a question,
+            and outside after one. `require`: they never run outside.
+        network: whether they may use the network there.
+        writable: folders outside the workspace that they may change (caches).
+    """
+
+    mode: Literal["off", "auto", "require"] = attrs.field(
+        default="off", metadata=setting(choice("off", "auto", "require"), "mode")
+    )
+    network: bool = attrs.field(default=False, metadata=setting(FLAG, "network"))
+    writable: tuple[str, ...] = attrs.field(default=(), metadata=setting(listing(PATH), "writable"))
+
+
+_SANDBOX_RECORD = record(SandboxSettings)
+
+
+def _read_sandbox(value: object, place: Place) -> object:
+    return _SANDBOX_RECORD.read({"mode": value} if isinstance(value, str) else value, place)
+
+
+_SANDBOX = attrs.evolve(
+    _SANDBOX_RECORD, read=_read_sandbox, schema={"type": ["object", "string", "null"]}
+)
+
+
+@attrs.frozen(kw_only=True)
 class ToolCall:
     """`toolCall`.
 
@@ -226,6 +259,7 @@ class ToolCall:
         read_file: of the tool that reads files.
         shell_command: of the tool that runs commands.
         output_truncation: of every tool.
+        sandbox: where commands run.
     """
 
     approval: Approval = attrs.field(
@@ -243,6 +277,9 @@ class ToolCall:
     )
     output_truncation: OutputTruncation = attrs.field(
         default=OutputTruncation(), metadata=setting(record(OutputTruncation), "outputTruncation")
+    )
+    sandbox: SandboxSettings = attrs.field(
+        default=SandboxSettings(), metadata=setting(_SANDBOX, "sandbox")
     )
 
 

@@ -352,14 +352,16 @@ class Connection:
             more: further tools of this chat alone.
         """
         from eca_server.chat.subagents import SPAWN_TOOL  # noqa: PLC0415 - as above
+        from eca_server.sandbox import sandbox_for  # noqa: PLC0415 - as above
         from eca_server.skills import SKILL_TOOL, LoadSkill  # noqa: PLC0415 - as above
         from eca_server.tools.ledger import Ledger  # noqa: PLC0415 - as above
         from eca_server.tools.native import native_tools  # noqa: PLC0415 - as above
         from eca_server.tools.tasks import Tasks, TaskTool  # noqa: PLC0415 - as above
 
         is_current = self.session.revision is Revision.CURRENT
+        config = in_behavior(self.config, behavior)
         return native_tools(
-            in_behavior(self.config, behavior),
+            config,
             session=self.session,
             workspace=self.workspace,
             environment=self.child_variables,
@@ -373,6 +375,12 @@ class Connection:
                 *more,
             ],
             reserved=(SKILL_TOOL, SPAWN_TOOL),
+            sandbox=sandbox_for(
+                config.tool_call.sandbox,
+                (root.real_path for root in self.session.roots),
+                self.options.environ,
+                () if config.netrc_file is None else (config.netrc_file,),
+            ),
         )
 
     @property

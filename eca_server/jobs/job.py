@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -29,6 +30,7 @@ class Job:
         child: its shell.
         turn: in which jobs that write at full speed pause, one after the other: they share about
             10 MB a second, and nobody else is held up.
+        after: clears up after its end; what it returns is added to the output.
 
     Attributes:
         id: `job-1`, `job-2`, and so on.
@@ -45,7 +47,15 @@ class Job:
     """
 
     def __init__(
-        self, child: Child, turn: trio.Lock, *, job_id: str, command: str, name: str, chat_id: str
+        self,
+        child: Child,
+        turn: trio.Lock,
+        *,
+        job_id: str,
+        command: str,
+        name: str,
+        chat_id: str,
+        after: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.id = job_id
         self.command = command
@@ -59,6 +69,7 @@ class Job:
         self.is_left = False
         self.is_told = False
         self._turn = turn
+        self._after = after
         self._shell = RunningShell(child, self._take)
         self._scope = trio.CancelScope()
         self._since = trio.current_time()
@@ -73,10 +84,18 @@ class Job:
                     await self._shell.to_its_end()
             finally:
                 await self._shell.end()
+                await self._clear_up()
         except Exception:  # noqa: BLE001 - what goes wrong with a job is its end, and nobody else's
             _log.exception("the job %s cannot be read", self.id)
         finally:
             self._settle(self._shell.returncode)
+
+    async def _clear_up(self) -> None:
+        if self._after is not None:
+            with trio.CancelScope(shield=True):
+                said = await self._after()
+            if said:
+                self.output.write("stderr", f"{said}\n".encode())
 
     def kill(self) -> bool:
         """Let it end; False, and nothing done, if it runs no more. `ended` tells when it has."""

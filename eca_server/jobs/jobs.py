@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -63,6 +63,8 @@ class Jobs:
         environment: Mapping[str, str],
         name: str,
         chat_id: str,
+        prefix: Sequence[str] = (),
+        after: Callable[[], Awaitable[str]] | None = None,
     ) -> Job:
         """Start a command; it runs until it ends, is killed, or the connection is closed.
 
@@ -73,6 +75,8 @@ class Jobs:
             environment: all of it.
             name: what it is called, in a few words.
             chat_id: the chat that starts it.
+            prefix: the command that starts the shell, if it does not start by itself (a sandbox).
+            after: clears up after the end of the job; what it returns is added to the output.
 
         Raises:
             JobRefused: there are too many, or the session ends.
@@ -82,7 +86,9 @@ class Jobs:
             raise JobRefused("The session ends: no job is started any more.")
         if sum(not job.ended.is_set() for job in self) >= MOST_RUNNING:
             raise JobRefused(f"{MOST_RUNNING} jobs run, and there may be no more: kill one first.")
-        child = start_shell(shell, command, directory=directory, environment=environment)
+        child = start_shell(
+            shell, command, directory=directory, environment=environment, prefix=prefix
+        )
         self._count += 1
         job = Job(
             child,
@@ -91,6 +97,7 @@ class Jobs:
             command=command,
             name=name,
             chat_id=chat_id,
+            after=after,
         )
         self._jobs[job.id] = job
         self._nursery.start_soon(self._run, job)

@@ -7,7 +7,7 @@ and a moment, then KILL.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -23,16 +23,27 @@ _DRAIN = 0.1  # seconds for what the shell's children still say after its end
 
 
 def start_shell(
-    shell: str, text: str, *, directory: Path | int, environment: Mapping[str, str]
+    shell: str,
+    text: str,
+    *,
+    directory: Path | int,
+    environment: Mapping[str, str],
+    prefix: Sequence[str] = (),
 ) -> Child:
     """Start a shell that does what a text says, in a session of its own, with nothing to read.
 
-    `directory` is the path of the one it starts in, or a descriptor of it.
+    Args:
+        shell: the program that reads the text.
+        text: a whole script.
+        directory: where it runs: a path, or a descriptor of an open directory.
+        environment: all of it.
+        prefix: the command that starts the shell, if it does not start by itself (a sandbox).
 
     Raises:
         StartFailed: it cannot be started; the text says why.
     """
-    return spawn([shell, "-c", text], cwd=directory, env=environment, stdin="null", stderr="pipe")
+    command = [*prefix, shell, "-c", text]
+    return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe")
 
 
 class RunningShell:

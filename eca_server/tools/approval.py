@@ -43,8 +43,9 @@ _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
 _NOT_RESTRICTED = "the opened folder restricts nothing of it"
 _ELSE_ASKS = "everything but reading in the workspace asks"
-BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS})
-"""The rules that count where nothing is configured."""
+_SANDBOXED = "the sandbox holds it"
+BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
+"""The rules that count where nothing is configured; the summary of a call does not name them."""
 
 _PLAN = "plan"
 _ONLY_READS = "the plan behaviour only reads"
@@ -69,6 +70,7 @@ class Call:
         guarded: those it may change that decide what runs in the workspace.
         programs: why Git would run programs that a repository names.
         warning: what the tool's own server warns of.
+        is_sandboxed: whether it runs in the sandbox.
     """
 
     server: str = NATIVE
@@ -80,6 +82,7 @@ class Call:
     guarded: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     warning: str | None = None
+    is_sandboxed: bool = False
 
 
 @attrs.frozen
@@ -92,6 +95,7 @@ class Memo:
         command: only this very command
         folder: in this very folder;
         rule: the rule that asked, if it looks at arguments: no other rule's question is answered.
+        is_sandboxed: whether what was approved runs in the sandbox; outside it asks again.
     """
 
     server: str
@@ -99,6 +103,7 @@ class Memo:
     command: str | None = None
     folder: str | None = None
     rule: str | None = None
+    is_sandboxed: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -290,6 +295,7 @@ class Policy:
             command=call.command,
             folder=_folder(call),
             rule=name if rule is not None and rule.matchers else None,
+            is_sandboxed=call.is_sandboxed,
         )
         if memo in remembered:
             return Decision(verdict="allow", rule="approved for this session")
@@ -312,7 +318,13 @@ class Policy:
         return name if rule is None and verdict == "deny" else None
 
     def _judge(self, call: Call, rule: _Rule | None) -> tuple[Verdict, str]:
-        """Whether a call that is not refused asks."""
+        """Return whether a call that is not refused asks.
+
+        The sandbox holds the paths outside and the guarded ones; what somebody has written asks.
+        """
+        if call.is_sandboxed and not self._reads_only:
+            verdict, name = (rule.verdict, rule.name) if rule else self._by_default(call)
+            return ("allow", _SANDBOXED) if name == _ELSE_ASKS else (verdict, name)
         if call.outside:
             return "ask", f"outside the workspace: {_shown(call.outside)}"
         if call.guarded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import attrs
 import trio
@@ -11,7 +12,7 @@ from eca_protocol.errors import StartFailed
 from eca_server.jobs import Job, JobRefused, Jobs, Line
 from eca_server.llm.history import TextPart
 from eca_server.tools.output import Cap, cut_mark
-from eca_server.tools.script import Script, open_working_directory
+from eca_server.tools.script import Script, enter_sandbox, open_working_directory
 from eca_server.tools.tool import ToolFault, ToolOutput
 
 __all__ = ["Background", "named", "standing", "text_of"]
@@ -43,17 +44,23 @@ class Background:
         Raises:
             ToolFault: it cannot be started.
         """
+        visit = await enter_sandbox(script)
+        inside = script if visit is None else script.within(visit)
         try:
-            async with open_working_directory(script.directory) as directory:
+            async with open_working_directory(inside.directory) as directory:
                 job = self.jobs.start(
-                    script.shell,
-                    script.text,
+                    inside.shell,
+                    inside.text,
                     directory=directory,
-                    environment=script.environment,
+                    environment=inside.environment,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
+                    prefix=inside.prefix,
+                    after=None if visit is None else partial(visit.leave, sets_aside=False),
                 )
         except (JobRefused, StartFailed) as fault:
+            if visit is not None:
+                await visit.leave()
             raise ToolFault(str(fault)) from fault
         with trio.move_on_after(_FIRST_WORDS):
             await job.ended.wait()

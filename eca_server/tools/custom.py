@@ -11,11 +11,12 @@ import trio
 
 from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
+from eca_server.sandbox import Sandbox
 from eca_server.spelling import PREFIX
 from eca_server.tools.command_template import CommandTemplate, TemplateFault
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
-from eca_server.tools.shell_command import default_directory
+from eca_server.tools.shell_command import default_directory, must_work
 from eca_server.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.workspace import Workspace
 
@@ -42,6 +43,8 @@ class CustomCommand:
         workspace: its first root is where the command runs.
         environment: of the command, all of it; without our keys.
         cap: how much of its output is kept.
+        sandbox: where it runs; None: as it is. The user wrote the command, with the network and the
+            keys it needs: only `require` has it run in the sandbox.
     """
 
     name: str
@@ -51,6 +54,7 @@ class CustomCommand:
     workspace: Workspace
     environment: Mapping[str, str] = attrs.field(repr=False)
     cap: Cap = attrs.field(factory=Cap)
+    sandbox: Sandbox | None = None
 
     effect: ClassVar[Effect] = "run"
 
@@ -59,7 +63,13 @@ class CustomCommand:
         return f"Running {self.name}"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Put the arguments where they belong; nothing of them becomes a part of the script."""
+        """Put the arguments where they belong; nothing of them becomes a part of the script.
+
+        Raises:
+            ToolFault: the sandbox is required and cannot be used.
+        """
+        if self.sandbox is not None:
+            await must_work(self.sandbox)
         directory = await trio.to_thread.run_sync(default_directory, self.workspace)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
@@ -68,6 +78,7 @@ class CustomCommand:
             environment={**self.environment, **self.template.variables(arguments)},
             timeout=_TIMEOUT,
             cap=self.cap,
+            sandbox=self.sandbox,
         )
 
         async def run() -> ToolOutput:
@@ -88,6 +99,7 @@ def custom_commands(
     environment: Mapping[str, str],
     cap: Cap,
     taken: Collection[str],
+    sandbox: Sandbox | None = None,
 ) -> tuple[tuple[CustomCommand, ...], tuple[str, ...]]:
     """Return the configured tools that can be offered, and a sentence for each that cannot.
 
@@ -97,6 +109,7 @@ def custom_commands(
         environment: of their commands.
         cap: of their output.
         taken: the names of all native tools, whether they are offered now or not.
+        sandbox: where the commands run; None: as they are.
     """
     tools: list[CustomCommand] = []
     problems: list[str] = []
@@ -104,7 +117,8 @@ def custom_commands(
     for name, tool in configured.items():
         try:
             _must_be_free(name, taken)
-            tools.append(_custom_command(name, tool, workspace, environment, cap))
+            made = _custom_command(name, tool, workspace, environment, cap)
+            tools.append(attrs.evolve(made, sandbox=sandbox))
         except (_LeftOut, TemplateFault) as fault:
             problems.append(f"The custom tool {name!r} is left out: {fault}.")
     return tuple(tools), tuple(problems)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
 from eca_server.config import Config
 from eca_server.jobs import Jobs
+from eca_server.sandbox import Sandbox
 from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, Policy, spellings
 from eca_server.tools.ask_user import AskUser, client_asks_questions
@@ -113,6 +115,7 @@ def native_tools(
     jobs: Jobs | None = None,
     more: Iterable[Tool] = (),
     reserved: Iterable[str] = (),
+    sandbox: Sandbox | None = None,
 ) -> NativeTools:
     """The native tools of a chat.
 
@@ -127,6 +130,7 @@ def native_tools(
         jobs: where its commands may go on in the background; None: nowhere.
         more: tools of other packages.
         reserved: the names of all tools of other packages, offered or not.
+        sandbox: where commands run; None: as they are.
     """
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -146,6 +150,8 @@ def native_tools(
         summary_max_length=config.tool_call.shell_command.summary_max_length,
         cap=cap,
         background=background,
+        sandbox=sandbox,
+        warn=partial(session.show_once, "warning"),
     )
     customs, problems = custom_commands(
         config.custom_tools,
@@ -153,6 +159,7 @@ def native_tools(
         environment=environment,
         cap=cap,
         taken={*NATIVE_NAMES, *reserved},
+        sandbox=sandbox if sandbox is not None and sandbox.mode == "require" else None,
     )
     tools: list[Tool] = [
         DirectoryTree(files=files),

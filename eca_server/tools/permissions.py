@@ -72,5 +72,6 @@ class Permissions:
             guarded=() if tool.effect == "read" else found.guarded,
             programs=found.programs,
             warning=prepared.warning,
+            is_sandboxed=prepared.is_sandboxed,
         )
         return self._policy.decide(call, self._memos, is_trusted=self._trusts())

@@ -18,12 +18,13 @@ from eca_protocol.errors import StartFailed
 from eca_server.child_process import find_program
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
+from eca_server.sandbox import Sandbox, TooLarge, Visit, is_setup_failure, sandbox_hint
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
 from eca_server.tools.tool import ToolFault, ToolOutput
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["Script", "open_working_directory", "run_script", "shell_in"]
+__all__ = ["Script", "enter_sandbox", "open_working_directory", "run_script", "shell_in"]
 
 _HINT = "ask for less, or write it to a file and read that in parts"
 
@@ -39,6 +40,9 @@ class Script:
         environment: all of it.
         timeout: in seconds.
         cap: how much of its output is kept.
+        sandbox: where it runs; None: as it is.
+        may_leave: whether the model may ask to run it outside of the sandbox.
+        prefix: the command that starts the shell, if it does not start by itself.
     """
 
     shell: str
@@ -47,6 +51,14 @@ class Script:
     environment: Mapping[str, str] = attrs.field(repr=False)
     timeout: float
     cap: Cap
+    sandbox: Sandbox | None = None
+    may_leave: bool = False
+    prefix: tuple[str, ...] = ()
+
+    def within(self, visit: Visit) -> Script:
+        """Return the script as it runs in a sandbox that is ready."""
+        environment = visit.environment(self.environment)
+        return attrs.evolve(self, prefix=visit.prefix, environment=environment)
 
 
 def shell_in(environment: Mapping[str, str]) -> str:
@@ -70,16 +82,56 @@ async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
         yield opened.path if opened.fd is None else opened.fd
 
 
+async def enter_sandbox(script: Script) -> Visit | None:
+    """Make the sandbox of a script ready; None if it has none. The caller leaves it.
+
+    Raises:
+        ToolFault: the sandbox cannot be made ready.
+    """
+    if script.sandbox is None:
+        return None
+    try:
+        return await script.sandbox.enter(script.directory)
+    except (TooLarge, OSError) as fault:
+        raise ToolFault(f"The command cannot run in the sandbox: {fault}.") from fault
+
+
 async def run_script(script: Script) -> ToolOutput:
-    """What the script said, stdout and stderr apart, and how it ended if it did not end well.
+    """Return what the script wrote, stdout and stderr apart, and how it ended if not well.
 
     Raises:
         ToolFault: it cannot be started.
     """
+    if script.sandbox is None:
+        return await _run(script)
+    output = await _run_in_sandbox(script)
+    texts = [part.text for part in output.parts if isinstance(part, TextPart)]
+    # A socket or file that was to be hidden has gone: what is hidden has to be found again.
+    return await _run_in_sandbox(script) if is_setup_failure(texts) else output
+
+
+async def _run_in_sandbox(script: Script) -> ToolOutput:
+    visit = await enter_sandbox(script)
+    assert visit is not None
+    try:
+        output = await _run(script.within(visit))
+    except BaseException:
+        await visit.leave()
+        raise
+    note = await visit.leave()
+    return attrs.evolve(output, parts=(*output.parts, TextPart(note))) if note else output
+
+
+async def _run(script: Script) -> ToolOutput:
+    """Run a script to its end; the part of `run_script` that knows no sandbox but its hint."""
     try:
         async with open_working_directory(script.directory) as directory:
             child = start_shell(
-                script.shell, script.text, directory=directory, environment=script.environment
+                script.shell,
+                script.text,
+                directory=directory,
+                environment=script.environment,
+                prefix=script.prefix,
             )
     except StartFailed as fault:
         raise ToolFault(str(fault)) from fault
@@ -100,13 +152,14 @@ async def run_script(script: Script) -> ToolOutput:
     failure = _failure(child.returncode)
     if deadline.cancelled_caught:
         failure = f"Timed out after {script.timeout:g} s and was stopped."
-    return _output(script.cap, said["stdout"], said["stderr"], failure)
+    return _output(script, said["stdout"], said["stderr"], failure)
 
 
 def _output(
-    cap: Cap, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
+    script: Script, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
 ) -> ToolOutput:
-    """What it said, with `failure` in front if it went wrong."""
+    """Return what it wrote, with `failure` in front if it went wrong, and a hint at the end."""
+    cap = script.cap
     to_stdout, to_stderr = _shares(cap, stdout, stderr)
     said = stdout.text(to_stdout, hint=_HINT)
     complained = stderr.text(to_stderr, hint=_HINT)
@@ -114,6 +167,9 @@ def _output(
         texts = [said, complained and f"Stderr:\n{complained}"]
     else:
         texts = [failure, complained and f"Stderr:\n{complained}", said and f"Stdout:\n{said}"]
+    if script.sandbox is not None:
+        can_network, may_leave = script.sandbox.network, script.may_leave
+        texts.append(sandbox_hint(complained, said, network=can_network, may_leave=may_leave))
     parts = tuple(TextPart(text) for text in texts if text)
     return ToolOutput(
         parts=parts or (TextPart("Done; it wrote nothing."),), is_error=failure is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,13 +12,14 @@ import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.config.folders import home_folder
+from eca_server.sandbox import Sandbox
 from eca_server.tools.background import Background
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import FileFault, Place, Workspace
 
-__all__ = ["ShellCommand", "default_directory"]
+__all__ = ["ShellCommand", "default_directory", "must_work"]
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
@@ -53,6 +54,21 @@ _BACKGROUND: Mapping[str, Any] = {
 }
 
 
+_IN_SANDBOX = (
+    "Commands run in a sandbox where the machine can make one: they can write in the workspace and "
+    "in a /tmp of their own, but not to `.git` and other guarded paths; they cannot read keys{}."
+)
+_NO_NETWORK = ", and have no network"
+_LEAVING = (
+    " Set `outside_sandbox` only for a command that needs more, best after it has failed: the user "
+    "is asked."
+)
+_OUTSIDE: Mapping[str, Any] = {
+    "type": "boolean",
+    "description": "Run outside of the sandbox, after the user's approval.",
+}
+
+
 @attrs.frozen(kw_only=True)
 class ShellCommand:
     """The tool `shell_command`.
@@ -63,6 +79,8 @@ class ShellCommand:
         summary_max_length: characters of a command in a summary.
         cap: how much of a command's output is kept.
         background: where commands run that outlive their call; None: none may.
+        sandbox: where commands run; None: as they are.
+        warn: tells the user why there is no sandbox, though one is configured.
     """
 
     workspace: Workspace
@@ -70,6 +88,8 @@ class ShellCommand:
     summary_max_length: int = 25
     cap: Cap = attrs.field(factory=Cap)
     background: Background | None = None
+    sandbox: Sandbox | None = None
+    warn: Callable[[str], None] = lambda _: None
 
     name: ClassVar = "shell_command"
     effect: ClassVar[Effect] = "run"
@@ -77,15 +97,26 @@ class ShellCommand:
     @property
     def description(self) -> str:
         """For the model."""
-        return _DESCRIPTION if self.background is None else f"{_DESCRIPTION} {_OF_BACKGROUND}"
+        texts = [_DESCRIPTION]
+        if self.background is not None:
+            texts.append(_OF_BACKGROUND)
+        if self.sandbox is not None:
+            told = _IN_SANDBOX.format("" if self.sandbox.network else _NO_NETWORK)
+            texts.append(told + _LEAVING * self._may_leave)
+        return " ".join(texts)
+
+    @property
+    def _may_leave(self) -> bool:
+        return self.sandbox is not None and self.sandbox.mode == "auto"
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of its arguments."""
         background = {} if self.background is None else {"background": _BACKGROUND}
+        leaving = {"outside_sandbox": _OUTSIDE} if self._may_leave else {}
         return {
             "type": "object",
-            "properties": {**_PROPERTIES, **background},
+            "properties": {**_PROPERTIES, **background, **leaving},
             "required": ["command"],
         }
 
@@ -117,7 +148,8 @@ class ShellCommand:
         """Look whether it can be started, and where.
 
         Raises:
-            ToolFault: the command is blank, or the directory is none.
+            ToolFault: the command is blank, the directory is none, or the sandbox is required and
+                cannot be used.
         """
         command: str = arguments["command"]
         if not command.strip():
@@ -129,6 +161,7 @@ class ShellCommand:
             directory = place.real_path
         else:
             directory = await trio.to_thread.run_sync(default_directory, self.workspace)
+        sandbox = await self._sandbox_of(arguments)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
             text=command,
@@ -136,6 +169,8 @@ class ShellCommand:
             environment=self.environment,
             timeout=arguments.get("timeout", _TIMEOUT) / 1000,
             cap=self.cap,
+            sandbox=sandbox,
+            may_leave=self._may_leave,
         )
         background = self.background
         name = (arguments.get("background") or "").strip()
@@ -147,12 +182,46 @@ class ShellCommand:
 
         return PreparedCall(
             run=run,
-            summary=self._summary(arguments, self._shown(directory)),
+            summary=self._summary(arguments, self._shown(directory)) + self._where(sandbox),
             details=_details(command) if name else None,
             places=() if place is None else (place,),
             command=command,
             folder=str(directory),
+            is_sandboxed=sandbox is not None,
         )
+
+    async def _sandbox_of(self, arguments: Mapping[str, Any]) -> Sandbox | None:
+        """Return where a call runs; without a sandbox that works it asks as any other command."""
+        sandbox = self.sandbox
+        if sandbox is None or (self._may_leave and arguments.get("outside_sandbox")):
+            return None
+        if sandbox.mode == "require":
+            await must_work(sandbox)
+            return sandbox
+        why_not = await sandbox.why_not()
+        if why_not:
+            self.warn(
+                f"`toolCall.sandbox` is `auto`, but commands cannot run in a sandbox: {why_not}. "
+                "They run as they are, and ask as without the setting."
+            )
+            return None
+        return sandbox
+
+    def _where(self, sandbox: Sandbox | None) -> str:
+        if self.sandbox is None:
+            return ""
+        return " outside of the sandbox" if sandbox is None else " in the sandbox"
+
+
+async def must_work(sandbox: Sandbox) -> None:
+    """Refuse a call whose sandbox is required and cannot be used.
+
+    Raises:
+        ToolFault: the sandbox cannot be used.
+    """
+    why_not = await sandbox.why_not()
+    if why_not:
+        raise ToolFault(f"`toolCall.sandbox` is `require`, but no sandbox can be used: {why_not}.")
 
 
 def _printable(text: str) -> str:

@@ -88,6 +88,7 @@ class PreparedCall:
         is_ordered: later calls of the same answer find what it has done to the chat.
         warning: what the tool's own server warns of, in words; then it asks unless a rule is
             about it.
+        is_sandboxed: whether it runs in the sandbox, which holds what would else ask.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -99,6 +100,7 @@ class PreparedCall:
     folder: str = ""
     is_ordered: bool = False
     warning: str | None = None
+    is_sandboxed: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:

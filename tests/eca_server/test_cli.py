@@ -23,6 +23,7 @@ from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server import terminal
 from eca_server.cli import _COMMANDS, _WITH_PARSERS, run
+from eca_server.sandbox import capability
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import environment
 
@@ -268,6 +269,14 @@ def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "ECA_CONFIG" in done.stdout
     assert "defaultModel" in done.stdout
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_doctor_tells_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
+    done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
+    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Sandbox of commands"))
+    state = "" if mode == "off" else f"; {capability().state}; no network"
+    assert line == f"Sandbox of commands (toolCall.sandbox): {mode}{state}"
 
 
 def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:

@@ -134,6 +134,11 @@ def test_it_tells_what_decides_on_tool_calls() -> None:
     assert any("behaviour plan" in line for line in lines)
 
 
+def test_it_names_the_state_of_the_sandbox() -> None:
+    assert "Sandbox of commands (toolCall.sandbox): off" in lines_of()
+    assert any("auto; not usable: x" in line for line in lines_of(sandbox="auto; not usable: x"))
+
+
 def test_it_names_the_stored_logins() -> None:
     assert "Stored logins: none" in lines_of()
     assert "Stored logins: groq, openai" in lines_of(logins=["openai", "groq"])

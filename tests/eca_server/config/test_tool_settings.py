@@ -7,7 +7,7 @@ import pytest
 
 from eca_server.config import Approval, ApprovalRule, Behavior, Config, CustomTool
 from eca_server.config.matchers import BadMatcher, compile_matcher
-from eca_server.config.tool_settings import IgnoreFile, NamedFile
+from eca_server.config.tool_settings import IgnoreFile, NamedFile, SandboxSettings
 
 if TYPE_CHECKING:
     from conftest import House
@@ -67,6 +67,54 @@ def test_everything_about_tools_is_read(house: House) -> None:
     assert config.commands == (NamedFile(path="~/commands/fix.md"),)
     assert config.ignore_files == (IgnoreFile(type="gitignore"),) * 2
     assert config.lsp_timeout == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("auto", SandboxSettings(mode="auto")),
+        ("require", SandboxSettings(mode="require")),
+        ({"mode": "auto", "network": True}, SandboxSettings(mode="auto", network=True)),
+        ({}, SandboxSettings()),
+        (None, SandboxSettings()),
+    ],
+)
+def test_the_sandbox_is_a_word_or_an_object(
+    house: House, value: object, expected: SandboxSettings
+) -> None:
+    house.in_root(0, {"toolCall": {"sandbox": value}})
+    loaded = house.load()
+    assert not loaded.problems
+    assert loaded.config.tool_call.sandbox == expected
+
+
+def test_a_word_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
+    house.write(
+        house.user, {"toolCall": {"sandbox": {"mode": "auto", "network": True, "writable": ["/x"]}}}
+    )
+    house.in_root(0, {"toolCall": {"sandbox": "require"}})
+    expected = SandboxSettings(mode="require", network=True, writable=("/x",))
+    assert house.config().tool_call.sandbox == expected
+
+
+@pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
+def test_a_folder_without_trust_does_not_change_the_sandbox(house: House, value: object) -> None:
+    """It removes questions, so even `require` and `auto` are no restriction."""
+    house.accepts = False
+    house.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
+    house.in_root(0, {"toolCall": {"sandbox": value}})
+    loaded = house.load()
+    assert loaded.withheld
+    assert loaded.config.tool_call.sandbox == SandboxSettings(mode="require", writable=("/x",))
+
+
+@pytest.mark.parametrize("value", ["on", {"mode": "on"}, {"network": "yes"}, 1, ["auto"]])
+def test_what_is_no_setting_of_the_sandbox_is_named(house: House, value: object) -> None:
+    house.in_root(0, {"toolCall": {"sandbox": value}})
+    loaded = house.load()
+    (problem,) = loaded.problems
+    assert (problem.key or "").startswith("toolCall.sandbox")
+    assert loaded.config.tool_call.sandbox == SandboxSettings()
 
 
 def test_the_defaults_of_tools_are_upstreams() -> None:

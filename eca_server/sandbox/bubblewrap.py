@@ -1,0 +1,75 @@
+"""The command line of bubblewrap (`bwrap`) for a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eca_server.sandbox.plan import Plan
+
+__all__ = ["arguments", "trial"]
+
+_EMPTY = Path(__file__).with_name("empty")
+_BASE = (
+    "--die-with-parent",
+    "--new-session",
+    "--unshare-user",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+)
+_CLOSED = ("--cap-drop", "ALL")
+_NO_NESTING = "--disable-userns"
+
+
+def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> tuple[str, ...]:
+    """Return everything before the command itself.
+
+    Args:
+        program: the path of `bwrap`.
+        plan: what the command finds.
+        directory: where it runs.
+        can_close: whether this bubblewrap knows `--disable-userns` (0.8).
+    """
+    return (
+        program,
+        *_start(can_close=can_close, network=plan.network),
+        *_mounts(plan),
+        "--chdir",
+        str(directory),
+        "--",
+    )
+
+
+def trial(program: str, *, can_close: bool) -> tuple[str, ...]:
+    """Return a whole command that ends well where sandboxes work."""
+    return program, *_start(can_close=can_close, network=False), "--", "/bin/sh", "-c", ":"
+
+
+def _start(*, can_close: bool, network: bool) -> Iterator[str]:
+    yield from _BASE
+    if not network:
+        yield "--unshare-net"
+    if can_close:
+        yield _NO_NESTING
+    yield from _CLOSED
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+
+
+def _mounts(plan: Plan) -> Iterator[str]:
+    closing: list[str] = []
+    for path, access in plan.mounts.items():
+        match access:
+            case "write":
+                yield from ("--bind", str(path), str(path))
+            case "read":
+                yield from ("--ro-bind", str(path), str(path))
+            case "hidden-file":
+                yield from ("--ro-bind", str(_EMPTY), str(path))
+            case "private" | "hidden":
+                if str(path) != "/dev/shm":  # noqa: S108 (`--dev` has made one)
+                    yield from ("--tmpfs", str(path))
+                if access == "hidden":
+                    closing += ["--remount-ro", str(path)]
+    yield from closing

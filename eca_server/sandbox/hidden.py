@@ -1,0 +1,102 @@
+"""The places of keys: paths that a command in a sandbox must not read or connect to.
+
+The rule of this module: one list for every system; a path that does not exist is left out later, by
+the survey. Readable is what is not listed, so a new place of keys belongs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from eca_server.config.folders import cache_folder, data_folder, home_folder, user_folder
+
+__all__ = ["DROPPED_VARIABLES", "hidden_places", "listening_sockets"]
+
+_HOME = (
+    # remote machines, clouds, clusters
+    ".ssh", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/doctl", ".fly", ".oci",
+    ".config/containers", ".config/heroku", ".config/rclone", ".config/op", ".1password", ".s3cfg",
+    ".boto", ".terraform.d", ".terraformrc", ".vault-token", ".databrickscfg", ".minikube",
+    ".config/helm", ".colima", ".lima", ".orbstack",
+    # keys and keyrings
+    ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".pki",
+    ".config/age", ".config/sops", ".Xauthority", ".ICEauthority", "Library/Keychains",
+    # forges, registries, databases, mail
+    ".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub",
+    ".config/glab-cli", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".config/pypoetry",
+    ".config/pip", ".pip", ".config/uv", ".gem/credentials", ".cargo/credentials",
+    ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml",
+    ".gradle/gradle.properties", ".config/hatch", ".huggingface", ".cache/huggingface/token",
+    ".pgpass", ".my.cnf", ".mylogin.cnf", ".thunderbird", ".mutt", ".msmtprc", ".authinfo",
+    ".authinfo.gpg",
+    # browsers
+    ".mozilla", ".config/google-chrome", ".config/google-chrome-beta", ".config/chromium",
+    ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".zen",
+    ".librewolf", ".config/Slack", ".config/discord", ".config/Signal", ".var/app", "snap/firefox",
+    "snap/chromium", "Library/Application Support/Google", "Library/Application Support/Firefox",
+    "Library/Application Support/BraveSoftware", "Library/Application Support/Microsoft Edge",
+    "Library/Application Support/Arc", "Library/Cookies", "Library/Safari", "Library/Mail",
+    "Library/Messages",
+    # other agents and editors
+    ".claude", ".claude.json", ".codex", ".gemini", ".config/github-copilot", ".copilot",
+    ".local/share/opencode", ".config/eca", ".config/Code/User/globalStorage", ".config/Cursor",
+    # what was typed
+    ".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history",
+    ".mysql_history", ".sqlite_history", ".rediscli_history", ".local/share/fish/fish_history",
+)  # fmt: skip
+_SYSTEM = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
+    "/etc/sudoers.d", "/etc/ssl/private", "/etc/kubernetes", "/etc/wireguard",
+    "/etc/NetworkManager/system-connections",
+    "/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/krb5.keytab", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/run",
+    "/nix/var/nix/daemon-socket",
+)  # fmt: skip
+_VARIABLES = (
+    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AZURE_CONFIG_DIR", "CLOUDSDK_CONFIG",
+    "DOCKER_CONFIG", "GNUPGHOME", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC",
+    "NPM_CONFIG_USERCONFIG", "PASSWORD_STORE_DIR", "PGPASSFILE", "PIP_CONFIG_FILE", "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+)  # fmt: skip
+"""Variables that name a file, a directory, or several with `:` between, of keys."""
+
+DROPPED_VARIABLES = frozenset(
+    {
+        "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "GPG_AGENT_INFO", "KITTY_LISTEN_ON",
+        "NVIM", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "TMUX", "VSCODE_GIT_IPC_HANDLE",
+        "VSCODE_IPC_HOOK_CLI", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR",
+    }
+)  # fmt: skip
+"""Variables that point to a process outside of the sandbox, which cannot be reached in it."""
+
+
+def hidden_places(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield every place of keys of this user, whether it exists or not.
+
+    Args:
+        environ: the environment of the server.
+        more: further files, which the configuration names (`netrcFile`).
+    """
+    home = home_folder(environ)
+    yield from (home / name for name in _HOME)
+    yield from map(Path, _SYSTEM)
+    yield from (user_folder(environ), data_folder(environ), cache_folder(environ))
+    for variable in _VARIABLES:
+        for text in environ.get(variable, "").split(":"):
+            path = Path(text)
+            if path.is_absolute() and len(path.parts) > 2 and not home.is_relative_to(path):
+                yield path
+    yield from (Path(each).expanduser() for each in more)
+
+
+def listening_sockets(table: str) -> Iterator[Path]:
+    """Yield the sockets of a `/proc/net/unix` that have a path; a read-only mount stops no connect.
+
+    Args:
+        table: its text.
+    """
+    for line in table.splitlines()[1:]:
+        columns = line.split(maxsplit=7)
+        if len(columns) == 8 and columns[7].startswith("/"):
+            yield Path(columns[7])

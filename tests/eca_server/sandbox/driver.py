@@ -1,0 +1,88 @@
+"""Runs commands in a real sandbox, and in a home and a workspace made for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.messages import WorkspaceFolder
+from eca_server.llm.history import TextPart
+from eca_server.sandbox import Sandbox, capability
+from eca_server.tools.schema_check import fitting
+from eca_server.tools.shell_command import ShellCommand
+from eca_server.tools.tool import Tool, ToolOutput
+from eca_server.workspace import Workspace, parse_roots, uri_of
+
+needs_bubblewrap = pytest.mark.skipif(
+    capability().kind != "bubblewrap",
+    reason=f"no command can run in a bubblewrap sandbox here: {capability().why_not}",
+)
+
+SECRET = "not-to-be-read"
+
+
+class World:
+    """A home, a workspace in it, and what else a test puts there."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.home = place / "home"
+        self.root = self.home / "work/project"
+        self.root.mkdir(parents=True)
+        self.environ: dict[str, str] = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LC_ALL": "C",
+        }
+
+    def write(self, path: str, text: str = "") -> Path:
+        """Make a file, by its path from the home."""
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def sandbox(self, **options: Any) -> Sandbox:
+        roots = options.pop("roots", (self.root,))
+        values: dict[str, Any] = {"mode": "auto", "environ": self.environ, **options}
+        return Sandbox(roots=tuple(roots), **values)
+
+    def tool(
+        self, sandbox: Sandbox | None = None, more: Mapping[str, str] | None = None, **options: Any
+    ) -> ShellCommand:
+        used = sandbox or self.sandbox()
+        roots, problems = parse_roots(WorkspaceFolder(uri=uri_of(path)) for path in used.roots)
+        assert not problems
+        environment = {**self.environ, **(more or {})}
+        return ShellCommand(
+            workspace=Workspace(roots), environment=environment, sandbox=used, **options
+        )
+
+    async def run(self, command: str, **arguments: Any) -> ToolOutput:
+        return await run(self.tool(), command, **arguments)
+
+    async def said(self, command: str, **options: Any) -> str:
+        """Everything that a command of a sandbox with these options writes."""
+        return texts(await run(self.tool(self.sandbox(**options)), command))
+
+
+def python(*lines: str) -> str:
+    """A command that runs these lines of Python."""
+    return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(chr(10).join(lines))}"
+
+
+async def run(tool: Tool, command: str, **arguments: Any) -> ToolOutput:
+    call = await tool.prepare(fitting({"command": command, **arguments}, tool.parameters))
+    with trio.fail_after(30):
+        return await call.run()
+
+
+def texts(output: ToolOutput) -> str:
+    return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
