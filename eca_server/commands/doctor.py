@@ -24,6 +24,7 @@ from eca_server.commands.command import (
     without_keys,
 )
 from eca_server.commands.provider_trial import try_providers
+from eca_server.commands.trust import report_trust
 from eca_server.config import Problem, Source
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
@@ -58,6 +59,7 @@ def report(
     behavior: str = "agent",
     approval: Iterable[str] = (),
     servers: Iterable[str] = (),
+    trust: Iterable[str] = (),
 ) -> str:
     """The whole report, as lines that read well in a terminal and as Markdown.
 
@@ -74,6 +76,7 @@ def report(
         behavior: whose rules of approval are told.
         approval: what decides on tool calls.
         servers: how the MCP servers are.
+        trust: which folders are trusted, and what of them is withheld.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
     of_places = (
@@ -92,6 +95,10 @@ def report(
         "",
         *told_of_sources(sources),
         *(["", "Problems:", "", *(f"- {problem}" for problem in found)] if found else []),
+        "",
+        "Workspace trust:",
+        "",
+        *(tuple(trust) or ("- no folder is opened",)),
         "",
         "Providers:",
         "",
@@ -180,6 +187,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         behavior=situation.behavior,
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
         servers=await _servers(situation.mcp),
+        trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),
     )
     text = f"{text}\n\n{await _trial(situation.models)}"
     if arguments_of(turn.prompt.text).lower() != ONLINE:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from eca_protocol import json
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, fenced
+from eca_server.commands.trust import report_withheld
 from eca_server.config.hook_settings import Hook
+from eca_server.config.trust_texts import guards_off
 
 __all__ = ["HOOKS"]
 
@@ -14,6 +16,11 @@ async def _run(turn: Turn, situation: Situation) -> None:
     hooks = situation.loaded.config.hooks
     lines = sorted(f"{hook.type or 'never'}: {_told(name, hook)}" for name, hook in hooks.items())
     listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
+    withheld = [each for each in situation.loaded.withheld if each.path[0] == "hooks"]
+    if withheld:
+        lines = list(report_withheld(situation.loaded, withheld))
+        listed += "\n\nThese do not run; `/trust` shows them:\n\n" + fenced("\n".join(lines))
+        listed += f"\n\n{guards_off(withheld).strip()}".rstrip()
     turn.say(listed, role="system")
 
 
