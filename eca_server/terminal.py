@@ -116,7 +116,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
             conversation = local.client.chat(model=model)
             lines = _Lines(nursery)
             questions.read_line = lines.next_answer
-            if is_terminal and local.connection.loaded.may_ask:
+            if is_terminal and local.connection.loaded.withheld:
                 await local.connection.trust.ask(questions.ask, questions.say)
             if message is not None:
                 code = _EXIT_CODES[await _answer(local, conversation, message, lines)]

@@ -126,7 +126,7 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
 async def _settle_trust(connection: Connection, turn: Turn) -> bool:
     """Ask about settings of the opened folders that wait; whether the configuration changed."""
     before = connection.loaded
-    if before.may_ask:
+    if before.withheld:
         await connection.trust.settle(turn)
     return connection.loaded is not before
 

@@ -153,7 +153,7 @@ def tell_problems(connection: Connection) -> None:
         if key not in connection.told.problems:
             connection.session.show(level, text)
     connection.told.problems = standing.keys()
-    if connection.loaded.may_ask:
+    if connection.loaded.withheld:
         connection.trust.announce()
 
 

@@ -104,9 +104,7 @@ class Trust:
     @property
     def is_barred(self) -> bool:
         """Whether the editor says that the workspace is not trusted."""
-        loaded = self._connection.loaded
-        waits = any(each.digest not in loaded.refused for each in loaded.withheld)
-        return waits and not loaded.may_ask
+        return bool(self.items) and not self._connection.loaded.may_ask
 
     async def settle(self, turn: Turn) -> None:
         """Ask the user before a turn; the turn waits for the answer, and a stop ends the wait."""
@@ -193,7 +191,7 @@ class Trust:
             return ""
         if self.is_barred:
             return f"{PREFIX}: the editor says that this workspace is not trusted."
-        item = waiting[-1]  # the later root wins
+        item = waiting[0]  # the one whose command the client was told
         if item.uses:
             self._postponed.discard(item.digest)
             asked = client_asks_questions(self._connection.session) and item in self.pending

@@ -53,7 +53,7 @@ class Folders:
         path.write_text(json.dumps(config))
 
     def decisions(self) -> dict[str, Any]:
-        return {root: trust for root, trust in TrustStore(self.environ).read().items()}
+        return dict(TrustStore(self.environ).read())
 
     @asynccontextmanager
     async def editor(
@@ -327,7 +327,7 @@ async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
         assert "This list is cut" in params["question"]
         assert "the full lines are in the chat, above" in params["question"]
         listed = text(ours.contents())
-        assert all(f"hook h{number}:" in listed for number in range(40))
+        assert all(f"the hook h{number} at" in listed for number in range(40))
 
 
 async def test_a_folder_s_text_cannot_pass_for_ours(folders: Folders) -> None:
@@ -365,12 +365,14 @@ async def test_a_tool_cannot_ask_in_the_server_s_form(folders: Folders) -> None:
         {"question": "Sure?", "options": [{"label": "Trust this folder!"}]},
     ]
     made = calls(*(("eca_ask_user", each) for each in tries))
-    async with Provider([made, reply("the end")]) as provider:
-        async with folders.editor(config=provider_config(provider.url)) as ours:
-            await ours.turn("go")
-            assert questions(ours) == []
-            told = [each["content"] for each in provider.requests[-1].body["messages"][-3:]]
-            assert all("looks like the server's question about trust" in each for each in told)
+    async with (
+        Provider([made, reply("the end")]) as provider,
+        folders.editor(config=provider_config(provider.url)) as ours,
+    ):
+        await ours.turn("go")
+        assert questions(ours) == []
+        told = [each["content"] for each in provider.requests[-1].body["messages"][-3:]]
+        assert all("looks like the server's question about trust" in each for each in told)
 
 
 async def test_an_older_client_has_one_message_and_the_command(folders: Folders) -> None:
@@ -379,7 +381,9 @@ async def test_an_older_client_has_one_message_and_the_command(folders: Folders)
         await status(ours, "disabled")
         (message,) = messages(ours)
         assert message.startswith(f"{PREFIX}: ")
-        assert f"{folders.root}: MCP server planted; hook guard." in message
+        assert str(folders.root) in message
+        assert "MCP server planted" in message
+        assert "hook guard" in message
         assert "can forbid calls or prompts, does not run" in message
         assert "`/trust`" in message
         assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
