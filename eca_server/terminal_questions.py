@@ -51,5 +51,7 @@ class Questions:
     def say(self, text: str) -> None:
         """Show a text, without a character that acts on the terminal."""
         for line in text.splitlines():
+            if line == "```":  # for editors
+                continue
             sys.stderr.write(f"{printable(line, longest=_LONGEST)}\n")
         sys.stderr.flush()

@@ -7,7 +7,6 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, fenced
 from eca_server.commands.trust import report_withheld
 from eca_server.config.hook_settings import Hook
-from eca_server.config.trust_texts import guards_off
 
 __all__ = ["HOOKS"]
 
@@ -19,8 +18,9 @@ async def _run(turn: Turn, situation: Situation) -> None:
     withheld = [each for each in situation.loaded.withheld if each.path[0] == "hooks"]
     if withheld:
         lines = list(report_withheld(situation.loaded, withheld))
-        listed += "\n\nThese do not run; `/trust` shows them:\n\n" + fenced("\n".join(lines))
-        listed += f"\n\n{guards_off(withheld).strip()}".rstrip()
+        opening = "Hooks of the opened folder that do not run; `/trust` shows and accepts them:"
+        listed = "" if not hooks else f"{listed}\n\n"
+        listed += f"{opening}\n\n" + fenced("\n".join(lines))
     turn.say(listed, role="system")
 
 

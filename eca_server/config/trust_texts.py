@@ -137,7 +137,7 @@ def question(root: Path, items: Sequence[TrustItem], short: Listing, *, unlisted
     subject, it = ("They do", "them") if len(items) > 1 else ("It does", "it")
     opening = (
         f"{PREFIX}: {shown(root)} has {count(items)} that can run programs, send your data or "
-        f"skip your approval. {subject} not count until you accept {it}."
+        f"skip your approval. {subject} not count until you accept {it}.{guards_off(items)}"
     )
     paragraphs = [opening, f"```\n{short.text}\n```"]
     if short.is_cut:
@@ -148,7 +148,7 @@ def question(root: Path, items: Sequence[TrustItem], short: Listing, *, unlisted
             f"{unlisted} of them are too many to list; they are asked about later, or read "
             f"{_sources(items)}."
         )
-    paragraphs.append(f"Written in {_sources(items)}.{guards_off(items)} Trust this folder?")
+    paragraphs.append(f"Written in {_sources(items)}. Trust this folder?")
     return "\n\n".join(paragraphs)
 
 

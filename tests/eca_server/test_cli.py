@@ -243,15 +243,16 @@ def test_doctor_is_well_with_nothing_configured(tmp_path: Path) -> None:
 def test_doctor_tells_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
     planted = [f"sk-planted-{n}-Zq8" for n in range(4)]
     (tmp_path / "key.txt").write_text(planted[3] + "\n")
-    (tmp_path / ".eca").mkdir()
+    folder = tmp_path / ".config" / "eca"
+    folder.mkdir(parents=True)
     providers = {
         "written": {"key": planted[0], "models": {"m": {}}},
         "named": {"keyEnv": "MY_SPECIAL_KEY", "models": {"m": {}}},
-        "filed": {"key": "${file:../key.txt}", "models": {"m": {}}},
+        "filed": {"key": "${file:../../key.txt}", "models": {"m": {}}},
     }
     for provider in providers.values():
         provider |= {"api": "openai-chat", "url": "http://127.0.0.1:1/v1"}
-    (tmp_path / ".eca" / "config.json").write_text(json.dumps({"providers": providers}))
+    (folder / "config.json").write_text(json.dumps({"providers": providers}))
     done = eca(
         tmp_path, "doctor", "--verbose", MY_SPECIAL_KEY=planted[1], OPENAI_API_KEY=planted[2]
     )
