@@ -74,6 +74,14 @@ LIST: Final = 48_000
 """Characters of the full list."""
 
 
+_Key: TypeAlias = tuple[Path, str]
+"""A setting as it was described: its root and its digest."""
+
+
+def _key(item: TrustItem) -> _Key:
+    return item.root, item.digest
+
+
 class Trust:
     """The settings of the opened folders that wait for the user, and what the user decides.
 
@@ -84,9 +92,9 @@ class Trust:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._asking = trio.Lock()
-        self._postponed: set[str] = set()
-        self._announced: set[str] = set()
-        self._listed: set[str] = set()
+        self._postponed: set[_Key] = set()
+        self._announced: set[_Key] = set()
+        self._listed: set[_Key] = set()
 
     @property
     def items(self) -> tuple[TrustItem, ...]:
@@ -138,20 +146,21 @@ class Trust:
         pending = self.pending
         if client_asks_questions(self._connection.session):
             return
-        if {each.digest for each in pending} - self._announced:
-            self._announced.update(each.digest for each in pending)
+        keys = set(map(_key, pending))
+        if keys - self._announced:
+            self._announced |= keys
             self._connection.session.show("warning", announcement(pending))
 
     def list_waiting(self) -> Listing:
         """Describe the settings that wait; those that are described can be accepted then."""
         listing = list_items(self.items, longest=LIST_LINE, most=LIST)
-        self._listed.update(each.digest for each in listing.items)
+        self._listed.update(map(_key, listing.items))
         return listing
 
     @property
     def listed(self) -> tuple[TrustItem, ...]:
         """The settings that wait and were described by `list_waiting`."""
-        return tuple(each for each in self.items if each.digest in self._listed)
+        return tuple(each for each in self.items if _key(each) in self._listed)
 
     async def accept(self, items: Iterable[TrustItem]) -> None:
         """Let settings count from now on, and trust their roots.
@@ -193,7 +202,7 @@ class Trust:
             return f"{PREFIX}: the editor says that this workspace is not trusted."
         item = waiting[0]  # the one whose command the client was told
         if item.uses:
-            self._postponed.discard(item.digest)
+            self._postponed.discard(_key(item))
             asked = client_asks_questions(self._connection.session) and item in self.pending
             how = "The next prompt asks you first." if asked else "Send `/trust` in a chat first."
             return (
@@ -209,7 +218,7 @@ class Trust:
 
     async def _ask_about(self, root: Path, ask: Ask, say: Callable[[str], None]) -> None:
         waiting = [each for each in self.pending if each.root == root]
-        if all(each.digest in self._postponed for each in waiting):
+        if all(_key(each) in self._postponed for each in waiting):
             return
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
@@ -226,7 +235,7 @@ class Trust:
         except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
             _log.info("the question about %s has no answer: %s", root, fault)
             answer = None
-        self._postponed.update(each.digest for each in waiting)
+        self._postponed.update(map(_key, listed if answer == TRUST else waiting))
         try:
             say(await self._answered(answer, root, listed, waiting))
         except TrustFault as fault:
@@ -252,7 +261,7 @@ class Trust:
         )
 
     def _unanswered(self) -> tuple[TrustItem, ...]:
-        return tuple(each for each in self.pending if each.digest not in self._postponed)
+        return tuple(each for each in self.pending if _key(each) not in self._postponed)
 
     async def _decide(
         self,

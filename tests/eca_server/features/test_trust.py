@@ -14,7 +14,7 @@ import trio
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.config.trust_store import TrustStore
 from eca_server.config.trust_texts import NEVER, NOT_NOW, PREFIX, TRUST
-from eca_server.features import mcp
+from eca_server.features import mcp, trust
 from eca_server.features.configuration import Watcher
 from eca_server.mcp.messages import Prompt, PromptMessage, PromptResult, TextContent
 from eca_server.workspace import uri_of
@@ -313,6 +313,43 @@ async def test_each_root_has_a_question_of_its_own(folders: Folders) -> None:
         assert [*ours.connection.config.hooks] == ["guard"]
         assert statuses(ours) == ["disabled"]
     assert [*folders.decisions()] == [str(other)]
+
+
+async def test_the_same_settings_of_two_roots_are_two_questions(folders: Folders) -> None:
+    other = folders.add("other")
+    folders.configure(**guard())
+    folders.configure(other, **guard())
+    async with folders.editor(folders.root, other) as ours:
+        await ours.prompt("say one", model=SCRIPT)
+        for root in (folders.root, other):
+            question = await asked(ours)
+            assert question["params"]["question"].startswith(f"{PREFIX}: {root} has 1 setting ")
+            await answer(ours, question, NOT_NOW)
+        await ours.finished()
+    assert folders.decisions() == {}
+
+
+async def test_what_is_too_much_to_list_is_not_accepted(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "_QUESTION_LIST", 100)
+    monkeypatch.setattr(trust, "LIST", 300)
+    action = {"type": "shell", "shell": "x" * 60}
+    hooks = {f"h{number}": {"type": "preRequest", "actions": [action]} for number in range(9)}
+    folders.configure(hooks=hooks)
+    async with folders.editor() as ours:
+        rounds = 0
+        while ours.connection.loaded.withheld:
+            rounds += 1
+            await ours.prompt("say one", model=SCRIPT)
+            question = await asked(ours)
+            await answer(ours, question, TRUST)
+            await ours.finished()
+            is_last = not ours.connection.loaded.withheld
+            assert ("too many to list" in question["params"]["question"]) is not is_last
+        assert "could not be listed, and still wait" in text(ours.contents())
+        assert rounds > 2
+        assert [*ours.connection.config.hooks] == [*hooks]
 
 
 async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
