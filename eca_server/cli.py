@@ -1,4 +1,4 @@
-"""The command line: `serve` (also `server`), `chat`, `doctor`, `config`, `schema`, and others.
+"""The command line: `serve` (also `server`), `chat`, `doctor`, `trust`, and others.
 
 Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
 What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
@@ -37,7 +37,8 @@ _EPILOG = """\
 Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace
 (or --config-file in place of both); ECA_CONFIG may hold JSON as well. Keys are
 found in the configuration or in variables like OPENAI_API_KEY.
-`eca-server doctor` says what was found. Logs go to stderr.
+`eca-server doctor` says what was found. A folder's own settings that could run
+programs count only once you accept them (`eca-server trust --help`). Logs go to stderr.
 
 Exit codes: 0 well, 1 failed or no such command, 2 wrong usage, 130 and 143 ended
 by a signal.
@@ -68,6 +69,15 @@ _SCHEMA = """\
 Print every message of the protocol, with what each method carries: as one JSON
 Schema (2020-12), or as TypeScript. It says what may be written in that revision;
 what is read leniently is not in it.
+"""
+
+_TRUST = """\
+Settings of an opened folder that can run programs, send your data or skip your
+approval count only once you accept them: in the editor, or here. `add` prints
+what waits in DIR and asks; `list` names the folders with a decision, and with
+DIR what waits in it; `remove` forgets every decision about DIR. The folder
+itself is meant, none below or above it. Exit codes: 0 done, 1 declined, no such
+decision, or it could not be stored, 2 wrong usage, or nobody to ask.
 """
 
 _TAP = """\
@@ -153,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         serve = commands.add_parser(name, help=hint, description=_SERVE, allow_abbrev=False)
         _add_common(serve)
+        _add_trust_flag(serve)
         serve.add_argument(
             "--protocol-revision",
             metavar="REVISION",
@@ -165,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("message", nargs="?", help="one prompt; without it, a conversation")
     chat.add_argument("--model", metavar="PROVIDER/MODEL", help="default: as configured")
     _add_common(chat)
+    _add_trust_flag(chat)
     doctor = commands.add_parser(
         "doctor",
         help="say what was found: configuration, providers, keys",
@@ -197,11 +209,45 @@ def _parser() -> argparse.ArgumentParser:
         help="2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
     )
     schema.add_argument("--typescript", action="store_true", help="in place of JSON Schema")
+    _add_trust(commands)
     _add_tap(commands)
     commands.add_parser("inspect", help="show a conversation that tap kept, and its faults")
     commands.add_parser("conformance", help="find where a server departs from the protocol")
     commands.add_parser("ecp", help="evaluate agents; the same as the command `ecp`")
     return parser
+
+
+def _add_trust(commands: argparse._SubParsersAction[_Parser]) -> None:
+    trust = commands.add_parser(
+        "trust",
+        help="which folders' own settings count",
+        description=_TRUST,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    actions = trust.add_subparsers(
+        dest="action", metavar="add|list|remove", required=True, parser_class=_Parser
+    )
+    for action, hint in (
+        ("add", "accept what waits in a folder"),
+        ("list", "the folders with a decision, or what waits in one"),
+        ("remove", "forget every decision about a folder"),
+    ):
+        parser = actions.add_parser(action, help=hint, description=hint, allow_abbrev=False)
+        nargs = "?" if action == "list" else None
+        parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
+        parser.set_defaults(yes=False)
+        if action == "add":
+            parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
+
+
+def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust-workspace",
+        action="store_true",
+        help="let the opened folders' own settings count in this session, but for those that "
+        "take variables or files of yours",
+    )
 
 
 def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -275,6 +321,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         environ=os.environ,
         config_file=arguments.config_file,
+        trusts_workspace=getattr(arguments, "trust_workspace", False),
         hide=lambda secrets: masking.hide(*secrets),
     )
 
@@ -349,6 +396,12 @@ def _schema(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _trust(arguments: argparse.Namespace) -> int:
+    from eca_server.trust_command import run_trust  # noqa: PLC0415
+
+    return run_trust(arguments.action, arguments.folder, is_agreed=arguments.yes)
+
+
 def _tap(arguments: argparse.Namespace) -> int:
     from eca_server.tap import play_again, tap_stdio  # noqa: PLC0415
 
@@ -396,5 +449,6 @@ _COMMANDS = {
     "doctor": _doctor,
     "config": _config,
     "schema": _schema,
+    "trust": _trust,
     "tap": _tap,
 }

@@ -38,6 +38,7 @@ class ClientProfile:
         shows_pictures: whether it takes `image` contents; others are told of them in words.
         shows_subagents: whether it takes contents of a chat it has not opened, by the chat they
             work for; others see what a subagent asks for, and its result.
+        shows_messages: whether it shows `$/showMessage`; for others the next turn repeats them.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -52,6 +53,7 @@ class ClientProfile:
     prefixes_tools: bool = True
     shows_pictures: bool = False
     shows_subagents: bool = False
+    shows_messages: bool = True
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -75,14 +77,17 @@ _NEOVIM = ClientProfile(
     shape=WriteShape(size=32_768, pause_between=0.004),
     loses_large_frames=True,
     diagnostics_are_zero_based=True,
+    shows_messages=False,
 )
 
-_ZERO_BASED = ClientProfile(diagnostics_are_zero_based=True)
+# The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15).
+_WEB_PAGE = ClientProfile(shows_messages=False)
+_ZERO_BASED = attrs.evolve(_WEB_PAGE, diagnostics_are_zero_based=True)
 
 DRAFT_SECONDS = 60.0
 """How long a draft client has for an approval, for which the draft knows no message (W-52)."""
 
-_BY_NAME = {"Neovim": _NEOVIM, "VsCode": _ZERO_BASED, "IntelliJ": _ZERO_BASED}
+_BY_NAME = {"Neovim": _NEOVIM, "VsCode": _ZERO_BASED, "IntelliJ": _ZERO_BASED, "Desktop": _WEB_PAGE}
 
 
 def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) -> ClientProfile:

@@ -10,6 +10,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.client import Client, connect
+from eca_protocol.client.answers import AskQuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
 from eca_server.features import Connection, Options
@@ -45,8 +46,16 @@ async def local_client(
     *,
     workspace_folders: Sequence[Path] = (),
     initialization_options: InitializationOptions | None = None,
+    ask_question: AskQuestionHandler | None = None,
 ) -> AsyncIterator[Local]:
-    """A server in this process and a client connected to it."""
+    """A server in this process and a client connected to it.
+
+    Args:
+        options: the server's.
+        workspace_folders: the project's roots.
+        initialization_options: passed to the server.
+        ask_question: answers the server's questions to the user; None: they cannot be asked.
+    """
     ours, theirs = memory_pair()
     connections: list[Connection] = []
     async with trio.open_nursery() as nursery:
@@ -60,6 +69,7 @@ async def local_client(
             workspace_folders=workspace_folders,
             client_info=ClientInfo(name="eca-server chat"),
             initialization_options=initialization_options,
+            ask_question=ask_question,
             idle_deadline=None,
         ) as client:
             yield Local(client, connections[0])

@@ -7,7 +7,8 @@ client (`spelling`) and drops what nobody can read any more. Nothing here waits 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+_log = logging.getLogger("eca_server")
+
 _NEWEST = Codec(ECA, Revision.CURRENT)
 
 
@@ -46,6 +49,7 @@ class Session:
         self.roots: tuple[Root, ...] = ()
         self._profile = DEFAULT_PROFILE
         self._shown_once: set[str] = set()
+        self._unshown: list[str] = []
         self.link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     @property
@@ -85,7 +89,13 @@ class Session:
             self.notify("chat/contentReceived", message)
 
     def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:
-        """Show the user a message outside of any chat (`$/showMessage`)."""
+        """Show the user a message outside of any chat (`$/showMessage`; W-15).
+
+        A client that does not show it gets the same text in its next turn.
+        """
+        _log.info("%s: %s", kind, message)
+        if not self._profile.shows_messages and message not in self._unshown:
+            self._unshown.append(message)
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 
     def show_once(self, kind: Literal["error", "warning", "info"], message: str) -> None:
@@ -93,6 +103,11 @@ class Session:
         if message not in self._shown_once:
             self._shown_once.add(message)
             self.show(kind, message)
+
+    def take_unshown(self) -> Sequence[str]:
+        """Take the messages that the client did not show and no turn has repeated, once."""
+        taken, self._unshown = self._unshown, []
+        return taken
 
     def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
         """Append a notification; a client that is gone is no error.

@@ -21,6 +21,7 @@ from eca_server.features import Options
 from eca_server.local import Local, local_client
 from eca_server.printable import Printer, printable_line
 from eca_server.signals import until_a_signal
+from eca_server.terminal_questions import Questions
 
 __all__ = ["chat", "doctor"]
 
@@ -57,6 +58,12 @@ class _Lines:
         self._nursery = nursery
         self._given, self._lines = trio.open_memory_channel[str](0)
         self._reads = False
+        self._answering = trio.Lock()
+
+    async def next_answer(self) -> str:
+        """The next line, for one question at a time."""
+        async with self._answering:
+            return await self.next()
 
     async def next(self) -> str:
         """The next line with its end; empty at the end of stdin."""
@@ -85,7 +92,7 @@ class _Question:
         sys.stderr.flush()
         answer = ""
         with trio.CancelScope() as self._scope:
-            answer = await self._lines.next()
+            answer = await self._lines.next_answer()
         if self._scope.cancelled_caught:
             sys.stderr.write("\n")
         return answer.strip().lower() in {"y", "yes"}
@@ -98,14 +105,22 @@ class _Question:
 
 async def _chat(options: Options, message: str | None, model: str | None) -> int:
     code = 1
+    questions = Questions()
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     async with local_client(
-        options, workspace_folders=_here(), initialization_options=_QUIET
+        options,
+        workspace_folders=_here(),
+        initialization_options=_QUIET,
+        ask_question=questions.answer if is_terminal else None,
     ) as local:
         await local.client.configured()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
             conversation = local.client.chat(model=model)
             lines = _Lines(nursery)
+            questions.read_line = lines.next_answer
+            if is_terminal and local.connection.loaded.withheld:
+                await local.connection.trust.ask(questions.ask, questions.say)
             if message is not None:
                 code = _EXIT_CODES[await _answer(local, conversation, message, lines)]
             else:

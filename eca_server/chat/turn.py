@@ -252,6 +252,8 @@ class Turn:
         """The first contents of a turn: that it runs, and the user's own words."""
         self.progress("Waiting model")
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
+        for message in self.chat.session.take_unshown():
+            self.say(f"{message}\n\n", role="system")
 
     def close_contents(self) -> None:
         """Finish what is open."""

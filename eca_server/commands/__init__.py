@@ -41,6 +41,7 @@ from eca_server.commands.resume import RESUME
 from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
 from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
 from eca_server.commands.subagents import SUBAGENTS
+from eca_server.commands.trust import TRUST
 from eca_server.context.limits import readable
 from eca_server.skills import Skill, SkillFiles
 from eca_server.tools.files import printable
@@ -57,6 +58,7 @@ __all__ = [
     "CommandFiles",
     "MakeAgent",
     "Situation",
+    "is_answered_alone",
     "let_answer",
     "login_prompt",
     "matching_commands",
@@ -88,9 +90,15 @@ COMMANDS: tuple[Command, ...] = (
     SYNC_SYSTEM_PROMPT,
     SUBAGENTS,
     HOOKS,
+    TRUST,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MOST_NAMES = 100  # told to who named none
+
+
+def is_answered_alone(name: str | None) -> bool:
+    """Return whether a command of that name is the server's own and asks no model."""
+    return any(each.name == name and not each.asks_model for each in COMMANDS)
 
 
 async def run_command(name: str, turn: Turn, situation: Situation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
@@ -24,6 +24,8 @@ from eca_server.skills import SkillFiles
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
+    from eca_server.config.trust_items import TrustItem
+    from eca_server.config.trust_texts import Listing
     from eca_server.mcp.manager import Manager
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "MakeAgent",
     "Run",
     "Situation",
+    "TrustControl",
     "arguments_of",
     "fenced",
     "let_answer",
@@ -54,6 +57,21 @@ ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[str]]
 """Makes a chat of messages of another one, shows it to the client, and gives its title."""
 
 
+class TrustControl(Protocol):
+    """The settings of opened folders that wait for the user, and the user's decisions."""
+
+    @property
+    def items(self) -> tuple[TrustItem, ...]: ...  # noqa: D102
+    @property
+    def listed(self) -> tuple[TrustItem, ...]: ...  # noqa: D102
+    @property
+    def is_barred(self) -> bool: ...  # noqa: D102
+    def list_waiting(self) -> Listing: ...  # noqa: D102
+    async def accept(self, items: Iterable[TrustItem]) -> None: ...  # noqa: D102
+    async def refuse(self, items: Iterable[TrustItem]) -> None: ...  # noqa: D102
+    async def forget(self) -> bool: ...  # noqa: D102
+
+
 @attrs.frozen(kw_only=True)
 class Situation:
     """What a command may look at beside its turn.
@@ -70,6 +88,7 @@ class Situation:
         gitignore: whether what Git ignores is left out of trees.
         command_files: where custom commands lie.
         skill_files: where skills lie.
+        trust: the settings of opened folders that wait for the user.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
         select_model: selects a model, by its name, for a chat, and tells the client.
@@ -90,6 +109,7 @@ class Situation:
     command_files: CommandFiles
     skill_files: SkillFiles
     select_model: Callable[[Chat, str], None]
+    trust: TrustControl
     memory: Memory | None = None
     mcp: Manager | None = None
     begin_chat: BeginChat | None = None
@@ -101,11 +121,16 @@ Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """A slash command of this server; `run` is the body of its turn."""
+    """A slash command of this server; `run` is the body of its turn.
+
+    Attributes:
+        asks_model: a model takes part in the answer.
+    """
 
     name: str
     description: str
     run: Run
+    asks_model: bool = False
     arguments: tuple[CommandArgument, ...] = ()
 
 

@@ -33,6 +33,7 @@ COMPACT = Command(
     name="compact",
     description="Let a summary stand for this chat so far, so that it fits the model again.",
     run=_run,
+    asks_model=True,
     arguments=(
         CommandArgument(name="instructions", description="What the summary should look after."),
     ),

@@ -7,7 +7,7 @@ stands for is never read; a key, a header and what looks like a key are hidden.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -56,8 +56,10 @@ def report(loaded: Loaded, keys: Iterable[Secret]) -> str:
         if isinstance(value, Mapping):
             _merge(merged, value, source.name)
     found = list(_leaves(merged, ()))
+    withheld = {(each.source, each.key) for each in loaded.withheld}
     lines = [
-        f"- `{dotted(path)}`: {_shown(path, each.value)} ({each.source})"
+        f"- `{dotted(path)}`: {_shown(path, each.value)} ({each.source}"
+        f"{_withheld(path, each, withheld)})"
         for path, each in sorted(found, key=lambda each: each[0])[:_MOST]
     ]
     if len(found) > _MOST:
@@ -74,6 +76,13 @@ def report(loaded: Loaded, keys: Iterable[Secret]) -> str:
         ]
     )
     return without_keys(text, keys)
+
+
+def _withheld(path: _Path, value: _Set, withheld: Collection[tuple[str, str]]) -> str:
+    """Return words for a value that waits for the user's trust in its folder; else nothing."""
+    keys = (dotted(path[:length]) for length in range(1, len(path) + 1))
+    waits = any((value.source, key) in withheld for key in keys)
+    return "; withheld until you accept it with `/trust`" if waits else ""
 
 
 def _merge(into: dict[str, Any], value: Mapping[str, Any], source: str) -> None:

@@ -24,6 +24,7 @@ from eca_server.commands.command import (
     without_keys,
 )
 from eca_server.commands.provider_trial import try_providers
+from eca_server.commands.trust import report_trust
 from eca_server.config import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.credentials import Credential, Location
@@ -61,6 +62,7 @@ def report(
     approval: Iterable[str] = (),
     servers: Iterable[str] = (),
     sandbox: str = "off",
+    trust: Iterable[str] = (),
 ) -> str:
     """The whole report, as lines that read well in a terminal and as Markdown.
 
@@ -78,6 +80,7 @@ def report(
         approval: what decides on tool calls.
         servers: how the MCP servers are.
         sandbox: whether commands run in one, and whether this machine can do it.
+        trust: which folders are trusted, and what of them is withheld.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
     of_places = (
@@ -96,6 +99,10 @@ def report(
         "",
         *told_of_sources(sources),
         *(["", "Problems:", "", *(f"- {problem}" for problem in found)] if found else []),
+        "",
+        "Workspace trust:",
+        "",
+        *(tuple(trust) or ("- no folder is opened",)),
         "",
         "Providers:",
         "",
@@ -197,6 +204,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
         servers=await _servers(situation.mcp),
         sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
+        trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),
     )
     text = f"{text}\n\n{await _trial(situation.models)}"
     if arguments_of(turn.prompt.text).lower() != ONLINE:

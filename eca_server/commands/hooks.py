@@ -5,6 +5,7 @@ from __future__ import annotations
 from eca_protocol import json
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, fenced
+from eca_server.commands.trust import report_withheld
 from eca_server.config.hook_settings import Hook
 
 __all__ = ["HOOKS"]
@@ -14,6 +15,12 @@ async def _run(turn: Turn, situation: Situation) -> None:
     hooks = situation.loaded.config.hooks
     lines = sorted(f"{hook.type or 'never'}: {_told(name, hook)}" for name, hook in hooks.items())
     listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
+    withheld = [each for each in situation.loaded.withheld if each.path[0] == "hooks"]
+    if withheld:
+        lines = list(report_withheld(situation.loaded, withheld))
+        opening = "Hooks of the opened folder that do not run; `/trust` shows and accepts them:"
+        listed = "" if not hooks else f"{listed}\n\n"
+        listed += f"{opening}\n\n" + fenced("\n".join(lines))
     turn.say(listed, role="system")
 
 

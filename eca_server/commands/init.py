@@ -42,5 +42,6 @@ INIT = Command(
     name="init",
     description="Let the model write an AGENTS.md for this workspace.",
     run=_run,
+    asks_model=True,
     arguments=(CommandArgument(name="wishes", description="What it should look at or say."),),
 )

@@ -113,6 +113,7 @@ SKILL_CREATE = Command(
     name="skill-create",
     description="Let the model write a skill of yours.",
     run=_create,
+    asks_model=True,
     arguments=(
         CommandArgument(name="name", description="How it is called: letters and `-`."),
         CommandArgument(name="wishes", description="What it teaches, and when it is of use."),

@@ -127,6 +127,7 @@ def load(
             folders.may_ask = editor is not False
             folders.read(roots, sources, last, known_providers, logins)
         sources.then(last)
+        folders.drop_removed(sources.merged)
     sources.tell_of_bases()
     return Loaded(
         config=folders.complete(sources.config()),
@@ -208,12 +209,21 @@ class _Folders:
                 assert isinstance(restriction, Config)
                 self.restrictions.append(restriction)
 
+    def drop_removed(self, merged: Mapping[str, Any]) -> None:
+        """Drop the servers that wait and that the user has removed in the editor."""
+        servers = merged.get("mcp_servers") or {}
+        removed = {("mcpServers", name) for name, server in servers.items() if server is None}
+        self.withheld = [each for each in self.withheld if each.path not in removed]
+
     def complete(self, config: Config) -> Config:
         """Return the configuration with the folders' restrictions, and the servers that wait."""
         servers = dict(config.mcp_servers)
         for item in self.withheld:
             if item.path[0] == "mcpServers" and len(item.path) == 2:
-                servers.setdefault(str(item.path[1]), _waiting_server(item.value))
+                name = str(item.path[1])
+                known = servers.get(name)  # or what the user has changed of it in the editor
+                if known is None or not (known.command or known.url):
+                    servers[name] = _waiting_server(item.value)
         restrictions = tuple(self.restrictions)
         return attrs.evolve(config, mcp_servers=servers, restrictions=restrictions)
 

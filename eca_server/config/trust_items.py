@@ -20,9 +20,10 @@ from eca_server.config.interpolation import references_in
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
 from eca_server.config.workspace_layer import provider_name
+from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "printable_line", "uses_of"]
+__all__ = ["TrustItem", "digest_of", "uses_of"]
 
 _LONGEST: Final = 600
 """Characters of one value in a description; the middle of a longer one is cut, with its length."""
@@ -62,7 +63,7 @@ class TrustItem:
         """What it does, for the user who decides: a line for each effect, in printable form."""
         used = f" (uses {', '.join(self.uses)})" if self.uses else ""
         first, *rest = _effects(self.path, self.value)
-        return tuple(printable_line(each) for each in (f"{first}{used}", *rest, *self.more))
+        return tuple(_line(each) for each in (f"{first}{used}", *rest, *self.more))
 
 
 def digest_of(path: KeyPath, value: Any, files: Mapping[str, bytes | None]) -> str:
@@ -110,19 +111,14 @@ def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) 
     return tuple(found)
 
 
-def printable_line(text: str) -> str:
-    """Return a text as one line without a character that a terminal or an editor acts upon."""
-    shown = "".join(each if each.isprintable() else _escaped(each) for each in text)
+def _line(text: str) -> str:
+    """Return a text as one printable line; the middle of a long one is cut, with its length."""
+    shown = printable_line(text)
     if len(shown) <= _LONGEST:
         return shown
     left_out = len(shown) - _LONGEST
-    return (
-        f"{shown[: _LONGEST // 2]} ... {left_out} characters left out ... {shown[-_LONGEST // 2 :]}"
-    )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    half = _LONGEST // 2
+    return f"{shown[:half]} ... {left_out} characters left out ... {shown[-half:]}"
 
 
 def _texts(value: Any) -> Iterator[str]:

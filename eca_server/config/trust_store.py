@@ -79,8 +79,13 @@ class TrustStore:
         except TrustFault as fault:
             raise TrustFault(f"{self.path}: {fault}") from None
 
-    def accept(self, root: Path, digests: Iterable[str]) -> None:
-        """Trust a root with these settings of it.
+    def accept(self, root: Path, digests: Iterable[str], *, trusts_root: bool = True) -> None:
+        """Accept settings of a root.
+
+        Args:
+            root: the root.
+            digests: the settings.
+            trusts_root: the root is trusted from now on; else only these settings are.
 
         Raises:
             TrustFault: the decision cannot be stored.
@@ -90,7 +95,7 @@ class TrustStore:
             accepted = dict.fromkeys([*trust.accepted, *digests])
             refused = [digest for digest in trust.refused if digest not in accepted]
             return RootTrust(
-                is_trusted=True,
+                is_trusted=trusts_root or trust.is_trusted,
                 accepted=tuple(accepted)[-_MOST_DIGESTS:],
                 refused=tuple(refused),
             )

@@ -16,6 +16,7 @@ from eca_server.chat.agent import Agent
 from eca_server.commands import (
     MakeAgent,
     Situation,
+    is_answered_alone,
     let_answer,
     login_prompt,
     named_command,
@@ -93,14 +94,21 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
     )
     chat.awaits_key_of = None if login is None else login.awaits_key_of
 
-    async def answerer(turn: Turn, text: str) -> Agent | None:
-        return await make_agent(connection, turn, text, contexts=params.contexts, chosen=chosen)
-
     async def body(turn: Turn) -> None:
-        situation = _situation(connection, answerer, chosen.behavior)
+        goes_to = chosen
+        name = None if login is not None else named_command(turn.prompt.text)
+        if login is None and not is_answered_alone(name) and await _settle_trust(connection, turn):
+            goes_to = choose(connection, chat, params)
+            chat.set(model=goes_to.model, variant=goes_to.variant, behavior=goes_to.behavior)
+
+        async def answerer(turn: Turn, text: str) -> Agent | None:
+            contexts = params.contexts
+            return await make_agent(connection, turn, text, contexts=contexts, chosen=goes_to)
+
+        situation = _situation(connection, answerer, goes_to.behavior)
         if login is not None:
             await login.run(turn, situation)
-        elif name := named_command(turn.prompt.text):
+        elif name:
             await run_command(name, turn, situation)
         else:
             await let_answer(turn, situation, turn.prompt.text)
@@ -113,6 +121,14 @@ def _prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptR
         model=chosen.model,
         status=_status(connection, chat, chosen, needs_model=needs_model),
     )
+
+
+async def _settle_trust(connection: Connection, turn: Turn) -> bool:
+    """Ask about settings of the opened folders that wait; whether the configuration changed."""
+    before = connection.loaded
+    if before.withheld:
+        await connection.trust.settle(turn)
+    return connection.loaded is not before
 
 
 def _status(
@@ -150,6 +166,7 @@ def _situation(connection: Connection, make_agent: MakeAgent, behavior: str) -> 
         skill_files=connection.skill_files,
         select_model=partial(selection.select_model, connection),
         memory=connection.chats.memory,
+        trust=connection.trust,
         mcp=mcp_of(connection),
         begin_chat=partial(fork.begin_chat, connection) if knows_more_chats else None,
         fork_chat=partial(fork.fork_chat, connection) if knows_more_chats else None,

@@ -153,6 +153,8 @@ def tell_problems(connection: Connection) -> None:
         if key not in connection.told.problems:
             connection.session.show(level, text)
     connection.told.problems = standing.keys()
+    if connection.loaded.withheld:
+        connection.trust.announce()
 
 
 def select_behavior(connection: Connection, *asked: str | None) -> str:

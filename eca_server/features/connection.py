@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from eca_server.credentials import Logins
     from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
+    from eca_server.features.trust import Trust
     from eca_server.hooks import Beside
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
@@ -205,6 +206,13 @@ class Connection:
         from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
 
         return make_beside(self)
+
+    @cached_property
+    def trust(self) -> Trust:
+        """The user's decisions about the settings of opened folders."""
+        from eca_server.features.trust import Trust  # noqa: PLC0415 - see the module's docstring
+
+        return Trust(self)
 
     @cached_property
     def rewrites(self) -> Rewrites:

@@ -309,7 +309,8 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
             turn.say(f"Still starting, and not in this turn: {names}.\n\n", role="system")
     for server in connection.mcp:
         link = server.fault.url if server.fault and server.state is State.REQUIRES_AUTH else None
-        if link is not None and link not in connection.told.links:
+        shows = connection.session.profile.shows_messages  # else the message is in the turn
+        if link is not None and shows and link not in connection.told.links:
             connection.told.links.add(link)
             turn.say(f"The MCP server {server.name} needs a login: {link}\n\n", role="system")
 

@@ -44,7 +44,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     """The handlers of what the client says of servers."""
 
     def start(params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
-        if connection.is_introduced and not connection.mcp.start(params.name):
+        if _awaits_trust(connection, params.name):
+            _soon(connection, partial(_start_trusted, connection, params.name))
+        elif connection.is_introduced and not connection.mcp.start(params.name):
             _warn_of_unknown(connection, params.name)
 
     def stop(params: m.MCPStopServerParams) -> None:
@@ -80,6 +82,37 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         "mcp/updateServer": update,
         "mcp/removeServer": remove,
     }
+
+
+def _awaits_trust(connection: Connection, name: str) -> bool:
+    """Whether a server is one of an opened folder's, and waits for the user's consent."""
+    settings = connection.config.mcp_servers.get(name)
+    return settings is not None and settings.awaits_trust
+
+
+async def _start_trusted(connection: Connection, name: str) -> None:
+    """Start a server that waits for consent: the client has shown its command or URL."""
+    await _consent(connection, name)
+    if not connection.mcp.start(name):
+        _warn_of_unknown(connection, name)
+
+
+async def _consent(connection: Connection, name: str) -> None:
+    """Accept the settings of one server of an opened folder.
+
+    Raises:
+        RPCError: the user has to see more of them first, or does not trust the workspace.
+        TrustFault: the decision cannot be stored.
+    """
+    if not _awaits_trust(connection, name):
+        return
+    why_not = await connection.trust.accept_server(name)
+    if not why_not and _awaits_trust(connection, name):
+        why_not = f"The settings of the MCP server {name[:100]} changed meanwhile: look at them."
+    if why_not:
+        if name in connection.config.mcp_servers:
+            connection.mcp.stop(name)  # it tells its status again
+        raise RPCError(INVALID_PARAMS, why_not)
 
 
 def _warn_of_unknown(connection: Connection, name: str) -> None:
@@ -135,6 +168,8 @@ async def _log_out(connection: Connection, name: str) -> None:
     if settings is None:
         _warn_of_unknown(connection, name)
         return
+    if settings.awaits_trust:
+        raise _must_be_accepted(name)
     login = login_of(connection, name, settings)
     if login is None:
         raise RPCError(INVALID_PARAMS, f"The MCP server {name} has no URL, and so no login.")
@@ -143,6 +178,8 @@ async def _log_out(connection: Connection, name: str) -> None:
 
 
 async def _switch(connection: Connection, name: str, *, on: bool) -> None:
+    if on:
+        await _consent(connection, name)
     settings = connection.config.mcp_servers.get(name)
     if settings is None:
         _warn_of_unknown(connection, name)
@@ -177,6 +214,8 @@ async def _update(
         raise _unknown(connection, name)
     if params.command and params.url:
         raise RPCError(INVALID_PARAMS, "expected either a command or a url, got both")
+    if server.awaits_trust:
+        raise _must_be_accepted(name)
     _must_fit(connection, name, given)
     if params.command:
         given["url"] = None
@@ -235,6 +274,14 @@ def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> No
     fault = fault_in(name, settings, surroundings)
     if fault is not None:
         raise RPCError(INVALID_PARAMS, fault)
+
+
+def _must_be_accepted(name: str) -> RPCError:
+    return RPCError(
+        INVALID_PARAMS,
+        f"name: the opened folder configures the MCP server {name[:100]!r}, and you have not "
+        "accepted that yet: start it, or send `/trust` in a chat, and try again",
+    )
 
 
 def _unknown(connection: Connection, name: str) -> RPCError:

@@ -6,6 +6,7 @@ time; the turn owns the wait, so that a stop ends it; an answer that makes no se
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,11 +20,12 @@ from eca_protocol.messages import (
     ChatAskQuestionResponse,
     CodeAssistantCapabilities,
 )
+from eca_server.config.trust_texts import PREFIX, TRUST
 from eca_server.llm.history import TextPart
 from eca_server.session import Session
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput, running_call
 
-__all__ = ["AskUser", "client_asks_questions"]
+__all__ = ["AskUser", "client_asks_questions", "imitates_trust"]
 
 PATIENCE = 24 * 3600.0
 """Seconds after which nobody is expected to answer any more."""
@@ -40,6 +42,15 @@ def client_asks_questions(session: Session) -> bool:
     chat = assistant.chat_capabilities if assistant else None
     can = bool(chat and chat.ask_question)
     return can and session.writes(CodeAssistantCapabilities, "chat_capabilities")
+
+
+def imitates_trust(*texts: str) -> bool:
+    """Return whether a text looks like the server's own question about workspace trust."""
+    return any(_letters(mark) in _letters(text) for text in texts for mark in (PREFIX, TRUST))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, unicodedata.normalize("NFKD", text).casefold()))
 
 
 @attrs.frozen(kw_only=True)
@@ -107,6 +118,11 @@ class AskUser:
         freeform: bool = arguments.get("allowFreeform", True) or not options
         if not question.strip():
             raise ToolFault("question: expected a question, got nothing.")
+        if imitates_trust(question, *(each.label for each in options)):
+            raise ToolFault(
+                "question: expected a question of your own, got one that looks like the server's "
+                "question about trust in the workspace. The user decides on that by `/trust`."
+            )
 
         async def run() -> ToolOutput:
             params = ChatAskQuestionParams(

@@ -416,14 +416,15 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
 
 
 class Terminal:
-    """A pseudo-terminal with `chat` in it."""
+    """A pseudo-terminal with `chat`, or another command, in it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *command_line: str) -> None:
         self._near, far = os.openpty()
         self.shown = b""
         self.all_shown = b""
         line = 'exec "$@" <"$TTY" >"$TTY" 2>&1'  # opened by a new session, it controls it
-        command = ["sh", "-c", line, "sh", *ECA, "chat", "--model", "simulator/script"]
+        arguments = command_line or ("chat", "--model", "simulator/script")
+        command = ["sh", "-c", line, "sh", *ECA, *arguments]
         self.process = subprocess.Popen(
             command,
             start_new_session=True,

@@ -69,6 +69,9 @@ class Recorder:
         assert chat_id == "c"
         self.said.append(content)
 
+    def take_unshown(self) -> list[str]:
+        return []
+
     def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
         assert params.chat_id == "c"
         if method == "chat/statusChanged":

@@ -127,7 +127,6 @@ def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
         {"clientInfo": None},
         {"clientInfo": 7, "capabilities": []},
         {"clientInfo": {"name": ["emacs"]}},
-        {"clientInfo": {"name": "Desktop"}},
         {"clientInfo": {"name": "Emacs"}},
         {"capabilities": {"codeAssistant": {"chatCapabilities": {}}}},
     ],

@@ -1,0 +1,238 @@
+"""Texts about settings of opened folders that wait for the user's trust.
+
+The rules they keep: each setting is described before it can be accepted; nothing in a folder's text
+can act on a terminal, hide behind Markdown, or pass for text of ours; a cut says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from eca_server.printable import printable_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eca_server.config.trust_items import TrustItem
+
+__all__ = [
+    "NEVER",
+    "NOT_NOW",
+    "PREFIX",
+    "TRUST",
+    "Listing",
+    "accepted",
+    "announcement",
+    "count",
+    "full_list",
+    "guards",
+    "guards_off",
+    "list_items",
+    "question",
+    "shown",
+    "summary",
+    "unique_roots",
+]
+
+PREFIX: Final = "Workspace trust"
+"""The first words of every text of ours about trust; no question of a tool may contain them."""
+
+TRUST: Final = "Trust this folder"
+NOT_NOW: Final = "Not now"
+NEVER: Final = "Never for these settings"
+
+_GUARD_EVENTS: Final = frozenset({"preToolCall", "preRequest", "prePrompt"})
+_KINDS: Final[Mapping[str, str]] = {
+    "mcpServers": "MCP server",
+    "hooks": "hook",
+    "customTools": "custom tool",
+    "providers": "provider",
+    "agent": "agent",
+    "behavior": "agent",
+}
+_MOST_NAMES: Final = 5
+_LONGEST_NAME: Final = 60
+
+
+@attrs.frozen(kw_only=True)
+class Listing:
+    """Settings as a text, one line or more for each.
+
+    Attributes:
+        text: the lines.
+        items: the settings that are described in it.
+        omitted: the number of settings that are not.
+        is_cut: whether a line was cut, or a setting omitted.
+    """
+
+    text: str
+    items: tuple[TrustItem, ...]
+    omitted: int
+    is_cut: bool
+
+
+def list_items(items: Iterable[TrustItem], *, longest: int, most: int) -> Listing:
+    """Describe settings.
+
+    Args:
+        items: the settings.
+        longest: characters of one line; a longer one is cut in its middle, and says so.
+        most: characters of the whole text; settings beyond it are omitted.
+    """
+    lines: list[str] = []
+    listed: list[TrustItem] = []
+    omitted, size, is_cut = 0, 0, False
+    for item in items:
+        own = [_cut_line(line, longest) for line in _lines_of(item)]
+        size += sum(len(line) + 3 for line in own)
+        if omitted or (size > most and listed):
+            omitted += 1
+            continue
+        is_cut = is_cut or any(len(line) > longest for line in _lines_of(item))
+        lines += [f"- {line}" for line in own]
+        listed.append(item)
+    return Listing(
+        text="\n".join(lines), items=tuple(listed), omitted=omitted, is_cut=is_cut or omitted > 0
+    )
+
+
+def summary(items: Sequence[TrustItem]) -> str:
+    """Name settings by their kind, in one line: `MCP server github; hooks guard, format`."""
+    named: dict[str, dict[str, None]] = {}
+    for item in items:
+        kind, name = _kind_and_name(item)
+        named.setdefault(kind, {})[name] = None
+    return "; ".join(_all_of(kind, list(names)) for kind, names in named.items())
+
+
+def guards(items: Iterable[TrustItem]) -> tuple[str, ...]:
+    """Return the names of hooks that may forbid a tool call or a prompt."""
+    return tuple(
+        shown(item.path[1], _LONGEST_NAME)
+        for item in items
+        if item.path[0] == "hooks"
+        and len(item.path) == 2
+        and isinstance(item.value, Mapping)
+        and item.value.get("type") in _GUARD_EVENTS
+    )
+
+
+def count(items: Sequence[TrustItem]) -> str:
+    """Return the number of settings in words: `1 setting`, `3 settings`."""
+    return f"{len(items)} setting{'s' * (len(items) != 1)}"
+
+
+def question(root: Path, items: Sequence[TrustItem], short: Listing, *, unlisted: int) -> str:
+    """Return the question about a root.
+
+    Args:
+        root: the root.
+        items: all its settings that wait.
+        short: those of them that the question lists.
+        unlisted: how many of them neither the question nor the chat lists.
+    """
+    subject, it = ("They do", "them") if len(items) > 1 else ("It does", "it")
+    opening = (
+        f"{PREFIX}: {shown(root)} has {count(items)} that can run programs, send your data or "
+        f"skip your approval. {subject} not count until you accept {it}.{guards_off(items)}"
+    )
+    paragraphs = [opening, f"```\n{short.text}\n```"]
+    if short.is_cut:
+        more = f"{short.omitted} more and " if short.omitted else ""
+        paragraphs.append(f"This list is cut: {more}the full lines are in the chat, above.")
+    if unlisted:
+        paragraphs.append(
+            f"{unlisted} of them are too many to list; they are asked about later, or read "
+            f"{_sources(items)}."
+        )
+    paragraphs.append(f"Written in {_sources(items)}. Trust this folder?")
+    return "\n\n".join(paragraphs)
+
+
+def full_list(root: Path, listing: Listing) -> str:
+    """Return the settings of a root that a question is too short for."""
+    return f"{PREFIX}: settings of {shown(root)} that wait:\n\n```\n{listing.text}\n```"
+
+
+def announcement(items: Sequence[TrustItem]) -> str:
+    """Return a message for a user who cannot be asked a question."""
+    parts = []
+    for root in unique_roots(items):
+        own = [each for each in items if each.root == root]
+        parts.append(f"{shown(root)}: {summary(own)}.{guards_off(own)}")
+    return (
+        f"{PREFIX}: settings of the opened folder do not count until you accept them. "
+        f"{' '.join(parts)} Send `/trust` in a chat to see and accept them, or run "
+        "`eca-server trust add FOLDER`."
+    )
+
+
+def accepted(root: Path, items: Sequence[TrustItem], left: Sequence[TrustItem]) -> str:
+    """Return words about settings that were accepted; `left` are those of the root that wait."""
+    text = f"{PREFIX}: {count(items)} of {shown(root)} {_verb(items)} from now on."
+    if left:
+        text += f" {count(left)} changed meanwhile, or could not be listed, and still wait."
+    return text
+
+
+def guards_off(items: Sequence[TrustItem]) -> str:
+    """Return a sentence about hooks that check tool calls or prompts; empty: there are none."""
+    names = guards(items)
+    if not names:
+        return ""
+    hooks = _all_of("hook", names)
+    does = "do" if len(names) > 1 else "does"
+    return f" Until then the {hooks}, which can forbid calls or prompts, {does} not run."
+
+
+def unique_roots(items: Iterable[TrustItem]) -> tuple[Path, ...]:
+    """Return the roots of settings, each once, in their order."""
+    return tuple(dict.fromkeys(item.root for item in items))
+
+
+def shown(text: object, longest: int = 500) -> str:
+    """Return a folder's text as one line that cannot act on a terminal or end a block of code."""
+    return printable_line(str(text), longest=longest).replace("```", "'''")
+
+
+def _lines_of(item: TrustItem) -> list[str]:
+    return [printable_line(line, longest=len(line)).replace("```", "'''") for line in item.lines]
+
+
+def _cut_line(line: str, longest: int) -> str:
+    if len(line) <= longest:
+        return line
+    head, tail = line[: longest * 2 // 3], line[-(longest // 3) :]
+    return f"{head} [... {len(line) - len(head) - len(tail):,} characters left out ...] {tail}"
+
+
+def _kind_and_name(item: TrustItem) -> tuple[str, str]:
+    first = str(item.path[0])
+    if len(item.path) > 1 and first in _KINDS:
+        return _KINDS[first], shown(item.path[1], _LONGEST_NAME)
+    if first.startswith("agents/"):
+        return "agent", shown(first.removeprefix("agents/").removesuffix(".md"), _LONGEST_NAME)
+    if item.path[:3] == ("toolCall", "approval", "allow") and len(item.path) > 3:
+        return "allow rule", shown(item.path[3], _LONGEST_NAME)
+    return "setting", shown(item.key, _LONGEST_NAME)
+
+
+def _sources(items: Sequence[TrustItem]) -> str:
+    names = list(dict.fromkeys(shown(item.source) for item in items))
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{listed} and {more} more files" if more > 0 else listed
+
+
+def _verb(items: Sequence[TrustItem]) -> str:
+    return "counts" if len(items) == 1 else "count"
+
+
+def _all_of(kind: str, names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        listed += f" and {len(names) - _MOST_NAMES} more"
+    return f"{kind}{'s' * (len(names) > 1)} {listed}"

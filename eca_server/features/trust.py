@@ -1,0 +1,288 @@
+"""Workspace trust: the question to the user, and the decision (issue "Workspace trust").
+
+The rules it keeps: only settings that were described to the user are accepted, by their digests;
+the server asks, and no tool can; the turn that asks owns the question, so a stop ends it and the
+next prompt asks again; each set of settings is asked about once in a session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
+from eca_protocol.messages import (
+    ChatAskQuestionOption,
+    ChatAskQuestionParams,
+    ChatAskQuestionResponse,
+)
+from eca_server.config.trust_store import TrustFault, TrustStore
+from eca_server.config.trust_texts import (
+    NEVER,
+    NOT_NOW,
+    PREFIX,
+    TRUST,
+    Listing,
+    accepted,
+    announcement,
+    count,
+    full_list,
+    guards_off,
+    list_items,
+    question,
+    shown,
+    unique_roots,
+)
+from eca_server.features.configuration import put_in_force
+from eca_server.tools.ask_user import PATIENCE, client_asks_questions
+
+if TYPE_CHECKING:
+    from eca_server.chat import Turn
+    from eca_server.config.trust_items import TrustItem
+    from eca_server.features.connection import Connection
+
+__all__ = ["Ask", "Trust"]
+
+_log = logging.getLogger("eca_server")
+
+Ask: TypeAlias = Callable[[ChatAskQuestionParams], Awaitable[str | None]]
+"""Asks the user; the label of an answer, or None."""
+
+
+_OPTIONS: Final = (
+    ChatAskQuestionOption(
+        label=TRUST, description="The settings count from now on; a change of one is asked about."
+    ),
+    ChatAskQuestionOption(
+        label=NOT_NOW, description="Continue without them; the next session asks again."
+    ),
+    ChatAskQuestionOption(
+        label=NEVER, description="Continue without them; ask again only when they change."
+    ),
+)
+_QUESTION_LINE: Final = 300  # characters of a line in the question
+_QUESTION_LIST: Final = 4_000
+LIST_LINE: Final = 4_000
+"""Characters of a line in the full list."""
+LIST: Final = 48_000
+"""Characters of the full list."""
+
+
+_Key: TypeAlias = tuple[Path, str]
+"""A setting as it was described: its root and its digest."""
+
+
+def _key(item: TrustItem) -> _Key:
+    return item.root, item.digest
+
+
+class Trust:
+    """The settings of the opened folders that wait for the user, and what the user decides.
+
+    Args:
+        connection: the client's.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._asking = trio.Lock()
+        self._postponed: set[_Key] = set()
+        self._announced: set[_Key] = set()
+        self._listed: set[_Key] = set()
+
+    @property
+    def items(self) -> tuple[TrustItem, ...]:
+        """The settings that wait, those that the user has refused included."""
+        return self._connection.loaded.withheld
+
+    @property
+    def pending(self) -> tuple[TrustItem, ...]:
+        """The settings that the user may be asked about."""
+        loaded = self._connection.loaded
+        if not loaded.may_ask:
+            return ()
+        return tuple(each for each in loaded.withheld if each.digest not in loaded.refused)
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether the editor says that the workspace is not trusted."""
+        return bool(self.items) and not self._connection.loaded.may_ask
+
+    async def settle(self, turn: Turn) -> None:
+        """Ask the user before a turn; the turn waits for the answer, and a stop ends the wait."""
+        session = self._connection.session
+        if not client_asks_questions(session) or not self._unanswered():
+            return
+
+        async def ask(params: ChatAskQuestionParams) -> str | None:
+            answer: ChatAskQuestionResponse = await session.request(
+                "chat/askQuestion", attrs.evolve(params, chat_id=turn.chat.id), deadline=PATIENCE
+            )
+            return None if answer.cancelled else answer.answer
+
+        turn.progress("Waiting for your answer")
+        await self.ask(ask, lambda text: turn.say(f"{text}\n\n", role="system"))
+        turn.progress("Waiting model")
+
+    async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
+        """Ask about each root with settings that were not asked about in this session.
+
+        Args:
+            ask: asks the user.
+            say: shows the user a text.
+        """
+        async with self._asking:
+            for root in unique_roots(self._unanswered()):
+                await self._ask_about(root, ask, say)
+
+    def announce(self) -> None:
+        """Show a client that cannot be asked what waits, once for each set of settings."""
+        pending = self.pending
+        if client_asks_questions(self._connection.session):
+            return
+        keys = set(map(_key, pending))
+        if keys - self._announced:
+            self._announced |= keys
+            self._connection.session.show("warning", announcement(pending))
+
+    def list_waiting(self) -> Listing:
+        """Describe the settings that wait; those that are described can be accepted then."""
+        listing = list_items(self.items, longest=LIST_LINE, most=LIST)
+        self._listed.update(map(_key, listing.items))
+        return listing
+
+    @property
+    def listed(self) -> tuple[TrustItem, ...]:
+        """The settings that wait and were described by `list_waiting`."""
+        return tuple(each for each in self.items if _key(each) in self._listed)
+
+    async def accept(self, items: Iterable[TrustItem]) -> None:
+        """Let settings count from now on, and trust their roots.
+
+        Raises:
+            TrustFault: the decision cannot be stored.
+        """
+        await self._decide(items, lambda store, root, digests: store.accept(root, digests))
+
+    async def refuse(self, items: Iterable[TrustItem]) -> None:
+        """Do not ask about settings again. Raises as `accept`."""
+        await self._decide(items, lambda store, root, digests: store.refuse(root, digests))
+
+    async def forget(self) -> bool:
+        """Withdraw the trust in the roots; return whether one was trusted. Raises as `accept`."""
+        store = TrustStore(self._connection.options.environ)
+        known = False
+        async with self._connection.changing.place():
+            for root in self._connection.session.roots:
+                known |= await trio.to_thread.run_sync(store.forget, root.path)
+            await self._reload()
+        return known
+
+    async def accept_server(self, name: str) -> str:
+        """Accept the settings of one MCP server, whose command the client has shown.
+
+        The caller has its place in `changing`.
+
+        Returns:
+            Why that needs another answer, for the user; empty: they are accepted.
+
+        Raises:
+            TrustFault: the decision cannot be stored.
+        """
+        waiting = [each for each in self.items if each.path == ("mcpServers", name)]
+        if not waiting:
+            return ""
+        if self.is_barred:
+            return f"{PREFIX}: the editor says that this workspace is not trusted."
+        item = waiting[0]  # the one whose command the client was told
+        if item.uses:
+            self._postponed.discard(_key(item))
+            asked = client_asks_questions(self._connection.session) and item in self.pending
+            how = "The next prompt asks you first." if asked else "Send `/trust` in a chat first."
+            return (
+                f"{PREFIX}: the MCP server {shown(name)} of {shown(item.root)} would get "
+                f"{shown(', '.join(item.uses))} of yours. {how}"
+            )
+
+        def accept(store: TrustStore, root: Path, digests: Sequence[str]) -> None:
+            store.accept(root, digests, trusts_root=False)
+
+        await self._decide_now([item], accept)
+        return ""
+
+    async def _ask_about(self, root: Path, ask: Ask, say: Callable[[str], None]) -> None:
+        waiting = [each for each in self.pending if each.root == root]
+        if all(_key(each) in self._postponed for each in waiting):
+            return
+        short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
+        listed = short.items
+        if short.is_cut:
+            whole = list_items(waiting, longest=LIST_LINE, most=LIST)
+            listed = whole.items
+            say(full_list(root, whole))
+        text = question(root, waiting, short, unlisted=len(waiting) - len(listed))
+        params = ChatAskQuestionParams(
+            chat_id="", question=text, options=_OPTIONS, allow_freeform=False
+        )
+        try:
+            answer = await ask(params)
+        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
+            _log.info("the question about %s has no answer: %s", root, fault)
+            answer = None
+        self._postponed.update(map(_key, listed if answer == TRUST else waiting))
+        try:
+            say(await self._answered(answer, root, listed, waiting))
+        except TrustFault as fault:
+            say(f"{PREFIX}: your answer could not be stored, so nothing changed: {fault}")
+
+    async def _answered(
+        self,
+        answer: str | None,
+        root: Path,
+        listed: Sequence[TrustItem],
+        waiting: Sequence[TrustItem],
+    ) -> str:
+        """Act on an answer; the words about it."""
+        with trio.CancelScope(shield=True):  # the user has answered: a stop undoes nothing
+            if answer == TRUST:
+                await self.accept(listed)
+                return accepted(root, listed, [e for e in self.pending if e.root == root])
+            if answer == NEVER:
+                await self.refuse(waiting)
+        return (
+            f"{PREFIX}: continuing without {count(waiting)} of {shown(root)}."
+            f"{guards_off(waiting)} `/trust` lists and accepts them."
+        )
+
+    def _unanswered(self) -> tuple[TrustItem, ...]:
+        return tuple(each for each in self.pending if _key(each) not in self._postponed)
+
+    async def _decide(
+        self,
+        items: Iterable[TrustItem],
+        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+    ) -> None:
+        async with self._connection.changing.place():
+            await self._decide_now(items, decide)
+
+    async def _decide_now(
+        self,
+        items: Iterable[TrustItem],
+        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+    ) -> None:
+        store = TrustStore(self._connection.options.environ)
+        decided = tuple(items)
+        for root in unique_roots(decided):
+            digests = [each.digest for each in decided if each.root == root]
+            await trio.to_thread.run_sync(decide, store, root, digests)
+        await self._reload()
+
+    async def _reload(self) -> None:
+        load = partial(self._connection.load, before=self._connection.loaded)
+        put_in_force(self._connection, await trio.to_thread.run_sync(load))

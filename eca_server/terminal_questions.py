@@ -1,0 +1,57 @@
+"""The server's questions (`chat/askQuestion`) at a terminal: options by number, or free text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+from eca_protocol.messages import ChatAskQuestionParams, ChatAskQuestionResponse
+from eca_server.printable import printable_line
+
+__all__ = ["Questions"]
+
+_LONGEST = 10_000  # characters of a line
+
+
+@attrs.define(kw_only=True)
+class Questions:
+    """Asks whoever sits at the terminal.
+
+    Attributes:
+        read_line: reads one line; empty at the end of input.
+    """
+
+    read_line: Callable[[], Awaitable[str]] | None = None
+
+    async def answer(self, params: ChatAskQuestionParams) -> ChatAskQuestionResponse:
+        """Answer a question of the server's; no answer is a cancelled one."""
+        answer = await self.ask(params)
+        return ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
+
+    async def ask(self, params: ChatAskQuestionParams) -> str | None:
+        """Show a question, and return the label or the text of the answer, or None."""
+        options = params.options or ()
+        self.say(params.question)
+        for number, option in enumerate(options, 1):
+            more = f" - {option.description}" if option.description else ""
+            self.say(f"  {number}. {option.label}{more}")
+        choice = f"1-{len(options)}" if options else ""
+        free = "your words" if params.allow_freeform or not options else ""
+        sys.stderr.write(f"Answer ({' or '.join(filter(None, [choice, free]))}): ")
+        sys.stderr.flush()
+        assert self.read_line is not None
+        line = (await self.read_line()).strip()
+        for number, option in enumerate(options, 1):
+            if line.casefold() in {str(number), option.label.casefold()}:
+                return option.label
+        return line if line and (params.allow_freeform or not options) else None
+
+    def say(self, text: str) -> None:
+        """Show a text, without a character that acts on the terminal."""
+        for line in text.splitlines():
+            if line == "```":  # for editors
+                continue
+            sys.stderr.write(f"{printable_line(line, longest=_LONGEST)}\n")
+        sys.stderr.flush()
