@@ -29,8 +29,8 @@ from eca_server.config import (
     load,
 )
 from eca_server.features.gate import ConfigurationGate
+from eca_server.features.options import Options
 from eca_server.features.turnstile import Turnstile
-from eca_server.secret import Secret
 from eca_server.session import Session
 
 MOST_SUBAGENTS = 8
@@ -65,33 +65,6 @@ if TYPE_CHECKING:
     from eca_server.workspace import FileIndex, Root, Workspace
 
 __all__ = ["Connection", "Options", "Told"]
-
-
-@attrs.frozen(kw_only=True)
-class Options:
-    """What whoever starts the server decides.
-
-    Attributes:
-        environ: the environment variables; keys and `ECA_CONFIG` are looked for there.
-        config_file: read in place of the user's and the workspace's configuration.
-        revision: forces the protocol's edition; None: detected at `initialize` (W-12).
-        keeps_chats: whether chats are stored and found again after a restart.
-        watch_seconds: how often the configuration's files are looked at; None: never again.
-        discovers: whether endpoints are asked which models they have, and more is learned of
-            these, in the background; it is kept for the next start.
-        hide: told every key in use, so that the log can hide it.
-        trusts_workspace: the settings of opened folders count for this session, but for those
-            that take variables or files of the user's.
-    """
-
-    environ: Mapping[str, str]
-    config_file: Path | None = None
-    revision: Revision | None = None
-    keeps_chats: bool = False
-    watch_seconds: float | None = None
-    discovers: bool = False
-    hide: Callable[[Iterable[Secret]], None] = lambda _: None
-    trusts_workspace: bool = False
 
 
 @attrs.define(kw_only=True)

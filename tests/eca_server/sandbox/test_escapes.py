@@ -52,9 +52,9 @@ async def test_a_command_reads_everything_else_and_writes_in_the_workspace(world
 
 
 async def test_a_temporary_directory_is_its_own(world: World) -> None:
-    said = await world.said("echo x >/tmp/eca-own && ls /tmp; echo $TMPDIR")
+    said = await world.said("cd /tmp && echo x >eca-own && ls; echo $TMPDIR")
     assert "eca-own" in said
-    assert not Path("/tmp/eca-own").exists()
+    assert not Path("/tmp", "eca-own").exists()
 
 
 async def test_several_roots_are_writable_and_what_is_between_them_is_not(world: World) -> None:
@@ -198,7 +198,7 @@ async def test_the_memory_and_environment_of_other_processes_cannot_be_read(worl
     try:
         said = await world.said(
             f"cat /proc/{sleeper.pid}/environ /proc/*/environ | tr '\\0' '\\n'; "
-            f"cat /proc/{sleeper.pid}/root/etc/passwd; kill -9 {sleeper.pid}; kill -9 -1"
+            f"cd /proc/{sleeper.pid} && cat root/etc/passwd; kill -9 {sleeper.pid}; kill -9 -1"
         )
         assert SECRET not in said
         assert sleeper.poll() is None
