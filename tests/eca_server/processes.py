@@ -24,6 +24,14 @@ def children(pid: int) -> set[int]:
     return found - {pid}
 
 
+def assert_some(pid: int, within: float = 5.0) -> None:
+    """A process has started another one, or does so in that many seconds."""
+    deadline = time.monotonic() + within
+    while not children(pid):
+        assert time.monotonic() < deadline, f"the process {pid} has started nothing"
+        time.sleep(0.01)
+
+
 def assert_gone(pids: set[int], within: float = 5.0) -> None:
     """All of them end in that many seconds."""
     deadline = time.monotonic() + within

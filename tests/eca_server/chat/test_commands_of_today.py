@@ -118,7 +118,7 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
     async with current({"agent": agents}, folder=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
         told = text(await ours.turn("/rules"))
-        assert f"{rules / 'python.md'} (files: **/*.py)\n" in told
+        assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in told
         assert "plans.md" not in told
         assert "finder - Finds. - steps: 5 - called by: code\n" in text(
             await ours.turn("/subagents")

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from tests.eca_server.personalities.seat import Seat
-from tests.eca_server.processes import children
+from tests.eca_server.processes import assert_some, children
 
 SCRIPTED = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
 CONFIG = {
@@ -370,7 +370,7 @@ def has_work(seat: Seat) -> None:
     works = seat.prompt(call("eca_shell_command", command="sleep 60"))
     asked = seat.decide(APPROVE, works)
     seat.until(lambda: seat.chat(works).cards[asked].state == "running")
-    assert children(seat.line.pid)
+    assert_some(seat.line.pid)
 
 
 def goes_home(seat: Seat) -> Evening:
