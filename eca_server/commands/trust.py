@@ -68,7 +68,7 @@ async def _remove(turn: Turn, situation: Situation) -> None:
 
 
 def _list(situation: Situation) -> str:
-    items, loaded = situation.trust.items, situation.loaded
+    items = situation.trust.items
     if not items:
         return "\n".join([f"{PREFIX}: nothing waits for you.", "", *_roots(situation)])
     listing = situation.trust.list_waiting()
@@ -79,7 +79,7 @@ def _list(situation: Situation) -> str:
     paragraphs = [opening, f"```\n{listing.text}\n```"]
     if listing.omitted:
         paragraphs.append(f"{listing.omitted} more are listed once these are decided.")
-    refused = [each for each in items if each.digest in loaded.refused]
+    refused = [each for each in items if each.is_refused]
     if refused:
         paragraphs.append(f"You are not asked about {summary(refused)}.")
     if situation.trust.is_barred:
@@ -115,7 +115,7 @@ def _root_lines(loaded: Loaded, root: Path) -> Iterator[str]:
 def report_withheld(loaded: Loaded, items: Sequence[TrustItem]) -> Iterator[str]:
     """Yield a line for each setting that is withheld: its key, its file, and why."""
     for item in items:
-        why = "you refused it" if item.digest in loaded.refused else "waits for your trust"
+        why = "you refused it" if item.is_refused else "waits for your trust"
         yield f"{shown(item.key)} ({shown(item.source)}): {why}"
 
 

@@ -40,12 +40,14 @@ class Decisions:
         is_trusted: the user trusts the folder, if not each of its settings.
         accepts_all: for this session everything is accepted that takes nothing of the user's.
         accepted: digests of the accepted settings.
+        refused: digests of settings that are not asked about.
         before: the accepted settings that were in force until now.
     """
 
     is_trusted: bool = False
     accepts_all: bool = False
     accepted: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     before: Accepted = attrs.field(factory=dict)
 
 
@@ -179,7 +181,8 @@ class FolderSources(Sources):
         if self._is_inside_accepted or all_of_it or item.digest in decisions.accepted:
             self.accepted[place] = item
             return item
-        self.withheld.append(item)
+        is_refused = item.digest in decisions.refused
+        self.withheld.append(attrs.evolve(item, is_refused=is_refused))
         before = decisions.before.get(place) if decisions.is_trusted else None
         if before is None or before.runs_files:
             return None

@@ -46,7 +46,6 @@ class Loaded:
         values: the JSON of each source that could be read, by its name.
         is_pure: the client's options are the only source, as they want it.
         withheld: settings of opened folders that wait for the user's trust.
-        refused: digests of those among them that the user does not want to be asked about.
         accepted: settings of opened folders that count since the user trusts them.
         trusted_roots: the workspace roots that the user trusts.
         may_ask: the user may be asked about what is withheld; the editor has not ruled it out.
@@ -59,7 +58,6 @@ class Loaded:
     values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     is_pure: bool = False
     withheld: tuple[TrustItem, ...] = ()
-    refused: frozenset[str] = frozenset()
     accepted: Accepted = attrs.field(factory=dict, repr=False)
     trusted_roots: frozenset[Path] = frozenset()
     may_ask: bool = True
@@ -137,7 +135,6 @@ def load(
         values=sources.values,
         is_pure=is_pure,
         withheld=tuple(folders.withheld),
-        refused=folders.refused,
         accepted=folders.accepted,
         trusted_roots=frozenset(folders.trusted),
         may_ask=folders.may_ask,
@@ -154,7 +151,6 @@ class _Folders:
     accepts_all: bool = False
     may_ask: bool = True
     withheld: list[TrustItem] = attrs.field(factory=list)
-    refused: frozenset[str] = frozenset()
     accepted: dict[Any, TrustItem] = attrs.field(factory=dict)
     trusted: list[Path] = attrs.field(factory=list)
     restrictions: list[Config] = attrs.field(factory=list)
@@ -180,7 +176,6 @@ class _Folders:
             )
             known = known.with_others(sources.merged).with_others(_defined_in(last.merged))
             trust = decided.get(real_root(root), RootTrust())
-            self.refused |= frozenset(trust.refused)
             is_trusted = trust.is_trusted or self.accepts_all
             if is_trusted:
                 self.trusted.append(root)
@@ -197,6 +192,7 @@ class _Folders:
                     is_trusted=is_trusted,
                     accepts_all=self.accepts_all,
                     accepted=frozenset(trust.accepted),
+                    refused=frozenset(trust.refused),
                     before=self.before.accepted if self.before else {},
                 ),
             )

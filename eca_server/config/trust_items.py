@@ -40,6 +40,7 @@ class TrustItem:
         value: its JSON as written, references unresolved; for a file of an agent, what it defines.
         uses: what it takes of the user's: variables as `$NAME`, files outside the root.
         digest: of all of it, the files that it runs included.
+        is_refused: the user does not want to be asked about it.
         runs_files: it runs files, whose content the digest covers.
         more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
     """
@@ -50,6 +51,7 @@ class TrustItem:
     value: Any = attrs.field(repr=False)
     uses: tuple[str, ...] = ()
     digest: str
+    is_refused: bool = False
     runs_files: bool = False
     more: tuple[str, ...] = ()
 

@@ -107,7 +107,7 @@ class Trust:
         loaded = self._connection.loaded
         if not loaded.may_ask:
             return ()
-        return tuple(each for each in loaded.withheld if each.digest not in loaded.refused)
+        return tuple(each for each in loaded.withheld if not each.is_refused)
 
     @property
     def is_barred(self) -> bool:

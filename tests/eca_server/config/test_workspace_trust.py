@@ -475,9 +475,10 @@ def test_refused_settings_wait_without_a_question(untrusted: House) -> None:
     (item,) = untrusted.load().withheld
     store = TrustStore(untrusted.environ, untrusted.home)
     store.refuse(item.root, [item.digest])
-    loaded = untrusted.load()
-    assert loaded.refused == {item.digest}
-    assert loaded.withheld == (item,)
+    untrusted.in_root(1, {"defaultModel": "a/b"})
+    refused, other = untrusted.load().withheld
+    assert refused == attrs.evolve(item, is_refused=True)
+    assert (other.digest, other.is_refused) == (item.digest, False)
     store.accept(item.root, [item.digest])
     assert untrusted.load().config.default_model == "a/b"
 
