@@ -515,35 +515,20 @@ def test_a_text_that_would_repaint_the_question_is_shown_escaped(untrusted: Hous
     assert "\\x1b]0;title\\x07" in item.lines[0]
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 5000) | st.sampled_from(["ask", "allow", "deny"]),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "approval",
-                    "allow",
-                    "ask",
-                    "deny",
-                    "byDefault",
-                    "eca",
-                    "grep",
-                    "shell_command",
-                    "manualApproval",
-                    "readFile",
-                    "maxLines",
-                    "plan",
-                    "agent",
-                    "disabledTools",
-                ]
-            ),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=8,
+LEAVES = (
+    st.none() | st.booleans() | st.integers(-3, 5000) | st.sampled_from(["ask", "allow", "deny"])
 )
+WORDS = st.sampled_from(
+    "approval allow ask deny byDefault eca grep shell_command manualApproval readFile maxLines "  # noqa: SIM905 - a list of them is a screen long
+    "plan agent disabledTools".split()
+)
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return inner | st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=3)
+
+
+VALUES = nested(nested(nested(nested(LEAVES))))
 KEYS = ["toolCall", "agent", "behavior", "disabledTools", "rules", "index", "hooks", "mcpServers"]
 CALLS = [
     Call(tool="shell_command", arguments={"command": "ls"}, effect="run", command="ls"),
