@@ -515,21 +515,37 @@ def test_a_text_that_would_repaint_the_question_is_shown_escaped(untrusted: Hous
     assert "\\x1b]0;title\\x07" in item.lines[0]
 
 
-LEAVES = (
-    st.none() | st.booleans() | st.integers(-3, 5000) | st.sampled_from(["ask", "allow", "deny"])
+def some(**settings: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=settings)
+
+
+SELECTORS = st.sampled_from(
+    ["eca", "grep", "eca__grep", "shell_command", "write_file", "s", "s__t"]
 )
-WORDS = st.sampled_from(
-    "approval allow ask deny byDefault eca grep shell_command manualApproval readFile maxLines "  # noqa: SIM905 - a list of them is a screen long
-    "plan agent disabledTools".split()
+NAMES = st.none() | st.lists(SELECTORS, max_size=2)
+RULES = st.none() | st.dictionaries(
+    SELECTORS, st.sampled_from([{}, None, {"argsMatchers": {"command": ["ls"]}}, 3]), max_size=2
 )
-
-
-def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return inner | st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=3)
-
-
-VALUES = nested(nested(nested(nested(LEAVES))))
-KEYS = ["toolCall", "agent", "behavior", "disabledTools", "rules", "index", "hooks", "mcpServers"]
+VERDICTS = st.sampled_from(["ask", "allow", "deny", None, "x"])
+APPROVAL = some(allow=RULES, ask=RULES, deny=RULES, byDefault=VERDICTS)
+TOOL_CALL = some(
+    approval=APPROVAL,
+    manualApproval=st.booleans() | NAMES,
+    readFile=some(maxLines=st.none() | st.integers(-3, 5000)),
+)
+AGENTS = st.dictionaries(
+    st.sampled_from(["agent", "plan", "code", "new"]),
+    some(toolCall=TOOL_CALL, disabledTools=NAMES, inherit=st.just("plan")),
+    max_size=2,
+)
+SETTINGS = some(
+    toolCall=TOOL_CALL,
+    agent=AGENTS,
+    behavior=AGENTS,
+    disabledTools=NAMES,
+    hooks=st.just({"h": HOOK}),
+    mcpServers=st.just({"s": SERVER}),
+)
 CALLS = [
     Call(tool="shell_command", arguments={"command": "ls"}, effect="run", command="ls"),
     Call(tool="grep", arguments={"path": "."}, effect="read"),
@@ -539,7 +555,7 @@ CALLS = [
 STRICTNESS = ["allow", "ask", "deny"]
 
 
-@given(theirs=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3), mine=st.booleans())
+@given(theirs=SETTINGS, mine=st.booleans())
 def test_no_folder_makes_any_decision_looser(
     tmp_path_factory: pytest.TempPathFactory, theirs: dict[str, Any], mine: bool
 ) -> None:
