@@ -114,6 +114,8 @@ def _fields(text: str, budget: Budget) -> Mapping[str, Any]:
     budget.characters -= len(text)
     if budget.characters < 0:
         raise BadAgent(_too_much(f"{_ALL_CHARACTERS} characters"))
+    if budget.values < 0:
+        raise BadAgent(_too_much(f"{_ALL_VALUES} values"))
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is
     try:
         _must_be_small(yaml.compose(text, loader), budget)
