@@ -153,7 +153,10 @@ class DeadlineExceeded(ECAError, TimeoutError):
         self.seconds = seconds
 
 
-HTTPFaultKind = Literal["connect", "tls", "proxy", "timeout", "broken", "protocol", "config"]
+HTTPFaultKind = Literal[
+    "connect", "tls", "proxy", "timeout", "broken", "protocol", "config", "resources"
+]
+"""`resources`: this process has no file descriptors left."""
 
 
 class HTTPFault(ECAError):

@@ -5,14 +5,16 @@ its transports and not its client, whose redirects and cookies cost half of a re
 rules it keeps: no request waits for a pool slot; leaving the block closes the connection at once,
 however much of the body is unread; chunks that came together are read with a checkpoint every half
 millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
-is followed, so that a key never reaches a host it was not configured for; no cookie is kept; every
-failure below the status line is an `HTTPFault`.
+is followed, so that a key never reaches a host it was not configured for; no cookie is kept; a
+connection with bytes behind the end of a response is closed, never reused; every failure below the
+status line is an `HTTPFault`.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import socket
 import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
@@ -26,9 +28,15 @@ import anyio.to_thread
 import attrs
 
 from eca_protocol.errors import HTTPFault, HTTPTimeout
-from eca_protocol.http_faults import Deadlines, fault_of, silence
+from eca_protocol.http_faults import (
+    NO_DESCRIPTORS,
+    Deadlines,
+    fault_of,
+    is_out_of_descriptors,
+    silence,
+)
 from eca_protocol.proxies import proxy_for, proxy_trouble
-from eca_protocol.tls import ClientCertificate, make_context
+from eca_protocol.tls import ClientCertificate, TLSObject, make_context
 
 if TYPE_CHECKING:
     import ssl
@@ -274,6 +282,8 @@ class HTTPClient:
             yield answer
         finally:
             with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                if answer.is_read and _has_surplus(response):
+                    _break(response)
                 await response.aclose()
             if not answer.is_read:
                 self._left.append(answer)
@@ -329,7 +339,14 @@ def _make_transport(way: _Way) -> httpx.AsyncBaseTransport:
     library = _httpx()
     context: ssl.SSLContext | bool = False
     if way.secure:
-        context = make_context(library.create_ssl_context, way.ca_file, way.certificate)
+        try:
+            context = make_context(library.create_ssl_context, way.ca_file, way.certificate)
+        except (OSError, HTTPFault) as error:
+            if is_out_of_descriptors(error):
+                raise HTTPFault("resources", NO_DESCRIPTORS) from error
+            if isinstance(error, HTTPFault):
+                raise
+            raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
     limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
     try:
         proxy = way.proxy and _proxy(way.proxy, context)
@@ -431,6 +448,36 @@ async def _send(
                 if not (resend and is_stale and fault.kind == "broken"):
                     raise fault from error
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
+
+
+def _has_surplus(response: httpx.Response) -> bool:
+    """Return whether bytes behind the end of a response were received.
+
+    They would be read as the response to the next request. Bytes that are still in the socket
+    need no look: httpcore drops an idle connection whose socket can be read. Where the library's
+    parser cannot be reached, its connection counts as one with a surplus: that costs a connection,
+    not a wrong response.
+    """
+    connection = response.extensions.get("network_stream")
+    if connection is None:
+        return False  # the transport of a test
+    secured = connection.get_extra_info("ssl_object")
+    if secured is not None and (not isinstance(secured, TLSObject) or secured.has_unread_bytes):
+        return True
+    try:
+        # No public name leads from a response to its parser: through httpx, the pool, to h11.
+        stream: Any = response.stream
+        surplus, _ = stream._httpcore_stream._stream._connection._h11_state.trailing_data
+    except AttributeError:
+        return True
+    return bool(surplus)
+
+
+def _break(response: httpx.Response) -> None:
+    """Shut a connection down: httpcore finds it at its end and drops it before its next use."""
+    connection = response.extensions["network_stream"].get_extra_info("socket")
+    with suppress(OSError):  # the server was quicker
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:

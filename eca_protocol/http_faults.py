@@ -6,6 +6,8 @@ only where the class does not tell.
 
 from __future__ import annotations
 
+import errno
+import os
 from types import ModuleType
 
 import attrs
@@ -13,7 +15,12 @@ import attrs
 from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
 from eca_protocol.tls import tls_trouble
 
-__all__ = ["Deadlines", "fault_of", "silence"]
+__all__ = ["NO_DESCRIPTORS", "Deadlines", "fault_of", "is_out_of_descriptors", "silence"]
+
+NO_DESCRIPTORS = (
+    "this process has no file descriptors left (too many open files): close chats or MCP servers, "
+    "or start it with a higher limit (`ulimit -n`)"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -51,13 +58,33 @@ def fault_of(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTT
     lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
     for name, kind, words in _TROUBLES:
         if isinstance(error, lost if kind == "broken" else getattr(library, name)):
-            text = str(error) or type(error).__name__
-            if trouble := tls_trouble(error, is_connecting=kind == "connect"):
-                return HTTPFault("tls", f"TLS failed: {trouble}")
-            if kind == "protocol" and ("disconnected" in text or "closed" in text):
-                return HTTPFault("broken", f"the connection was lost: {text}")
-            return HTTPFault(kind, f"{words}: {text}")
+            return _named_fault(error, kind, words)
     return None
+
+
+def _named_fault(error: Exception, kind: HTTPFaultKind, words: str) -> HTTPFault:
+    text = str(error) or type(error).__name__
+    if kind in {"connect", "broken"} and is_out_of_descriptors(error):
+        return HTTPFault("resources", f"cannot connect: {NO_DESCRIPTORS}")
+    if trouble := tls_trouble(error, is_connecting=kind == "connect"):
+        return HTTPFault("tls", f"TLS failed: {trouble}")
+    if kind == "protocol" and ("disconnected" in text or "closed" in text):
+        return HTTPFault("broken", f"the connection was lost: {text}")
+    return HTTPFault(kind, f"{words}: {text}")
+
+
+def is_out_of_descriptors(error: BaseException) -> bool:
+    """Return whether an error came about because no file can be opened.
+
+    The name service hides the reason ("Name or service not known"), so opening a file is tried.
+    """
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+        return True
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as fault:
+        return fault.errno in {errno.EMFILE, errno.ENFILE}
+    return False
 
 
 def _timeout_fault(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:

@@ -11,12 +11,13 @@ import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Self
 
 import attrs
 
 from eca_protocol.errors import HTTPFault
 
-__all__ = ["ClientCertificate", "make_context", "tls_trouble"]
+__all__ = ["ClientCertificate", "TLSObject", "make_context", "tls_trouble"]
 
 _LONGEST = 2**20  # bytes of a file in which a certificate or key is looked for
 
@@ -34,6 +35,23 @@ class ClientCertificate:
     certificate: str
     key: str | None = None
     passphrase: str | None = attrs.field(default=None, repr=False)
+
+
+class TLSObject(ssl.SSLObject):
+    """The TLS side of a connection, which knows of records that were received and not read."""
+
+    _received: ssl.MemoryBIO
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, *args: Any, **options: Any) -> Self:
+        made: Self = super()._create(incoming, *args, **options)  # type: ignore[misc]
+        made._received = incoming
+        return made
+
+    @property
+    def has_unread_bytes(self) -> bool:
+        """Whether there are bytes of the peer, decrypted or not, that no read has returned."""
+        return self.pending() > 0 or self._received.pending > 0
 
 
 def make_context(
@@ -57,6 +75,7 @@ def make_context(
         context = usual()
     except ssl.SSLError as error:
         raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+    context.sslobject_class = TLSObject
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)
@@ -118,6 +137,25 @@ def _check_pem(what: str, path: str, mark: bytes) -> None:
         raise HTTPFault("config", f"expected the {what} in PEM in {path}, found none there")
 
 
+_EXPIRED = "the server's certificate has expired: renew it, or correct the clock of this machine"
+_OTHER_HOST = "the server's certificate is for a different host: correct the host of the url"
+_SELF_SIGNED = "the server's certificate is self-signed: add it to the trusted certificates"
+_UNKNOWN_AUTHORITY = (
+    "the server's certificate is from an unknown authority: add that to the trusted certificates"
+)
+_UNTRUSTED = {
+    9: "the server's certificate is not valid yet: correct the clock of this machine",
+    10: _EXPIRED,
+    18: _SELF_SIGNED,
+    19: _UNKNOWN_AUTHORITY,
+    20: _UNKNOWN_AUTHORITY,
+    21: _UNKNOWN_AUTHORITY,
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+"""OpenSSL's verify codes (`X509_V_ERR_*`), and what they mean for the user."""
+
+
 def tls_trouble(error: Exception, *, is_connecting: bool) -> str | None:
     """Why TLS ended a connection; None: something else did.
 
@@ -128,10 +166,13 @@ def tls_trouble(error: Exception, *, is_connecting: bool) -> str | None:
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        advice = _UNTRUSTED.get(cause.verify_code)
+        return advice or f"the server's certificate is not trusted: {cause.verify_message}"
     alert = (cause.reason or "").partition("ALERT_")[2]
     if alert == "CERTIFICATE_REQUIRED":
         return "the server wants a client certificate, and none was shown"
     if "CERTIFICATE" in alert or alert == "UNKNOWN_CA":
         refusal = alert.replace("_", " ").lower()
         return f"the server refused the client certificate ({refusal})"
-    return (str(error) or type(error).__name__) if is_connecting else None
+    return (str(error) or str(cause) or type(error).__name__) if is_connecting else None

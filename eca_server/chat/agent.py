@@ -67,6 +67,7 @@ class Agent:
         compact_at: how much of the model's context a request may take, in percent.
         gather: reads what the prompt refers to; it stands before the user's words.
         title_prompt: how a title is asked for; None: in our words.
+        answer_max_kb: KiB of text of one answer, after which it is cut.
         compact_prompt: how a summary is asked for; empty: in our words.
         hooks: the user's hooks; None: there are none.
         max_steps: requests after which the turn ends; None: as many as there may be.
@@ -82,6 +83,7 @@ class Agent:
     compact_at: float
     gather: Callable[[], Awaitable[Built]]
     title_prompt: str | None = None
+    answer_max_kb: int = 32 * 1024
     compact_prompt: str = ""
     hooks: TurnHooks | None = None
     max_steps: int | None = None
@@ -199,6 +201,7 @@ class Agent:
             naming=self._naming,
             wants_title=wants_title,
             title_prompt=self.title_prompt,
+            max_kb=self.answer_max_kb,
         )
         context = self.model.capabilities.context
         turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
@@ -278,6 +281,7 @@ class Agent:
 
     async def _look_at(self, step: Step, to_come: ToCome) -> None:
         """Announce a call, with what it would do and whether the user is asked; or postpone it."""
+        await _still_running()
         call, finished = step.call, step.finished
         arguments = finished.arguments or {}
         tool = self.toolbox.find(call.naming.server, call.naming.name)

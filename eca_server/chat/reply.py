@@ -48,6 +48,8 @@ Only the showing counts: with the time that others took in between, a chat among
 event and wait again.
 """
 
+_WITH_TEXT = (TextDelta, RefusalDelta, ReasoningDelta, ToolCallArguments)
+
 MOST_CALLS = 100
 """Calls of one answer that are taken; more of them are dropped, and the user is told."""
 
@@ -66,6 +68,7 @@ async def reply(
     naming: Callable[[str, str], Naming],
     wants_title: bool = False,
     title_prompt: str | None = None,
+    max_kb: int = 32 * 1024,
 ) -> Answer | None:
     """Ask the model and show what comes; None if there is no whole answer, which was told.
 
@@ -76,6 +79,7 @@ async def reply(
         naming: how a call is named on the wire, from its id and the tool's name.
         wants_title: ask for the chat's title once the first piece is here.
         title_prompt: how it is asked for; None: in our words.
+        max_kb: KiB of text, reasoning and arguments, after which the answer is cut.
 
     Raises:
         BackendError: the request is too long (`context_overflow`); nothing was shown.
@@ -84,12 +88,16 @@ async def reply(
     calls = CallsInOrder(turn, naming)
 
     shown = False
+    room = _Room(max_kb)
     pictures = FirstPictures()
     try:
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             spent = 0.0
-            async for event in events:
+            async for piece in events:
                 came = trio.current_time()
+                event = room.within(piece)
+                if event is None:
+                    break
                 if not shown and isinstance(event, _VISIBLE):
                     shown = True
                     turn.progress("Generating")
@@ -97,12 +105,7 @@ async def reply(
                         turn.chat.name_with(lambda: make_title(model, turn.about, title_prompt))
                 if not (pictures.drops(event) or calls.drops(event)):
                     answer.feed(event)
-                    if isinstance(event, _OF_CALLS):
-                        calls.feed(event)
-                    else:
-                        if isinstance(event, Image):
-                            await turn.chat.keep_pictures(turn, [event.data])
-                        _show(turn, answer, event)
+                    await _take(turn, answer, calls, event)
                 spent += trio.current_time() - came
                 await turn.drained()
                 if spent > PACE_SECONDS:
@@ -116,13 +119,63 @@ async def reply(
     finally:
         turn.limit = _limit(model)  # some tell it only when they are asked
         _remember(turn, answer, model)
-    if answer.finished is None:
-        words = "the stream ended without its last event"
-        _break_off(turn, model, BackendError("premature_stop", words))
+    if room.is_exceeded or answer.finished is None:
+        _tell_of_cut(turn, model, room)
         return None
     _tell_of_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
     _tell_of_dropped(turn, "pictures", pictures.came, MOST_PICTURES)
     return answer
+
+
+class _Room:
+    """The limit of one answer's text, and how much of it is left.
+
+    Attributes:
+        max_kb: the limit in KiB.
+    """
+
+    def __init__(self, max_kb: int) -> None:
+        self.max_kb = max_kb
+        self._left = max_kb * 1024
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether text was cut."""
+        return self._left < 0
+
+    def within(self, event: Event) -> Event | None:
+        """Return as much of an event as there is room for; None once text was cut."""
+        if self.is_exceeded:
+            return None
+        if not isinstance(event, _WITH_TEXT):
+            return event
+        data = event.text.encode("utf-8", "surrogatepass")
+        room, self._left = self._left, self._left - len(data)
+        if not self.is_exceeded:
+            return event
+        kept = data[:room].decode("utf-8", "ignore")
+        return attrs.evolve(event, text=kept) if kept else None
+
+
+async def _take(turn: Turn, answer: Answer, calls: CallsInOrder, event: Event) -> None:
+    if isinstance(event, _OF_CALLS):
+        calls.feed(event)
+        return
+    if isinstance(event, Image):
+        await turn.chat.keep_pictures(turn, [event.data])
+    _show(turn, answer, event)
+
+
+def _tell_of_cut(turn: Turn, model: Model, room: _Room) -> None:
+    if not room.is_exceeded:
+        words = "the stream ended without its last event"
+        _break_off(turn, model, BackendError("premature_stop", words))
+        return
+    turn.close_contents()
+    turn.fail(
+        f"The answer was cut: it exceeds the limit of {room.max_kb} KiB (`answerMaxKb`). "
+        "Ask for a shorter answer, or raise the limit."
+    )
 
 
 def _tell_of_dropped(turn: Turn, what: str, came: int, most: int) -> None:

@@ -243,6 +243,7 @@ class Config:
         first_byte_timeout: from the request to the first byte of its answer.
         stream_idle_timeout: between two bytes of an answer.
         no_progress_timeout: between two events of an answer that mean something.
+        answer_max_kb: KiB of text of one answer of a model, after which it is cut.
         rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
         retry: how a failed request is tried again.
         netrc_file: in place of `~/.netrc`.
@@ -311,6 +312,9 @@ class Config:
     )
     no_progress_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "noProgressTimeoutSeconds")
+    )
+    answer_max_kb: int = attrs.field(
+        default=32 * 1024, metadata=setting(COUNT, "answerMaxKb", workspace=Workspace.SMALLER)
     )
     rate_limit_max_wait: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")

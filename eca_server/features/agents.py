@@ -125,6 +125,7 @@ async def make_agent(
         permissions=permissions,
         wants_title=config.chat_title and superior is None,
         compact_at=_compact_at(config, behavior),
+        answer_max_kb=config.answer_max_kb,
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),

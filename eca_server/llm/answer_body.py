@@ -14,7 +14,7 @@ from eca_protocol.errors import InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import FrameFault, LineDecoder
 from eca_protocol.sse import SSEDecoder, SSEvent
 from eca_server.llm.backend import BackendError
-from eca_server.llm.errors import error_from_page
+from eca_server.llm.errors import error_from_page, is_binary
 from eca_server.llm.events import Event
 
 __all__ = ["MAX_BODY", "AnswerBody", "Decoder", "Framing"]
@@ -135,6 +135,8 @@ class AnswerBody:
             for event in self._sse.close():
                 yield from self.decoder.feed(event)
             if not self.decoder.started and self._head.strip() and not self._has_fields():
+                if is_binary(self._head):
+                    raise error_from_page(self._content_type, self._head)
                 excerpt = self._head.decode("utf-8", "replace").strip()
                 raise BackendError("protocol", f"expected an event stream, got {excerpt}")
 

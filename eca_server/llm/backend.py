@@ -45,7 +45,9 @@ ErrorKind = Literal[
     "quota",
     "rate_limit",
     "request_too_large",
+    "resources",
     "timeout",
+    "tls",
     "unknown",
     "unsupported_feature",
 ]

@@ -24,10 +24,13 @@ __all__ = [
     "error_from_response",
     "error_in_payload",
     "in_words",
+    "is_binary",
     "readable",
 ]
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 _HOPELESS: frozenset[ErrorKind] = frozenset(("auth", "context_overflow", "quota"))
 """What the same request meets again at the next try, whatever a header says."""
@@ -37,7 +40,8 @@ _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
     "broken": ("network", True),
     "proxy": ("network", True),
     "timeout": ("timeout", True),
-    "tls": ("network", False),
+    "resources": ("resources", True),
+    "tls": ("tls", False),
     "protocol": ("protocol", False),
     "config": ("configuration", False),
 }
@@ -63,7 +67,12 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
         "the request is too large",
         "Leave out images or contexts, or `/compact` the chat.",
     ),
+    "resources": ("the request cannot be sent", "Then try again."),
     "timeout": ("no answer came in time", "Try again later."),
+    "tls": (
+        "the connection cannot be secured",
+        "`network.caCertFile` names trusted certificates of your own.",
+    ),
     "unknown": ("the provider reported an error", ""),
     "unsupported_feature": ("the model does not support this", "Choose another model."),
 }
@@ -113,7 +122,8 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     except InvalidJSON:
         payload = None
     code, said = _code_and_message(payload)
-    message = said or _first_words(text) or f"HTTP status {status} without a word"
+    words = "" if is_binary(body) else _first_words(text)
+    message = said or words or f"HTTP status {status} without a word"
     kind = classify(status, code, message)
     retryable = kind in TRANSIENT
     if 300 <= status < 400:
@@ -139,6 +149,11 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 
 def error_from_page(content_type: str, body: bytes) -> BackendError:
     """The error that an answer is which should be JSON and is a page, say; `body` may be cut."""
+    if is_binary(body):
+        kind = content_type[:80] if content_type.isprintable() else ""
+        return BackendError(
+            "protocol", f"expected an answer in JSON, got {kind or 'binary data'}, which is no text"
+        )
     text = body.decode("utf-8", "replace")
     words = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are all tags
     came = f"{content_type[:80]}: {words}" if content_type else words
@@ -264,6 +279,11 @@ def _complaint(item: Mapping[str, Any]) -> str:
     where = item.get("loc")
     path = ".".join(map(str, where)) if isinstance(where, list) else ""
     return f"{path}: {item.get('msg', item)}"
+
+
+def is_binary(body: bytes) -> bool:
+    """Return whether the beginning of a body holds control bytes, as pictures and archives do."""
+    return _CONTROL.search(body, 0, 1024) is not None
 
 
 def _first_words(text: str) -> str:

@@ -13,6 +13,7 @@ Everything here touches the disk: call it in a worker thread.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 
 __all__ = ["list_files", "top_of_work_tree"]
+
+_log = logging.getLogger("eca_server.workspace")
 
 _Kind: TypeAlias = Literal["file", "link", "directory"]
 
@@ -275,11 +278,19 @@ def _way(down_from: Path, folder: Path) -> str:
 
 
 def _read_rules(path: Path | str, *, dir_fd: int | None = None) -> Rules:
-    """The rules of a file; none if it cannot be read, or is no regular file."""
+    """The rules of a file; none if it cannot be read, or is no regular file.
+
+    A file that is there and cannot be read is logged: what it ignores is listed.
+    """
     data = b""
-    with contextlib.suppress(OSError):
+    try:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         with os.fdopen(os.open(path, flags, dir_fd=dir_fd), "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 data = file.read(_MOST_RULES)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as fault:
+        reason = fault.strerror or fault
+        _log.warning("%s cannot be read (%s): the files that it ignores are listed", path, reason)
     return Rules.parse(data)

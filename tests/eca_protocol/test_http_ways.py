@@ -1,11 +1,26 @@
 """How a request gets to its server: proxies, certificates, an address in place of a name."""
 
+import os
+import resource
+import ssl
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import anyio.abc
 import pytest
 import trustme
+from anyio.streams.tls import TLSListener
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from eca_protocol.errors import HTTPFault
 from eca_protocol.http import HTTPClient
-from tests.eca_protocol.http_peers import proxy, server, tls, trust
+from tests.eca_protocol.http_peers import proxy, read_head, server, tls, trust
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +163,117 @@ async def test_a_proxy_may_be_asked_over_tls(authority, monkeypatch):
         monkeypatch.setenv("HTTP_PROXY", f"https://127.0.0.1:{seen.port}")
         assert await ask(f"http://{NAME}/") == b"hello"
     assert seen.heads[0].startswith(f"GET http://{NAME}/ ")
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("size", [64, 2**14])
+async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size):
+    """A TLS record holds 2**14 bytes: a second response behind that is received, not decrypted."""
+
+    def response(text: str) -> bytes:
+        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(text)}\r\nx-fill: "
+        fill = "x" * (size - len(head) - 4 - len(text))
+        return f"{head}{fill}\r\n\r\n{text}".encode()
+
+    served = 0
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        nonlocal served
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while True:
+                    await read_head(stream)
+                    served += 1
+                    await stream.send(response(f"answer {served}") + response("unasked"))
+
+    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
+    context = tls(authority, "127.0.0.1")
+    listener = TLSListener(tcp, context, standard_compatible=False) if secure else tcp
+    url = f"{'https' if secure else 'http'}://127.0.0.1:{port}/"
+    async with listener, anyio.create_task_group() as tasks, HTTPClient() as client:
+        tasks.start_soon(listener.serve, answer)
+        for number in range(1, 4):
+            assert await ask(url, client) == f"answer {number}".encode()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_tls_connection_is_kept_between_requests(authority):
+    async with server(tls(authority, "127.0.0.1")) as peer, HTTPClient() as client:
+        for _ in range(3):
+            assert await ask(f"https://127.0.0.1:{peer.port}/", client) == b"hello"
+    assert peer.connections == 1
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    """The TLS context of a server whose certificate vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "own.pem").write_bytes(pem + certificate.public_bytes(Encoding.PEM))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "own.pem")
+    return context
+
+
+def expired(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    past = datetime.now(UTC) - timedelta(days=1)
+    authority.issue_cert("127.0.0.1", not_after=past).configure_cert(context)
+    return context
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("self-signed", "is self-signed: add it"),
+        ("expired", "has expired: renew it"),
+        ("wrong host", "is for a different host"),
+        ("unknown authority", "is from an unknown authority"),
+    ],
+)
+async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault, words):
+    match fault:
+        case "self-signed":
+            context = self_signed(tmp_path)
+        case "expired":
+            context = expired(authority)
+        case "wrong host":
+            context = tls(authority, "other.example")
+        case _:
+            context = tls(trustme.CA(), "127.0.0.1")
+    async with server(context) as peer:
+        with pytest.raises(HTTPFault, match=words) as caught:
+            await ask(f"https://127.0.0.1:{peer.port}/")
+    assert caught.value.kind == "tls"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
+async def test_a_process_without_file_descriptors_is_told_so(url):
+    async with HTTPClient() as client:
+        with pytest.raises(HTTPFault, match="cannot connect"):
+            await ask("http://127.0.0.1:1/", client)
+        lowest, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with ExitStack() as held:
+            held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (lowest, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+            with suppress(OSError):
+                while True:
+                    held.callback(os.close, os.dup(0))
+            with pytest.raises(HTTPFault, match="no file descriptors left") as caught:
+                await ask(url, client)
+    assert caught.value.kind == "resources"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 
 from eca_server.chat import Body, Prompt, Turn
+from eca_server.chat.agent import Agent
 from eca_server.chat.chat import STOP_SECONDS
+from eca_server.llm.events import ToolCallFinished
+from eca_server.llm.history import Part
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.editor import (
     ECHO,
@@ -263,3 +268,24 @@ async def test_shutdown_closes_every_turn_before_its_answer(autojump_clock: obje
         assert trio.current_time() - begun < 1
         assert [finishes(ours.contents(name)) for name in chats] == [1] * 10
         assert types(ours.contents("c0"))[-2:] == ["text", "finished"]
+
+
+@pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
+async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
+    script: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_calls = Agent._run_calls
+
+    async def stopped_first(
+        self: Agent, turn: Turn, finished: Sequence[ToolCallFinished]
+    ) -> tuple[Part, ...]:
+        turn.stop()
+        return await run_calls(self, turn, finished)
+
+    monkeypatch.setattr(Agent, "_run_calls", stopped_first)
+    async with editor() as ours:
+        await ours.prompt(script, model=SCRIPT)
+        await ours.finished()
+        await ours.ask("chat/queryContext", {"query": ""})
+        assert finishes(ours.contents()) == 1
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

@@ -250,3 +250,15 @@ async def test_thoughts_stand_between_the_tags_that_a_provider_is_said_to_have()
             received = await ours.turn("hi")
     assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
     assert text(received[2:]) == "Hi"
+
+
+@pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
+async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_told(script: str) -> None:
+    async with editor({"answerMaxKb": 1}) as ours:
+        received = await ours.turn(script, model=SCRIPT)
+        shown = [each for each in ours.contents() if each["type"] == "text"]
+        assert "exceeds the limit of 1 KiB (`answerMaxKb`)" in shown[-1]["text"]
+        answer = "".join(each["text"] for each in shown[1:-1])
+        assert len(answer.encode()) == 1024
+        assert finishes(received) == 1
+        assert text((await ours.turn("say next", model=SCRIPT))[2:]) == "next"

@@ -45,6 +45,7 @@ CLASSES = {
     },
     Workspace.SMALLER: {
         "agent.*.maxSteps",
+        "answerMaxKb",
         "includeParentAgentsFiles",
         "toolCall.outputTruncation.lines",
         "toolCall.outputTruncation.sizeKb",

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.errors import HTTPFault, HTTPTimeout
+from eca_server.llm.answer_body import AnswerBody
 from eca_server.llm.backend import BackendError, ErrorKind
 from eca_server.llm.errors import (
     error_from_fault,
@@ -148,7 +149,7 @@ def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
     [
         (HTTPFault("connect", "refused"), "network", True),
         (HTTPFault("broken", "lost"), "network", True),
-        (HTTPFault("tls", "bad certificate"), "network", False),
+        (HTTPFault("tls", "bad certificate"), "tls", False),
         (HTTPFault("proxy", "407"), "network", True),
         (HTTPFault("protocol", "garbage"), "protocol", False),
         (HTTPFault("config", "SSL_CERT_FILE"), "configuration", False),
@@ -204,3 +205,22 @@ def test_every_class_has_its_words(kind):
 
 def test_the_transient_classes_are_classes():
     assert set(get_args(ErrorKind)) >= TRANSIENT
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "text/event-stream", ""])
+def test_a_picture_for_an_answer_puts_no_control_bytes_into_the_message(content_type):
+    class Unstarted:
+        started = done = finish_seen = False
+
+        def feed(self, _event):
+            return ()
+
+        def close(self):
+            return ()
+
+    body = AnswerBody(content_type=content_type, decoder=Unstarted())
+    assert list(body.feed(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m")) == []
+    with pytest.raises(BackendError) as caught:
+        list(body.close())
+    assert (content_type or "binary data") in caught.value.message
+    assert caught.value.message.isprintable()

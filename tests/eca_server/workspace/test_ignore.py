@@ -375,3 +375,22 @@ def test_what_was_opened_is_listed_wherever_its_path_leads(
         else:
             write(repository, {"a/secret": ""})
         assert sorted(list_files(opened, limit=10)) == [".gitignore", "b/c", "d"]
+
+
+def test_rules_that_cannot_be_read_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # Git is not there to read them
+    folder = tmp_path / "project"
+    write(folder, [".git/HEAD", ".gitignore", "a.txt"])
+    os_open = os.open
+
+    def refusing(path: str, *arguments: int, **options: int | None) -> int:
+        if str(path).endswith(".gitignore"):
+            raise PermissionError(13, "Permission denied")
+        return os_open(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refusing)
+    assert "a.txt" in listed(folder)
+    [message] = [each.getMessage() for each in caplog.records]
+    assert ".gitignore cannot be read (Permission denied)" in message
