@@ -118,6 +118,7 @@ class Agent:
         turn.messages += [*before, opening]
         if self.hooks is not None:
             self.hooks.was_told()
+        await turn.chat.keep_prompt(turn)
         room = RoomKeeper(
             turn,
             self.model,

@@ -187,6 +187,7 @@ class Database:
         self._presence = Presence(path)
         try:
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            self._connection.text_factory = _decode_text
             try:
                 _set_up(self._connection, migrations)
                 due = self._connection.execute("SELECT count(*) FROM rewrite_due").fetchone()
@@ -401,6 +402,8 @@ class Database:
 
 def is_damage(fault: BaseException) -> bool:
     """Whether an error says that the file itself is damaged, or is no database."""
+    if isinstance(fault, UnicodeDecodeError):  # a damaged schema: SQLite's message quotes its name
+        return True
     return _code(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -425,7 +428,7 @@ def _is_sound(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
             return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
-    except sqlite3.DatabaseError as fault:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
         if is_damage(fault):
             return False
         raise
@@ -462,6 +465,11 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(_RETRY_SECONDS)
         else:
             return
+
+
+def _decode_text(data: bytes) -> str:
+    """Decode a text column; a damaged byte costs one character, not the query."""
+    return data.decode(errors="replace")
 
 
 def _code(fault: BaseException) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from operator import attrgetter
@@ -41,6 +41,9 @@ from eca_server.chat.store.rows import (
     decode_settings,
     encode_message,
     encode_settings,
+    read_text,
+    read_usage,
+    repair_row,
 )
 from eca_server.llm.history import TextPart
 
@@ -110,13 +113,14 @@ class Keeper:
         if found is None:
             return None
         self._last[chat_id] = found.last
-        row = found.chat
-        if row is None:
+        if found.chat is None:
             return Found(None)
+        row = self._readable_row(found.chat)
         messages: list[StoredMessage] = []
         for message_id, body in found.messages:
             try:
-                messages.append(StoredMessage(id=message_id, message=decode_message(body)))
+                message = decode_message(body)
+                messages.append(StoredMessage(id=read_text(message_id), message=message))
             except UnreadableRow as fault:
                 self._tell_once(f"A message of chat {chat_id} cannot be read: {fault}.")
         return Found(
@@ -124,10 +128,7 @@ class Keeper:
                 id=row.id,
                 title=row.title,
                 messages=tuple(messages),
-                usages=tuple(
-                    TurnUsage(tokens=tokens, cost=None if cost is None else Decimal(cost))
-                    for tokens, cost in found.usages
-                ),
+                usages=tuple(self._readable_usages(chat_id, found.usages)),
                 created=row.created,
                 updated=row.updated,
                 settings=decode_settings(found.settings),
@@ -140,9 +141,41 @@ class Keeper:
         """The chats of a workspace, the latest first."""
         self._flush()
         found = self._read(
-            lambda database: [_summary(row) for row in database.latest(workspace, limit, by=by)]
+            lambda database: [*self._summaries(database.latest(workspace, limit, by=by))]
         )
         return tuple(sorted(found or (), key=attrgetter(by), reverse=True))
+
+    def _summaries(self, rows: Iterable[ListedRow]) -> Iterator[ChatSummary]:
+        """Read listed rows one by one; leave out and name a row whose id cannot be read."""
+        for row in rows:
+            try:
+                yield _summary(attrs.evolve(row, chat=self._readable_row(row.chat)))
+            except UnreadableRow as fault:
+                self._tell_once(f"A chat of {self._path} cannot be listed: {fault}.")
+
+    def _readable_row(self, row: ChatRow) -> ChatRow:
+        """Return a chat's row with its damaged columns replaced, and name them.
+
+        Raises:
+            UnreadableRow: the id is no text.
+        """
+        row_id = read_text(row.id)
+        readable, damaged = repair_row(row)
+        for column in damaged:
+            self._tell_once(f"The column {column} of chat {row_id} is damaged and was left out.")
+        return readable
+
+    def _readable_usages(
+        self, chat_id: str, rows: Iterable[tuple[object, object]]
+    ) -> Iterator[TurnUsage]:
+        """Read what each turn took; name the rows that are damaged."""
+        for tokens, cost in rows:
+            try:
+                yield read_usage(tokens, cost)
+            except UnreadableRow as fault:
+                self._tell_once(f"The usage of a turn of chat {chat_id} cannot be read: {fault}.")
+                if isinstance(tokens, int):
+                    yield TurnUsage(tokens=tokens)
 
     def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings | None) -> bool:
         """Delete what was said in a chat, also what was not written yet."""
@@ -276,7 +309,7 @@ class Keeper:
         """Do it on the open file; a damaged one is set aside, and a new one begun."""
         try:
             return self._on_open_file(action)
-        except sqlite3.DatabaseError as fault:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
             if not is_damage(fault):
                 raise
         aside = set_damaged_aside(self._path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -55,6 +55,9 @@ __all__ = [
     "decode_settings",
     "encode_message",
     "encode_settings",
+    "read_text",
+    "read_usage",
+    "repair_row",
 ]
 
 Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -307,9 +310,53 @@ def decode_settings(body: bytes | None) -> ChatSettings:
     known = attrs.fields_dict(ChatSettings)
     try:
         written = json.loads(body or b"{}").items()
-    except (AttributeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         return ChatSettings()
-    return ChatSettings(**{name: value for name, value in written if name in known})
+    readable: dict[str, Any] = {
+        name: value
+        for name, value in written
+        if name in known and isinstance(value, _SETTINGS.get(name, str | None))
+    }
+    return ChatSettings(**readable)
+
+
+def read_text(value: object) -> str:
+    """Return a column that must be a text.
+
+    Raises:
+        UnreadableRow: the column has a different type.
+    """
+    if not isinstance(value, str):
+        raise UnreadableRow(f"expected a text, got {type(value).__name__}")
+    return value
+
+
+def read_usage(tokens: object, cost: object) -> TurnUsage:
+    """Return the usage of a turn.
+
+    Raises:
+        UnreadableRow: the tokens are no integer, or the cost is no finite decimal number.
+    """
+    if not isinstance(tokens, int):
+        raise UnreadableRow(f"expected a number of tokens, got {type(tokens).__name__}")
+    try:
+        price = None if cost is None else Decimal(read_text(cost))
+    except InvalidOperation as fault:
+        raise UnreadableRow("expected a cost in dollars, got a different text") from fault
+    if price is not None and not price.is_finite():
+        raise UnreadableRow(f"expected a finite cost in dollars, got {price}")
+    return TurnUsage(tokens=tokens, cost=price)
+
+
+def repair_row(row: ChatRow) -> tuple[ChatRow, tuple[str, ...]]:
+    """Return the row with defaults for columns of a wrong type, and the names of those columns."""
+    defaults: dict[str, Any] = {}
+    if not isinstance(row.title, str | None):
+        defaults["title"] = None
+    for name in ("created", "updated"):
+        if not isinstance(getattr(row, name), int | float):
+            defaults[name] = 0.0
+    return attrs.evolve(row, **defaults), tuple(defaults)
 
 
 def _write(value: Any) -> dict[str, Any]:
@@ -335,6 +382,11 @@ def _read_part(written: dict[str, Any]) -> Any:
     kind = _PARTS[written["type"]]
     return kind(**_read(kind, written))
 
+
+_SETTINGS: Final[Mapping[str, type]] = MappingProxyType(
+    {"trust": bool, "is_named_by_user": bool, "flags": dict}
+)
+"""The types of the settings that are no text."""
 
 _PLAIN: Final[Coding] = (lambda held: held, lambda held: held)
 _BYTES: Final[Coding] = (lambda data: base64.b64encode(data).decode(), base64.b64decode)
