@@ -387,6 +387,7 @@ def too_many(engine: Any, text: bytes, **options: Any) -> bool:
     return is_refused
 
 
+@pytest.mark.requirement
 @engines
 @pytest.mark.parametrize("keys", ["last", "refuse"])
 def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, keys: Any) -> None:
@@ -400,6 +401,7 @@ def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, 
     assert peak < 2**20
 
 
+@pytest.mark.requirement
 @engines
 @pytest.mark.parametrize(
     ("lead", "item", "end", "marks"),
@@ -420,6 +422,7 @@ def test_the_most_values_are_read_and_one_more_is_refused(
     assert too_many(engine, lead + item * (room // marks + 1) + end)
 
 
+@pytest.mark.requirement
 @engines
 def test_a_long_text_of_few_values_is_read_whatever_stands_in_its_strings(engine: Any) -> None:
     for text in (",[{" * 2**20, '\\"' * 2**20, "," * 2**20 + '",["' * 2**18):
@@ -429,6 +432,7 @@ def test_a_long_text_of_few_values_is_read_whatever_stands_in_its_strings(engine
 _LIMIT = 2000
 
 
+@pytest.mark.requirement
 @given(st.lists(st.sampled_from([*TOKENS, "[]", "1,", '",[{"', '"\\\\"', '"\\""']), min_size=1))
 def test_the_count_agrees_with_a_scanner_of_the_text(parts: list[str]) -> None:
     text = "".join(parts).encode()

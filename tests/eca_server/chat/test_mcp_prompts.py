@@ -83,6 +83,7 @@ def refusal(received: list[Received]) -> str:
     return text(received[2:])
 
 
+@pytest.mark.requirement
 async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
     topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
     prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
@@ -93,6 +94,7 @@ async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clo
     assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
+@pytest.mark.requirement
 async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_path: Path) -> None:
     offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
     folder = tmp_path / ".eca" / "commands"

@@ -102,6 +102,7 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
         assert "\n\nEmbedded model: works" in text(await ours.turn("/doctor"))
 
 
+@pytest.mark.requirement
 async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(
     tmp_path: Path,
 ) -> None:

@@ -252,6 +252,7 @@ async def test_thoughts_stand_between_the_tags_that_a_provider_is_said_to_have()
     assert text(received[2:]) == "Hi"
 
 
+@pytest.mark.requirement
 @pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
 async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_told(script: str) -> None:
     async with editor({"answerMaxKb": 1}) as ours:
