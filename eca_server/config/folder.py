@@ -89,7 +89,7 @@ class FolderSources(Sources):
         self.values[name] = value
         folder = place.surroundings.folder or self.folder
         waiting: list[tuple[KeyPath, Any]]
-        if folder == self.folder / FOLDER:
+        if folder == self.folder / FOLDER and not self._is_inside_accepted:  # not `extraConfigs`
             waiting = [((f"{FOLDER}/{Path(name).name}",), value)]
         else:
             result = cut(value, self.known, self.root, self.home)
@@ -100,7 +100,7 @@ class FolderSources(Sources):
             in_force = self._in_force(self._item(name, folder, path, each))
             if in_force is None:
                 continue
-            if in_force.path[0] == path[0] and str(path[0]).startswith(f"{FOLDER}/"):
+            if str(in_force.path[0]).startswith(f"{FOLDER}/"):
                 tree = deep_merge(tree, in_force.value)
             else:
                 put(tree, in_force.path, in_force.value)
