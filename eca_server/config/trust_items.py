@@ -23,7 +23,7 @@ from eca_server.config.workspace_layer import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "uses_of"]
+__all__ = ["TrustItem", "digest_of", "files_in", "uses_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +112,12 @@ def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) 
         ):  # may be no key
             found[f"${provider_name(str(path[1]))}_API_KEY"] = None
     return tuple(found)
+
+
+def files_in(value: Any) -> Iterator[str]:
+    """Yield the name of each file that a `${file:}` of a setting stands for."""
+    for text in _texts(value):
+        yield from (name for kind, name in references_in(text) if kind == "file")
 
 
 def _paths(path: KeyPath, value: Any) -> Iterator[str]:

@@ -85,3 +85,11 @@ def test_a_prompt_from_outside_is_not_trusted_unseen(
     loaded = _loaded(tmp_path, {"config.json": settings}, trusts_workspace=True)
 
     assert [item.uses for item in loaded.withheld] == [("~/secret",)]
+
+
+def test_a_changed_file_behind_a_reference_waits_for_a_new_answer(tmp_path: Path) -> None:
+    files = {"config.json": {"mcpServers": {"x": {"command": "${file:command}"}}}, "command": 1}
+    [before] = _loaded(tmp_path, files).withheld
+    [after] = _loaded(tmp_path, {**files, "command": 2}).withheld
+
+    assert after.digest != before.digest
