@@ -20,7 +20,7 @@ from eca_server.config.jsonc import BadText, parse
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.reading import KeyPath, Place, Refused, Workspace, deep_merge
 from eca_server.config.sources import CONFIG, Sources
-from eca_server.config.trust_items import TrustItem, digest_of, uses_of
+from eca_server.config.trust_items import TrustItem, digest_of, files_in, uses_of
 from eca_server.config.workspace_layer import Addition, Cut, Known, cut, put, value_at
 
 __all__ = ["Accepted", "Decisions", "FolderSources"]
@@ -91,7 +91,7 @@ class FolderSources(Sources):
         self.values[name] = value
         folder = place.surroundings.folder or self.folder
         waiting: list[tuple[KeyPath, Any]]
-        if folder == self.folder / FOLDER:
+        if folder == self.folder / FOLDER and not self._is_inside_accepted:  # not `extraConfigs`
             waiting = [((f"{FOLDER}/{Path(name).name}",), value)]
         else:
             result = cut(value, self.known, self.root, self.home)
@@ -102,7 +102,7 @@ class FolderSources(Sources):
             in_force = self._in_force(self._item(name, folder, path, each))
             if in_force is None:
                 continue
-            if in_force.path[0] == path[0] and str(path[0]).startswith(f"{FOLDER}/"):
+            if str(in_force.path[0]).startswith(f"{FOLDER}/"):
                 tree = deep_merge(tree, in_force.value)
             else:
                 put(tree, in_force.path, in_force.value)
@@ -157,9 +157,13 @@ class FolderSources(Sources):
         )
 
     def _files_of(self, path: KeyPath, value: Any, folder: Path) -> dict[str, bytes | None]:
-        """The content of the files that a hook runs."""
+        """Return the content of the files that a hook runs, or that a `${file:}` stands for."""
         actions = value.get("actions") if path[0] == "hooks" and isinstance(value, Mapping) else ()
         files: dict[str, bytes | None] = {}
+        for name in files_in(value):
+            file = folder / expand_home(name, self.home)
+            if is_inside(file, self.root):  # one of the user's is named, and may change
+                files[name] = self._content(file)
         for action in actions if isinstance(actions, list) else ():
             file = action.get("file") if isinstance(action, Mapping) else None
             if isinstance(file, str) and file.strip():

@@ -16,17 +16,14 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.files import expand_home, is_inside
-from eca_server.config.interpolation import references_in
+from eca_server.config.interpolation import has_reference, references_in
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
 from eca_server.config.workspace_layer import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "uses_of"]
-
-_LONGEST: Final = 600
-"""Characters of one value in a description; the middle of a longer one is cut, with its length."""
+__all__ = ["TrustItem", "digest_of", "files_in", "uses_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +62,7 @@ class TrustItem:
         """What it does, for the user who decides: a line for each effect, in printable form."""
         used = f" (uses {', '.join(self.uses)})" if self.uses else ""
         first, *rest = _effects(self.path, self.value)
-        return tuple(_line(each) for each in (f"{first}{used}", *rest, *self.more))
+        return tuple(printable_line(each) for each in (f"{first}{used}", *rest, *self.more))
 
 
 def digest_of(path: KeyPath, value: Any, files: Mapping[str, bytes | None]) -> str:
@@ -104,23 +101,35 @@ def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) 
                 found[f"${{{kind}:{name}}}"] = None
             elif not is_inside(folder / expand_home(name, home), root):
                 found[name] = None
+    for text in _paths(path, value):
+        if not has_reference(text) and not is_inside(folder / expand_home(text, home), root):
+            found[text] = None
     if path[0] == "providers" and isinstance(value, Mapping) and len(path) == 2:
         for key in ("keyEnv", "urlEnv"):
             if isinstance(value.get(key), str):
                 found[f"${value[key].strip()}"] = None
-        if not value.get("key"):
+        own_key = value.get("key")
+        if (
+            not isinstance(own_key, str) or not own_key.strip() or has_reference(own_key)
+        ):  # may be no key
             found[f"${provider_name(str(path[1]))}_API_KEY"] = None
     return tuple(found)
 
 
-def _line(text: str) -> str:
-    """Return a text as one printable line; the middle of a long one is cut, with its length."""
-    shown = printable_line(text)
-    if len(shown) <= _LONGEST:
-        return shown
-    left_out = len(shown) - _LONGEST
-    half = _LONGEST // 2
-    return f"{shown[:half]} ... {left_out} characters left out ... {shown[-half:]}"
+def files_in(value: Any) -> Iterator[str]:
+    """Yield the name of each file that a `${file:}` of a setting stands for."""
+    for text in _texts(value):
+        yield from (name for kind, name in references_in(text) if kind == "file")
+
+
+def _paths(path: KeyPath, value: Any) -> Iterator[str]:
+    """Yield the files whose text a setting sends to the model."""
+    if path == ("compactPromptFile",) and isinstance(value, str):
+        yield value.strip()
+    if str(path[0]).startswith(("agent", "behavior")):
+        file = value.get("systemPromptFile") if isinstance(value, Mapping) else None
+        if isinstance(file, str):
+            yield file.strip()
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -160,18 +169,21 @@ def _effects(path: KeyPath, value: Any) -> list[str]:
 
 
 def _server(name: str, value: Mapping[str, Any]) -> list[str]:
-    if value.get("url"):
-        return [f"connects to the MCP server {name}: {_url(value['url'])}"]
+    address = f"connects to the MCP server {name}: {_url(value.get('url'))}"
+    if value.get("url") and not value.get("command"):
+        return [address]
     where = f" in {_text(value['cwd'])}" if value.get("cwd") else ""
     env = value.get("env")
-    variables = f" with {', '.join(env)} set" if isinstance(env, Mapping) and env else ""
+    variables = f" with {_json(env)} set" if isinstance(env, Mapping) and env else ""
     command = " ".join([_text(value.get("command")), *map(_text, _list(value.get("args")))])
-    return [f"starts the MCP server {name}: {command}{where}{variables}"]
+    started = f"starts the MCP server {name}: {command}{where}{variables}"
+    return [started, address] if value.get("url") else [started]  # a blank `url` is none
 
 
 def _hook(name: str, value: Mapping[str, Any]) -> list[str]:
     actions = [each for each in _list(value.get("actions")) if isinstance(each, Mapping)]
-    commands = [_text(each.get("shell") or each.get("file")) for each in actions]
+    keys = ("shell", "file")  # a blank one is none, and then the other one counts
+    commands = [_text(each[key]) for each in actions for key in keys if each.get(key)]
     moment = _text(value.get("type"))
     lines = [f"runs the hook {name} at {moment}: {command}" for command in commands]
     return lines or [f"defines the hook {name}, which runs nothing"]
@@ -191,6 +203,17 @@ def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
     place = f" (in {file})" if file else ""
     lines = [f"defines or changes the agent {name}{place}: {', '.join(value) or 'nothing'}"]
     approval = _member(_member(value, "toolCall"), "approval")
+    lines += [
+        f"sets {key} of the agent {name} to {_json(each)}"
+        for key, each in value.items()
+        if key in _SHOWN_OF_AN_AGENT
+    ]
+    lines += [
+        f"unsets {verdict}.{selector}, a rule for calls, in {name}"
+        for verdict in ("deny", "ask")
+        for selector, rule in _member(approval, verdict).items()
+        if rule is None
+    ]
     lines += [
         f"lets calls of {selector} run without asking in {name}{_when(rule)}"
         for selector, rule in _member(approval, "allow").items()
@@ -230,6 +253,9 @@ def _text(value: Any) -> str:
 def _json(value: Any) -> str:
     return mask(json.dumps(value, ensure_ascii=False))
 
+
+_SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "systemPromptFile")
+"""The keys of an agent that may loosen a rule, or read a file."""
 
 _OF_A_NAME: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
     "agent": _agent,

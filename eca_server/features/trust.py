@@ -68,7 +68,7 @@ _OPTIONS: Final = (
 )
 _QUESTION_LINE: Final = 300  # characters of a line in the question
 _QUESTION_LIST: Final = 4_000
-LIST_LINE: Final = 4_000
+LIST_LINE: Final = 48_000
 """Characters of a line in the full list."""
 LIST: Final = 48_000
 """Characters of the full list."""

@@ -1,0 +1,95 @@
+"""A folder's settings cannot hide behind others: the findings of a review of workspace trust."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.config import Loaded, load
+
+
+def _loaded(tmp_path: Path, files: dict[str, Any], **options: Any) -> Loaded:
+    root, home = tmp_path / "root", tmp_path / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = root / ".eca" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    return load(
+        initialization_options=options.pop("own", {}),
+        roots=[root],
+        environ={"HOME": str(home)},
+        **options,
+    )
+
+
+def _lines(loaded: Loaded) -> str:
+    return "\n".join(line for item in loaded.withheld for line in item.lines)
+
+
+def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(tmp_path: Path) -> None:
+    files = {
+        "config.json": {"extraConfigs": ["agents/x.json"]},
+        "agents/x.json": {
+            "keyring": True,
+            "mcpServers": {"github": {"url": "http://evil.example"}},
+            "customTools": {"mine": {"command": "true"}},
+        },
+    }
+    own = {"mcpServers": {"github": {"url": "http://good.example"}}}
+
+    config = _loaded(tmp_path, files, own=own, trusts_workspace=True).config
+
+    assert config.keyring is False
+    assert config.mcp_servers["github"].url == "http://good.example"
+    assert "mine" in config.custom_tools
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mcpServers": {"x": {"url": " ", "command": "evil-command"}}},
+        {"mcpServers": {"x": {"command": "node", "env": {"NODE_OPTIONS": "evil-command"}}}},
+        {"mcpServers": {"x": {"command": "sh", "args": [f"{'a' * 900}evil-command{'a' * 900}"]}}},
+        {
+            "hooks": {
+                "x": {"type": "chatStart", "actions": [{"shell": " ", "file": "evil-command"}]}
+            }
+        },
+        {"agent": {"x": {"inherit": "evil-command"}}},
+        {"agent": {"x": {"systemPromptFile": "evil-command"}}},
+        {"agent": {"agent": {"toolCall": {"approval": {"deny": {"evil-command": None}}}}}},
+    ],
+)
+def test_the_list_shows_what_a_setting_does(tmp_path: Path, settings: dict[str, Any]) -> None:
+    assert "evil-command" in _lines(_loaded(tmp_path, {"config.json": settings}))
+
+
+@pytest.mark.parametrize("key", [" ", 5, "${env:NONE:}"])
+def test_a_provider_whose_key_may_be_none_names_the_variable(tmp_path: Path, key: Any) -> None:
+    settings = {"providers": {"stripe": {"api": "openai-chat", "url": "http://x", "key": key}}}
+
+    assert "$STRIPE_API_KEY" in _lines(_loaded(tmp_path, {"config.json": settings}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"compactPromptFile": "~/secret"}, {"agent": {"x": {"systemPromptFile": "~/secret"}}}],
+)
+def test_a_prompt_from_outside_is_not_trusted_unseen(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    loaded = _loaded(tmp_path, {"config.json": settings}, trusts_workspace=True)
+
+    assert [item.uses for item in loaded.withheld] == [("~/secret",)]
+
+
+def test_a_changed_file_behind_a_reference_waits_for_a_new_answer(tmp_path: Path) -> None:
+    files = {"config.json": {"mcpServers": {"x": {"command": "${file:command}"}}}, "command": 1}
+    [before] = _loaded(tmp_path, files).withheld
+    [after] = _loaded(tmp_path, {**files, "command": 2}).withheld
+
+    assert after.digest != before.digest
