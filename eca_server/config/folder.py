@@ -161,9 +161,9 @@ class FolderSources(Sources):
         actions = value.get("actions") if path[0] == "hooks" and isinstance(value, Mapping) else ()
         files: dict[str, bytes | None] = {}
         for name in files_in(value):
-            file = folder / expand_home(name, self.home)
-            if is_inside(file, self.root):  # one of the user's is named, and may change
-                files[name] = self._content(file)
+            where = folder / expand_home(name, self.home)
+            if is_inside(where, self.root):  # one of the user's is named, and may change
+                files[name] = self._content(where)
         for action in actions if isinstance(actions, list) else ():
             file = action.get("file") if isinstance(action, Mapping) else None
             if isinstance(file, str) and file.strip():
