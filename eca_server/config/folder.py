@@ -7,7 +7,7 @@ waits for a new answer, and until then the accepted one stays in force.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -72,6 +72,7 @@ class FolderSources(Sources):
     accepted: dict[tuple[str, KeyPath], TrustItem] = attrs.field(factory=dict)
     _extra_configs: list[str] = attrs.field(factory=list)
     _is_inside_accepted: bool = False
+    _takes_extra: bool = True
 
     @property
     def folder(self) -> Path:
@@ -82,7 +83,8 @@ class FolderSources(Sources):
         """Read everything the root configures."""
         self.add_agents(self.folder / FOLDER)
         self.add_file(self.folder / "config.json")
-        for index, text in enumerate(self._extra_configs):
+        extra, self._takes_extra = self._extra_configs, False
+        for index, text in enumerate(extra):
             self._add_extra(index, text)
 
     def _merge(self, name: str, value: object, place: Place) -> None:
@@ -123,7 +125,7 @@ class FolderSources(Sources):
             self.problems.append(
                 Problem(source=name, key=dotted(path), message=reason, level="warning")
             )
-        if not self._is_inside_accepted:
+        if self._takes_extra:
             self._extra_configs += result.extra_configs
 
     def _add_to(self, addition: Addition, place: Place) -> None:
@@ -161,13 +163,14 @@ class FolderSources(Sources):
         actions = value.get("actions") if path[0] == "hooks" and isinstance(value, Mapping) else ()
         files: dict[str, bytes | None] = {}
         for name in files_in(value):
-            path_of_file = folder / expand_home(name, self.home)
-            if is_inside(path_of_file, self.root):  # one of the user's is named, and may change
-                files[name] = self._content(path_of_file)
+            where = folder / expand_home(name, self.home)
+            if is_inside(where, self.root):  # one of the user's is named, and may change
+                files[name] = self._content(where)
         for action in actions if isinstance(actions, list) else ():
             file = action.get("file") if isinstance(action, Mapping) else None
             if isinstance(file, str) and file.strip():
-                files[file] = self._content(folder / expand_home(file.strip(), self.home))
+                script = folder / expand_home(file.strip(), self.home)
+                files[file] = self._content(script) if is_inside(script, self.root) else None
         return files
 
     def _content(self, path: Path) -> bytes | None:
@@ -194,10 +197,19 @@ class FolderSources(Sources):
         return before
 
     def _add_extra(self, index: int, text: str) -> None:
-        """Add a file of `extraConfigs`, if it is accepted with everything in it."""
+        """Add a file of `extraConfigs`, if it is accepted with everything in it.
+
+        A file outside the root is not even read before that; then its settings wait one by one.
+        """
         path = self.folder / expand_home(text, self.home)
-        self.note_file(path)
         self.known = self.known.with_others(self.merged)
+        if not is_inside(path, self.root):
+            where: KeyPath = (f"extraConfigs[{index}]",)
+            item = self._extra_item(where, text, [str(path)], {})
+            if self._in_force(item) is not None:
+                self.add_file(path, required=True)
+            return
+        self.note_file(path)
         try:
             content = read_text(path)
             value = parse(content)
@@ -209,11 +221,22 @@ class FolderSources(Sources):
             parts = cut(value, self.known, self.root, self.home).waiting
             waiting = [self._item(str(path), path.parent, each.path, each.value) for each in parts]
         uses = dict.fromkeys(use for each in waiting for use in each.uses)
-        if not is_inside(path, self.root):
-            uses = {str(path): None, **uses}
-        where = (f"extraConfigs[{index}]",)
         files = {text: content.encode(), **{each.digest: None for each in waiting}}
-        item = TrustItem(
+        item = self._extra_item((f"extraConfigs[{index}]",), text, uses, files, waiting)
+        if self._in_force(item) is not None:
+            self._is_inside_accepted = True
+            self.add_text(str(path), content, folder=path.parent)
+            self._is_inside_accepted = False
+
+    def _extra_item(
+        self,
+        where: KeyPath,
+        text: str,
+        uses: Iterable[str],
+        files: Mapping[str, bytes | None],
+        waiting: Iterable[TrustItem] = (),
+    ) -> TrustItem:
+        return TrustItem(
             root=self.root,
             source=str(self.folder / "config.json"),
             path=where,
@@ -223,10 +246,6 @@ class FolderSources(Sources):
             runs_files=True,
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
         )
-        if self._in_force(item) is not None:
-            self._is_inside_accepted = True
-            self.add_text(str(path), content, folder=path.parent)
-            self._is_inside_accepted = False
 
     def _as_written(self, folder: Path) -> Place:
         return Place(AsWritten(environ={}, home=self.home, folder=folder))

@@ -123,7 +123,12 @@ def files_in(value: Any) -> Iterator[str]:
 
 
 def _paths(path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield the files whose text a setting sends to the model."""
+    """Yield the files that a setting runs, or whose text it sends to the model."""
+    if path[0] == "hooks" and isinstance(value, Mapping):
+        for action in _list(value.get("actions")):
+            file = action.get("file") if isinstance(action, Mapping) else None
+            if isinstance(file, str) and file.strip():
+                yield file.strip()
     if path == ("compactPromptFile",) and isinstance(value, str):
         yield value.strip()
     if str(path[0]).startswith(("agent", "behavior")):

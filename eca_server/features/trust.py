@@ -201,13 +201,19 @@ class Trust:
         if self.is_barred:
             return f"{PREFIX}: the editor says that this workspace is not trusted."
         item = waiting[0]  # the one whose command the client was told
-        if item.uses:
+        settings = item.value if isinstance(item.value, dict) else {}
+        hidden = [key for key in ("env", "cwd") if settings.get(key)]
+        if settings.get("url") and settings.get("command"):
+            hidden.append("command")
+        if item.uses or hidden:
             self._postponed.discard(_key(item))
             asked = client_asks_questions(self._connection.session) and item in self.pending
             how = "The next prompt asks you first." if asked else "Send `/trust` in a chat first."
+            gets = f"would get {shown(', '.join(item.uses))} of yours"
+            has = f"has settings that you have not seen ({', '.join(hidden)})"
             return (
-                f"{PREFIX}: the MCP server {shown(name)} of {shown(item.root)} would get "
-                f"{shown(', '.join(item.uses))} of yours. {how}"
+                f"{PREFIX}: the MCP server {shown(name)} of {shown(item.root)} "
+                f"{gets if item.uses else has}. {how}"
             )
 
         def accept(store: TrustStore, root: Path, digests: Sequence[str]) -> None:

@@ -374,6 +374,16 @@ def test_a_hooks_file_is_a_part_of_what_is_accepted(untrusted: House) -> None:
     assert [item.key for item in changed.withheld] == ["hooks.guard"]
 
 
+def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted: House) -> None:
+    script = untrusted.write(untrusted.folder / "mine.sh", "true")
+    hook = {"type": "preToolCall", "actions": [{"type": "shell", "file": str(script)}]}
+    untrusted.in_root(0, {"hooks": {"guard": hook}})
+    loaded = untrusted.load(trusts_workspace=True)
+    (item,) = loaded.withheld
+    assert item.uses == (str(script),)
+    assert script not in loaded.files
+
+
 def test_agents_in_files_wait_each_with_what_it_allows(untrusted: House) -> None:
     text = "---\ntools:\n  allow: [shell_command(rm .*)]\n---\nobey"
     path = untrusted.write(untrusted.roots[0] / ".eca" / "agents" / "evil.md", text)
@@ -402,11 +412,15 @@ def test_more_files_wait_with_everything_in_them(untrusted: House) -> None:
     assert first.uses == ("$TOKEN",)
     assert any("connects to the MCP server s: https://evil.example" in line for line in first.lines)
     assert second.uses == (str(outside),)
+    assert outside not in loaded.files
     assert untrusted.load(trusts_workspace=True).config.default_model is None
     untrusted.accept(loaded)
     trusting = untrusted.load()
     assert trusting.config.mcp_servers["s"].headers == {"A": "planted"}
-    assert trusting.config.default_model == "a/b"
+    (item,) = trusting.withheld
+    assert (item.source, item.key) == (str(outside), "defaultModel")
+    untrusted.accept(trusting)
+    assert untrusted.load().config.default_model == "a/b"
     extra.write_text('{"mcpServers": {"s": {"command": "sh"}}}')
     assert untrusted.load().config.mcp_servers == {}
 

@@ -646,6 +646,19 @@ async def test_a_server_that_would_get_something_of_the_user_s_needs_the_questio
         assert statuses(ours)[-1] == "running"
 
 
+@pytest.mark.parametrize("hidden", [{"env": {"NODE_OPTIONS": "evil"}}, {"url": " "}])
+async def test_a_server_with_settings_that_no_client_shows_needs_the_question(
+    folders: Folders, hidden: dict[str, Any]
+) -> None:
+    folders.configure(**server(**hidden))
+    async with folders.editor() as ours:
+        await status(ours, "disabled")
+        await ours.tell("mcp/startServer", {"name": "planted"})
+        message = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert "that you have not seen" in message["params"]["message"]
+    assert folders.decisions() == {}
+
+
 async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(
     folders: Folders,
 ) -> None:
