@@ -325,12 +325,8 @@ class Chat:
 
     async def keep_prompt(self, turn: Turn) -> None:
         """Store the prompt before a model is asked; bounded in time, and never an error."""
-        if self._memory is None or not self._is_of_ours(turn):
-            return
-        try:
-            await self._memory.keep_words(turn)
-        except Exception:  # noqa: BLE001 - what cannot be stored must not end the turn
-            _log.exception("a prompt of chat %s cannot be stored", self.id)
+        if self._memory is not None and self._is_of_ours(turn):
+            await self._memory.keep_prompt(turn)
 
     async def keep_before_images(
         self, turn: Turn, changes: Sequence[FileChange]

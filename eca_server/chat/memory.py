@@ -6,6 +6,7 @@ left something that can be rolled back.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from eca_server.chat.turn import Turn
 
 __all__ = ["Memory", "line_of"]
+
+_log = logging.getLogger("eca_server.chat")
 
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of a file that are kept from before a change; of a larger one only that it was there."""
@@ -140,6 +143,13 @@ class Memory:
                 title=turn.chat.kept_title,
                 settings=turn.chat.kept_settings,
             )
+
+    async def keep_prompt(self, turn: Turn) -> None:
+        """Store the prompt of a turn; bounded in time, and never an error."""
+        try:
+            await self.keep_words(turn)
+        except Exception:  # noqa: BLE001 - what cannot be stored must not end the turn
+            _log.exception("a prompt of chat %s cannot be stored", turn.chat.id)
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> Noted:
         """Store what files are that a call of the turn is about to change; bounded in time."""

@@ -303,7 +303,9 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
     async with provider:
         settings = {**P, "url": provider.url, "key": "${file:../key}", "models": {"m": {}}}
         config = {"providers": {"p": settings}, "chat": {"title": False}}
-        async with project(tmp_path, config) as ours:
+        async with configured(tmp_path) as ours:
+            ours.write(config)
+            await ours.told()
             connection, hidden = ours.editor.connection, []
             connection.options = attrs.evolve(connection.options, hide=hidden.extend)
             await ours.editor.turn("hi")
