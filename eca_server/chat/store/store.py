@@ -128,7 +128,7 @@ class Store:
 
     async def find(self, chat_id: str) -> Found | None:
         """A chat with its whole history, if it is kept; None: it cannot be read in time."""
-        return await self._read_unless_late(lambda keeper: keeper.load(chat_id))
+        return await self._read(lambda keeper: keeper.load(chat_id))
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A chat with its whole history; None if it is not kept, or cannot be read in time."""
@@ -139,8 +139,7 @@ class Store:
         self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Sequence[ChatSummary]:
         """At most `limit` chats of a workspace that have messages, the latest first."""
-        found = await self._read_unless_late(lambda keeper: keeper.latest(workspace, limit, by=by))
-        return found or ()
+        return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
 
     def clear(
         self, chat_id: str, *, title: str | None, settings: ChatSettings | None
@@ -232,8 +231,7 @@ class Store:
 
     async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
         """The rollbacks that were noted and not finished: of a workspace's chats and of a chat."""
-        found = await self._read_unless_late(lambda k: k.unfinished_rollbacks(workspace, chat_id))
-        return found or ()
+        return await self._read(lambda k: k.unfinished_rollbacks(workspace, chat_id)) or ()
 
     async def finish_rollback(
         self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
@@ -286,13 +284,6 @@ class Store:
         with trio.move_on_after(READ_SECONDS):
             await call.done.wait()
         return self._came_of(call)
-
-    async def _read_unless_late(self, work: Callable[[Keeper], Result]) -> Result | None:
-        """Read, or return None at once while the disk is known to be late."""
-        if self._is_late:
-            await trio.lowlevel.checkpoint()
-            return None
-        return await self._read(work)
 
     def _came_of(self, call: _Call[Result]) -> Result | None:
         if not call.done.is_set():
