@@ -12,12 +12,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from eca_protocol.draft import counterparts
 from eca_protocol.framing import FAULTS
 from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
+from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_server.chat.states import TRANSITIONS as CHAT
+from eca_server.clients import ClientProfile, profile_for
 from eca_server.mcp.states import TRANSITIONS as MCP_SERVER
 
 TARGET = Path(__file__).resolve().parent / "tables.md"
@@ -71,6 +75,13 @@ The new state of a configured server. A start while it is stopping counts once i
 
 {_mcp_server()}
 
+## What differs by client
+
+The profile of each client of today, and of Emacs as it was in October 2025. [How an editor sees
+this server](guides/plugins.md) says why.
+
+{_clients()}
+
 ## Faults of framing
 
 After a fault that the stream survives the next message is read; else the answer, whose id is null,
@@ -101,6 +112,34 @@ def _methods() -> str:
             for method in ECA
         ],
     )
+
+
+def _clients() -> str:
+    assistant = {"chat": True, "chatCapabilities": {"askQuestion": True}}
+    profiles = [
+        profile_for(
+            {"clientInfo": {"name": name}, "capabilities": {"codeAssistant": assistant}},
+            Revision.CURRENT,
+        )
+        for name in ("emacs", "VsCode", "IntelliJ", "Desktop", "Neovim", "")
+    ]
+    profiles.insert(1, profile_for({"clientInfo": {"name": "emacs"}}))
+    return table(
+        ["", "Emacs", "Emacs of 2025", "VS Code", "IntelliJ", "Desktop", "Neovim", "others"],
+        [
+            [f"`{field.name}`", *(_trait(getattr(profile, field.name)) for profile in profiles)]
+            for field in attrs.fields(ClientProfile)
+        ],
+    )
+
+
+def _trait(value: Any) -> str:
+    if isinstance(value, WriteShape):
+        pauses = f"{value.pause_after_answer * 1000:g}, {value.pause_between * 1000:g} ms"
+        return f"{value.size} bytes; {pauses}"
+    if isinstance(value, str):
+        return f"`{value}`"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
 
 
 def _type(hint: Any) -> str:

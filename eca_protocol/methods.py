@@ -71,6 +71,7 @@ ECA = Table(
         _request("shutdown", None, None),
         _notice("exit", None),
         _request("chat/prompt", "ChatPromptParams", "ChatPromptResponse"),
+        _request("chat/inlinePrompt", "ChatInlinePromptParams", "ChatPromptResponse", _CURRENT),
         _news("chat/contentReceived", "ChatContentReceivedParams"),
         _notice("chat/toolCallApprove", "ChatToolCallApproveParams"),
         _notice("chat/toolCallReject", "ChatToolCallRejectParams"),

@@ -24,6 +24,7 @@ import anyio.to_thread
 import attrs
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.guard import GUARD
 from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
@@ -118,7 +119,9 @@ class Child:
         table = await process_table()
         if self._popen.returncode is None:
             self._signal(signal.SIGKILL, table)
+            GUARD.remove(self.pid)
             self._popen.wait()
+        GUARD.remove(self.pid)  # where a look has reaped it
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
@@ -199,6 +202,7 @@ def spawn(
     env: Mapping[str, str] | None = None,
     stdin: Literal["pipe", "null"] = "pipe",
     stderr: Literal["inherit", "null", "pipe"] = "inherit",
+    guarded: bool = False,
 ) -> Child:
     """Start a command with a pipe on its stdout, in a session and process group of its own.
 
@@ -206,6 +210,7 @@ def spawn(
     needs of descriptors it has before the start, so that nothing is left where they have run out.
     With `stdin="null"` there is nothing to read for the child, and its transport cannot send.
     `cwd` may be the descriptor of a directory, which stays the same whatever its path leads to.
+    A `guarded` child is also ended if this process is killed; see `eca_protocol.guard`.
 
     Raises:
         StartFailed: the command cannot be started; the text says why.
@@ -213,6 +218,8 @@ def spawn(
     if not command:
         raise StartFailed("the command is empty")
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        if guarded:
+            theirs.enter_context(GUARD.starting())
         try:
             given, write_fd = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
             read_fd, output = _pipe(ours, theirs)
@@ -225,7 +232,7 @@ def spawn(
                 stdout=output,
                 stderr=errors,
                 **working_directory(cwd),
-                env=None if env is None else dict(env),
+                env=GUARD.marked(env) if guarded else None if env is None else dict(env),
                 start_new_session=os.name != "nt",
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
@@ -242,6 +249,8 @@ def spawn(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 popen.wait(Ladder().after_kill)
             raise
+        if guarded:
+            GUARD.add(child.pid)
         ours.pop_all()
     return child
 

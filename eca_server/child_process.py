@@ -13,7 +13,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["absolute_entries", "find_program", "hardened"]
+__all__ = ["absolute_entries", "find_program", "hardened", "of_chat"]
+
+_LONGEST_ID = 256
 
 _COUNT = "GIT_CONFIG_COUNT"
 _GIT_SETTINGS = {"safe.bareRepository": "explicit"}
@@ -59,3 +61,16 @@ def hardened(environ: Mapping[str, str]) -> dict[str, str]:
         number += 1
     left[_COUNT] = str(number)
     return left
+
+
+def of_chat(environ: Mapping[str, str], chat_id: str) -> dict[str, str]:
+    """Return the environment of a child that works for a chat; without an id, for no chat.
+
+    `ECA_AGENT` tells programs that an agent runs them, `ECA_CHAT_ID` for which chat. An id comes
+    from the client: one that no variable can hold, or that is very long, is left out.
+    """
+    told = {name: value for name, value in environ.items() if name != "ECA_CHAT_ID"}
+    told["ECA_AGENT"] = "1"
+    if 0 < len(chat_id) <= _LONGEST_ID and chat_id.isprintable():
+        told["ECA_CHAT_ID"] = chat_id
+    return told

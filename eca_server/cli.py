@@ -40,7 +40,7 @@ found in the configuration or in variables like OPENAI_API_KEY.
 `eca-server doctor` says what was found. A folder's own settings that could run
 programs count only once you accept them (`eca-server trust --help`). Logs go to stderr.
 
-Exit codes: 0 well, 1 failed or no such command, 2 wrong usage, 130 and 143 ended
+Exit codes: 0 well, 1 failed or no such command, 2 wrong usage, above 128 ended
 by a signal.
 """
 

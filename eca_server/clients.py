@@ -32,13 +32,26 @@ class ClientProfile:
             so that the frame fits one read of the client's.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
+        flymake_counts_lines: whether those of Flymake alone have lines that count from 1.
         approval_seconds: how long a call waits for its word; without limit where it can say it.
         counts_stopped: whether a stopped turn's usage is told, too.
         prefixes_tools: whether the name of a native tool is told with `eca_` before it (W-33).
-        shows_pictures: whether it takes `image` contents; others are told of them in words.
+        shows_pictures: whether it shows `image` contents; for others a text names each and its file
+            (W-26).
+        drops_pictures: whether it drops `image` contents though its edition has them.
         shows_subagents: whether it takes contents of a chat it has not opened, by the chat they
             work for; others see what a subagent asks for, and its result.
-        shows_messages: whether it shows `$/showMessage`; for others the next turn repeats them.
+        shows_messages: whether it shows `$/showMessage`; for others a chat repeats it (W-15).
+        has_plain_own_texts: whether it shows questions and system texts without Markdown, and
+            questions without line ends; an answer of the model has links that can be clicked.
+        names_changed_files: whether it writes the name of a changed file behind a call's summary.
+        merge_seconds: how long deltas of one content are joined; 0: each is a notification.
+        names_agent: what it calls the built-in agent that is not `plan` (W-28).
+        rejection_ends_turn: whether the turn ends once the user has rejected a call, since the
+            next prompt is the user's answer to the model (W-31); only in CURRENT.
+        rejects_by_itself: whether it rejects calls without the user, so that the turn continues.
+        logs_messages: whether `$/showMessage` is logged, too; False where the client prints it to
+            the same stream.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -48,19 +61,50 @@ class ClientProfile:
     brief_tools: bool = False
     finishes_deleted: bool = False
     diagnostics_are_zero_based: bool = False
+    flymake_counts_lines: bool = False
     approval_seconds: float = math.inf
     counts_stopped: bool = False
     prefixes_tools: bool = True
     shows_pictures: bool = False
+    drops_pictures: bool = False
     shows_subagents: bool = False
     shows_messages: bool = True
+    has_plain_own_texts: bool = False
+    names_changed_files: bool = False
+    merge_seconds: float = 0.0
+    names_agent: str = "agent"
+    rejects_by_itself: bool = False
+    rejection_ends_turn: bool = False
+    logs_messages: bool = True
+
+    def agent_name(self, behavior: str) -> str:
+        """Return the name that the client knows an agent by."""
+        return self.names_agent if behavior == "agent" else behavior
+
+    def first_position(self, source: str) -> tuple[int, int]:
+        """Return the numbers of the first line and character in a diagnostic of that source."""
+        if not self.diagnostics_are_zero_based:
+            return 1, 1
+        return int(self.flymake_counts_lines and "flymake" in source), 0
 
 
 DEFAULT_PROFILE = ClientProfile()
 
+_MERGE_SECONDS = 0.03
+"""Two frames of a screen: Emacs needs 8 ms for a delta, VS Code's page paints after a flood."""
+
 # It loses what shares a read with the answer to a synchronous request, and its buffer of a
 # deleted chat stays busy without a `finished`.
-_EMACS = ClientProfile(shape=WriteShape(pause_after_answer=0.01), finishes_deleted=True)
+# lsp-mode and Flycheck count from 0 there, Flymake counts its lines from 1; its sources are named
+# after the functions that made them, such as `eglot-flymake-backend`.
+_EMACS = ClientProfile(
+    shape=WriteShape(pause_after_answer=0.01),
+    finishes_deleted=True,
+    names_changed_files=True,
+    diagnostics_are_zero_based=True,
+    flymake_counts_lines=True,
+    merge_seconds=_MERGE_SECONDS,
+)
 
 # Before 2026-02 it also forgot half a frame between two reads, and read 4096 bytes at most.
 _OLD_EMACS = ClientProfile(
@@ -70,6 +114,10 @@ _OLD_EMACS = ClientProfile(
     splits_echo=True,
     brief_tools=True,
     finishes_deleted=True,
+    names_changed_files=True,
+    diagnostics_are_zero_based=True,
+    flymake_counts_lines=True,
+    merge_seconds=_MERGE_SECONDS,
 )
 
 # It parses each read (64 KiB at most) by itself.
@@ -78,16 +126,32 @@ _NEOVIM = ClientProfile(
     loses_large_frames=True,
     diagnostics_are_zero_based=True,
     shows_messages=False,
+    merge_seconds=_MERGE_SECONDS,
 )
 
-# The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15).
-_WEB_PAGE = ClientProfile(shows_messages=False)
+# The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15); the page
+# drops `image` contents and shows system texts and questions plain.
+_WEB_PAGE = ClientProfile(
+    drops_pictures=True,
+    shows_messages=False,
+    has_plain_own_texts=True,
+    merge_seconds=_MERGE_SECONDS,
+)
 _ZERO_BASED = attrs.evolve(_WEB_PAGE, diagnostics_are_zero_based=True)
+
+# In a pipe and as an agent it rejects by itself: there is no next prompt that says what to do.
+_OUR_OWN = ClientProfile(rejects_by_itself=True, logs_messages=False)
 
 DRAFT_SECONDS = 60.0
 """How long a draft client has for an approval, for which the draft knows no message (W-52)."""
 
-_BY_NAME = {"Neovim": _NEOVIM, "VsCode": _ZERO_BASED, "IntelliJ": _ZERO_BASED, "Desktop": _WEB_PAGE}
+_BY_NAME = {
+    "eca-server chat": _OUR_OWN,
+    "Neovim": _NEOVIM,
+    "VsCode": _ZERO_BASED,
+    "IntelliJ": _ZERO_BASED,
+    "Desktop": _WEB_PAGE,
+}
 
 
 def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) -> ClientProfile:
@@ -99,7 +163,12 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
         return profile
     shows_all = not profile.loses_large_frames
     return attrs.evolve(
-        profile, prefixes_tools=False, shows_pictures=shows_all, shows_subagents=shows_all
+        profile,
+        prefixes_tools=False,
+        shows_pictures=shows_all and not profile.drops_pictures,
+        shows_subagents=shows_all,
+        names_agent="code",
+        rejection_ends_turn=not profile.rejects_by_itself,
     )
 
 

@@ -19,7 +19,18 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["Printer", "printable_json", "printable_line", "printable_lines", "rows", "visible"]
+__all__ = [
+    "LONGEST_NAME",
+    "Printer",
+    "printable_json",
+    "printable_line",
+    "printable_lines",
+    "rows",
+    "visible",
+]
+
+LONGEST_NAME: Final = 80
+"""Characters of a file's name in the title of a tool call."""
 
 _ALWAYS: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"

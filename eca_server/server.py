@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from collections.abc import Callable
 
 import trio
@@ -21,15 +20,15 @@ from eca_protocol.streams import Transport
 from eca_server.features import Connection, Handlers, Options
 from eca_server.features.gate import ConfigurationGate
 from eca_server.features.lifecycle import Greeting
+from eca_server.signals import take_signals
 from eca_server.telemetry import ending, telling
 
 __all__ = ["Options", "serve"]
 
 _log = logging.getLogger("eca_server")
 
-_SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
-if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-    _SIGNALS[signal.SIGHUP] = 129  # the terminal in which the editor runs was closed
+_EVEN_IGNORED = tuple(each for each in signal.Signals if each.name != "SIGHUP")
+"""A hang-up does not count if it was ignored from the start (`nohup`)."""
 
 
 async def serve(
@@ -45,7 +44,8 @@ async def serve(
     Args:
         transport: the byte stream to the client.
         options: what whoever starts the server decides.
-        handles_signals: whether SIGTERM, SIGINT, SIGHUP end this connection (ours is the process).
+        handles_signals: whether signals (TERM, INT, HUP, QUIT, USR1) end this connection, and are
+            taken for good: ours is the process.
         on_ending: called once when the connection begins to end.
         on_connection: given the connection before its first message.
     """
@@ -61,9 +61,14 @@ async def serve(
         before_reading=gate.wait,
     )
     signalled: list[int] = []
+
+    def end_by_signal(number: int) -> None:
+        signalled.append(number)
+        peer.close(f"got {signal.Signals(number).name}")
+
     async with telling(options.environ), trio.open_nursery() as nursery:
         if handles_signals:
-            await nursery.start(_watch_signals, peer, signalled)
+            take_signals(end_by_signal, even_ignored=_EVEN_IGNORED)
         async with HTTPClient() as http, peer:
             connection = Connection(peer, nursery, options, http, gate)
             on_connection(connection)
@@ -76,22 +81,10 @@ async def serve(
         nursery.cancel_scope.cancel()
     if connection.was_shut_down:
         return 0
-    return signalled[0] if signalled else _exit_code(end, connection)
+    return 128 + signalled[0] if signalled else _exit_code(end, connection)
 
 
 def _exit_code(end: End, connection: Connection) -> int:
     if end.kind == "closed":
         return 0 if connection.client_is_gone else 1
     return 0 if end.kind == "eof" else 1
-
-
-async def _watch_signals(
-    peer: Peer,
-    signalled: list[int],
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    with trio.open_signal_receiver(*_SIGNALS) as received:
-        task_status.started()
-        async for number in received:
-            signalled.append(_SIGNALS[signal.Signals(number)])
-            peer.close(f"got {signal.Signals(number).name}")

@@ -8,9 +8,9 @@ client (`spelling`) and drops what nobody can read any more. Nothing here waits 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -27,11 +27,19 @@ if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent
     from eca_server.spelling import Role, Spelling
 
-__all__ = ["Session"]
+__all__ = ["MessageKind", "Session"]
 
 _log = logging.getLogger("eca_server")
 
 _NEWEST = Codec(ECA, Revision.CURRENT)
+
+MessageKind: TypeAlias = Literal["error", "warning", "info"]
+
+_LEVELS: Final[Mapping[MessageKind, int]] = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
 
 
 class Session:
@@ -88,21 +96,35 @@ class Session:
         for message in self.spelling.messages(chat_id, role, content, parent_chat_id):
             self.notify("chat/contentReceived", message)
 
-    def show(self, kind: Literal["error", "warning", "info"], message: str) -> None:
-        """Show the user a message outside of any chat (`$/showMessage`; W-15).
+    def show(self, kind: MessageKind, message: str, *, chat_id: str | None = None) -> None:
+        """Log a message and show it to the user outside of any chat (`$/showMessage`; W-15).
 
-        A client that does not show it gets the same text in its next turn.
+        A client that does not show it gets the same text in a chat.
+
+        Args:
+            kind: how bad it is.
+            message: the message.
+            chat_id: the chat that it concerns; None: the text waits for the next turn of any chat.
         """
-        _log.info("%s: %s", kind, message)
-        if not self._profile.shows_messages and message not in self._unshown:
-            self._unshown.append(message)
+        if self._profile.logs_messages:
+            _log.log(_LEVELS[kind], "%s", message)
+        if not self._profile.shows_messages:
+            if chat_id is not None:
+                self.emit(chat_id, "system", _text(message))
+            elif message not in self._unshown:
+                self._unshown.append(message)
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 
-    def show_once(self, kind: Literal["error", "warning", "info"], message: str) -> None:
+    def show_once(self, kind: MessageKind, message: str) -> None:
         """Show the user a message, unless this client was shown the same one by this method."""
-        if message not in self._shown_once:
-            self._shown_once.add(message)
+        if self.is_first(message):
             self.show(kind, message)
+
+    def is_first(self, message: str) -> bool:
+        """Return whether this is the first call with a message, for notes that are said once."""
+        is_first = message not in self._shown_once
+        self._shown_once.add(message)
+        return is_first
 
     def take_unshown(self) -> Sequence[str]:
         """Take the messages that the client did not show and no turn has repeated, once."""
@@ -132,3 +154,9 @@ class Session:
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Ask the editor; see `Peer.call` for what is raised. `deadline` is in seconds."""
         return await self._peer.call(method, params, deadline=deadline)
+
+
+def _text(message: str) -> ChatContent:
+    from eca_protocol.messages import ChatTextContent  # noqa: PLC0415 - a start needs no contents
+
+    return ChatTextContent(text=f"{message}\n\n")

@@ -5,7 +5,9 @@ Loaded with the first content: a start needs none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, Literal
 
 import attrs
@@ -21,8 +23,11 @@ from eca_protocol.messages import (
     ChatToolCallRejectedContent,
     ChatToolCallRunContent,
     ChatToolCallRunningContent,
+    FileChangeDetails,
 )
 from eca_server.clients import ClientProfile
+from eca_server.printable import LONGEST_NAME, printable_line
+from eca_server.workspace import path_of
 
 __all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "Role", "Spelling", "pieces"]
 
@@ -72,8 +77,14 @@ class Spelling:
     ) -> Iterator[ChatContentReceivedParams]:
         """The messages that tell a content of a chat."""
         if isinstance(content, ChatImageContent) and not self.shows(content):
-            words = _in_words(content, self.link(chat_id, content))
-            role, content = "system", ChatTextContent(text=words)
+            role, content = self._in_words(content, self.link(chat_id, content))
+        elif (
+            role == "system" and isinstance(content, ChatTextContent) and self._hides(content.text)
+        ):
+            role, content = (
+                "assistant",
+                attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
+            )
         for piece in self._pieces(role, self.named(content)):
             yield ChatContentReceivedParams(
                 chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
@@ -85,14 +96,33 @@ class Spelling:
         return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
 
     def named(self, content: ChatContent) -> ChatContent:
-        """A content with the native tool's name as this client knows it."""
-        if (
-            self.profile.prefixes_tools
-            or not isinstance(content, _OF_CALLS)
-            or content.server != NATIVE
-        ):
+        """A content with the names of the native tool and the file as this client shows them."""
+        if not isinstance(content, _OF_CALLS) or content.server != NATIVE:
             return content
-        return attrs.evolve(content, name=content.name.removeprefix(PREFIX))
+        if not self.profile.prefixes_tools:
+            content = attrs.evolve(content, name=content.name.removeprefix(PREFIX))
+        if self.profile.names_changed_files and isinstance(content.details, FileChangeDetails):
+            content = attrs.evolve(
+                content, summary=_without_name(content.summary, content.details.path)
+            )
+        return content
+
+    def _hides(self, system_text: str) -> bool:
+        """Whether the client cuts long lines of this text: of commands that the user must see."""
+        return self.profile.has_plain_own_texts and "```" in system_text
+
+    def _in_words(
+        self, picture: ChatImageContent, link: str | None
+    ) -> tuple[Role, ChatTextContent]:
+        """Return a text that names a picture and its file, and the role it is said in."""
+        size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
+        words = f"[a picture: {picture.media_type}, {size:,} bytes]"
+        if link is None:
+            return "system", ChatTextContent(text=words)
+        if not self.profile.has_plain_own_texts:
+            return "system", ChatTextContent(text=f"{words}({link})")
+        # Its system texts cut a long line, and it follows no link to a file.
+        return "assistant", ChatTextContent(text=f"\n\n{words} `{path_of(link)}`\n\n")
 
     def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
         field = _TEXTS.get(type(content))
@@ -106,10 +136,25 @@ class Spelling:
         return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
 
 
-def _in_words(picture: ChatImageContent, link: str | None) -> str:
-    size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
-    words = f"[a picture: {picture.media_type}, {size:,} bytes]"
-    return words if link is None else f"{words}({link})"
+def _without_name(summary: str | None, path: str) -> str | None:
+    """Return a summary without the name of the file, which may have a reason behind it."""
+    name = printable_line(PurePath(path).name, longest=LONGEST_NAME)
+    return summary and re.sub(rf" {re.escape(name)}(?= \(|\Z)", "", summary, count=1)
+
+
+def _wrapping(text: str) -> str:
+    """Return Markdown whose blocks of code are lines of code that wrap where they are too long."""
+    lines, is_code = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            is_code = not is_code
+            lines.append("")
+        elif is_code and line.strip():
+            ticks = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+            lines.append(f"{ticks} {line} {ticks}  ")  # two blanks: a line end that is shown
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def pieces(text: str, limit: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_server.server import Options, serve
+from eca_server.signals import ignore_signals
 
 __all__ = ["serve_stdio"]
 
@@ -21,7 +22,9 @@ def serve_stdio(options: Options) -> int:
     """Serve the client at stdin and stdout; the exit code for the process."""
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
-            return trio.run(_serve, options, read_fd, write_fd)
+            code = trio.run(_serve, options, read_fd, write_fd)
+            ignore_signals()
+            return code
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())
         return 1

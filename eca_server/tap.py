@@ -228,7 +228,7 @@ class _Masker:
                 self._see_login(params)
             case "providers/loginInput" if isinstance(params.get("data"), dict):
                 params = {**params, "data": dict.fromkeys(params["data"], HIDDEN)}
-            case "chat/prompt" if isinstance(params.get("message"), str):
+            case "chat/prompt" | "chat/inlinePrompt" if isinstance(params.get("message"), str):
                 params = {**params, "message": self._without_key(params)}
         return {**message, "params": params}
 

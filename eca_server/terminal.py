@@ -19,7 +19,7 @@ from eca_protocol.client import Chat, Turn
 from eca_server.approval_view import call_rows, question_of
 from eca_server.features import Options
 from eca_server.local import Local, local_client
-from eca_server.printable import Printer, printable_line
+from eca_server.printable import Printer, printable_line, printable_lines
 from eca_server.signals import until_a_signal
 from eca_server.terminal_questions import Questions
 
@@ -235,6 +235,10 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
             continue
         text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
+        if turn.stopped and received.role == "system":  # it is no part of the answer
+            out.end_line()
+            sys.stderr.write(f"{printable_lines(text.strip())}\n")
+            continue
         if received.role == "system" and not out.ended_line:
             text = f"\n{text}"
         out.write(text)

@@ -13,6 +13,8 @@ from typing import Final
 from eca_server.config import Loaded, load
 from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
+from eca_server.credentials import Logins
+from eca_server.llm.known_providers import KNOWN_PROVIDERS
 
 __all__ = ["run_trust"]
 
@@ -59,6 +61,8 @@ def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
             return _DECLINED
     store.accept(root, [item.digest for item in loaded.withheld])
     sys.stdout.write(f"{shown(root)} is trusted: {count(loaded.withheld)} accepted.\n")
+    if loaded.withheld and (more := _load(root).withheld):  # in files outside, read from now on
+        sys.stdout.write(f"{count(more)} more, in files that were not read before, now wait.\n")
     return _ACCEPTED
 
 
@@ -87,7 +91,14 @@ def _remove(store: TrustStore, root: Path) -> int:
 
 
 def _load(root: Path) -> Loaded:
-    return load(initialization_options=None, roots=[root], environ=os.environ)
+    """Load what the server would: the same names are the user's, so the same settings wait."""
+    return load(
+        initialization_options=None,
+        roots=[root],
+        environ=os.environ,
+        known_providers=KNOWN_PROVIDERS.keys,
+        logins=lambda: Logins(os.environ).read().keys,
+    )
 
 
 def _print_waiting(loaded: Loaded, root: Path) -> None:

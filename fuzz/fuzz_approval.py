@@ -51,15 +51,16 @@ def check_decision(policy: Policy, call: Call, decision: Decision) -> None:
     assert decision.rule
     outside = policy.decide(attrs.evolve(call, outside=("/outside",)))
     assert outside.verdict != "allow"
-    assert outside.memo is None
+    assert not outside.memos
     if decision.verdict == "deny":
         assert policy.decide(call, is_trusted=True).verdict == "deny"
-    if decision.memo is not None:
-        assert decision.verdict == "ask"
-        assert policy.decide(call, {decision.memo}).verdict == "allow"
+    if decision.verdict == "ask" and decision.memos:
+        remembered = set(decision.memos)
+        is_covered = all(part.key for part in call.parts)
+        assert (policy.decide(call, remembered).verdict == "allow") is is_covered
         other = f"{call.command}\nrm x"
         another = attrs.evolve(call, arguments={"command": other}, command=other)
-        approved = policy.decide(another, {decision.memo})
+        approved = policy.decide(another, remembered)
         assert approved.verdict != "allow" or policy.decide(another).verdict == "allow"
 
 

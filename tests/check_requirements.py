@@ -34,7 +34,7 @@ BINDING = (
     "tests/eca_protocol/codec/*",
     "tests/eca_server/wire/*",
     "tests/eca_server/chat/*",
-    "tests/eca_server/personalities/*",
+    "tests/clients/*",
 )
 """Where each test has to say which rows it shows."""
 

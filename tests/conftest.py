@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +32,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also run the tests marked `long`, and many more hypothesis examples",
     )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the figures of the tortures that were run; a hook of theirs is not heard with xdist."""
+    reports = [*itertools.chain.from_iterable(terminalreporter.stats.values())]
+    if any(getattr(each, "nodeid", "").startswith("tests/torture/") for each in reports):
+        from tests.torture.rounds import print_table  # noqa: PLC0415 - only where one was run
+
+        print_table(terminalreporter, reports)
 
 
 def pytest_configure(config: pytest.Config) -> None:

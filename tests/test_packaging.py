@@ -127,7 +127,9 @@ def tracked_texts() -> dict[str, str]:
         name for name in listed.stdout.split("\0") if name and not name.startswith("fuzz/corpus")
     ]
     return {
-        name: (REPOSITORY / name).read_text("utf-8")
+        name: (REPOSITORY / name).read_text(
+            "utf-8", errors="replace"
+        )  # one is bytes for the kernel
         for name in paths
         if (REPOSITORY / name).is_file() and name != "tests/test_packaging.py"
     }

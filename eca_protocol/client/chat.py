@@ -292,14 +292,15 @@ class Turn:
             self.chat.stop()
 
     async def text(self) -> str:
-        """The assistant's whole text, once the turn has ended."""
-        return "".join(
+        """Return the assistant's whole text, once the turn has ended."""
+        text = "".join(
             [
                 received.content.text
                 async for received in self.received()
                 if received.role == "assistant" and isinstance(received.content, m.ChatTextContent)
             ]
         )
+        return text.lstrip("\n")  # a blank line parts it from a text of the system's (W-26)
 
     async def received(self) -> AsyncIterator[m.ChatContentReceivedParams]:
         """Everything of the turn as it came, roles and the user's echo included."""

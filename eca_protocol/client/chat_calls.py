@@ -42,6 +42,35 @@ class ChatCalls(Caller):
         result: m.ChatPromptResponse = await self._request("chat/prompt", params)
         return result
 
+    async def chat_inline_prompt(
+        self,
+        message: str,
+        *,
+        chat_id: str,
+        source_chat_id: str | None = None,
+        model: str | None = None,
+        agent: str | None = None,
+        variant: str | None = None,
+        trust: bool | None = None,
+        contexts: Sequence[m.ChatContext] = (),
+    ) -> m.ChatPromptResponse:
+        """Send a prompt of a chat that is shown in the text; its contents come as events.
+
+        A new chat begins with what was said in `source_chat_id`.
+        """
+        params = m.ChatInlinePromptParams(
+            chat_id=chat_id,
+            source_chat_id=source_chat_id,
+            message=message,
+            model=model,
+            agent=agent,
+            variant=variant,
+            trust=trust,
+            contexts=tuple(contexts),
+        )
+        result: m.ChatPromptResponse = await self._request("chat/inlinePrompt", params)
+        return result
+
     def chat_prompt_stop(self, chat_id: str) -> None:
         """End the chat's running turn."""
         self._notify("chat/promptStop", m.ChatPromptStopParams(chat_id=chat_id))

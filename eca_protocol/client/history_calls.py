@@ -73,10 +73,14 @@ class HistoryCalls(Caller):
         )
         await self._request("chat/rollback", params)
 
-    async def chat_fork(self, chat_id: str, content_id: str) -> None:
-        """Begin another chat with the same messages up to that one; it comes as an event."""
+    async def chat_fork(self, chat_id: str, content_id: str) -> str | None:
+        """Begin another chat with the same messages up to that one; return its id, if it is said.
+
+        The chat itself comes as an event.
+        """
         params = m.ChatForkParams(chat_id=chat_id, content_id=content_id)
-        await self._request("chat/fork", params)
+        result: m.ChatForkResponse = await self._request("chat/fork", params)
+        return result.chat_id
 
     async def chat_add_flag(self, chat_id: str, content_id: str, text: str) -> None:
         """Put a named mark at a message."""

@@ -29,6 +29,7 @@ from eca_protocol.messages.shapes import (
     Shape,
     Tagged,
     fields_of,
+    lacks,
     shape_of,
     window_of_class,
 )
@@ -147,7 +148,9 @@ class _Walk:
         match shape:
             case Scalar(names):
                 if not any(_is(name, raw) for name in names):
-                    yield _refused(path, " or ".join(_WORDS[name] for name in names), raw)
+                    refused = _refused(path, _expected(shape), raw)
+                    is_read = reading.object_as_true and isinstance(raw, dict)
+                    yield _read_by(reading.ruling, refused) if is_read else refused
             case JSONObject():
                 yield from self._object(raw, path, reading)
             case Choice():
@@ -250,7 +253,10 @@ class _Walk:
             return
         if not window_of_class(cls).holds(self.revision):
             yield self._other_revision(place, _words(tag), window_of_class(cls), reading)
-        yield from self._fields(cls, raw, path, {"type"})
+        departures = self._fields(cls, raw, path, {"type"})
+        if reading.incomplete_items and lacks(Model(cls), raw):
+            departures = (_skipped(each, reading.incomplete_items) for each in departures)
+        yield from departures
 
     def _fields(
         self, cls: ModelClass, raw: dict[str, Any], path: str, claimed: set[str]
@@ -362,6 +368,18 @@ def _expected(shape: Shape) -> str:
 
 def _refused(path: str, expected: str, raw: Any) -> Departure:
     return Departure(path=path, kind="wrong type", expected=expected, got=_words(raw), refused=True)
+
+
+def _skipped(departure: Departure, ruling: str) -> Departure:
+    """A departure in an item that is read as of an unknown type, for what it lacks."""
+    if not departure.refused:
+        return departure
+    is_lack = departure.kind == "missing" or departure.got == "null"
+    return _read_by(ruling if is_lack else None, departure)
+
+
+def _read_by(ruling: str | None, departure: Departure) -> Departure:
+    return attrs.evolve(departure, refused=False, ruling=ruling)
 
 
 _LONGEST = 60

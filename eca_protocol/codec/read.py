@@ -29,6 +29,7 @@ from eca_protocol.messages.shapes import (
     Shape,
     Tagged,
     fields_of,
+    lacks,
 )
 
 __all__ = ["Mismatch", "Read", "reader"]
@@ -152,10 +153,11 @@ def _read_nullable(inner: Read) -> Read:
 class _Members(dict[Any, Read]):
     """The readers of a union by tag, made when a tag is first met."""
 
-    def __init__(self, shape: Tagged) -> None:
+    def __init__(self, shape: Tagged, *, incomplete: bool) -> None:
         super().__init__()
         self._members = shape.members
         self._unknown = shape.unknown
+        self._incomplete = incomplete
 
     def __missing__(self, tag: Any) -> Read:
         if tag is not None and not isinstance(tag, str):
@@ -163,15 +165,27 @@ class _Members(dict[Any, Read]):
         cls = None if tag is None else self._members.get(tag)
         if cls is None:
             return self._read_unknown
-        self[tag] = read = _read_model(cls)
+        read = _read_model(cls)
+        self[tag] = read = self._read_incomplete(cls, read) if self._incomplete else read
         return read
+
+    def _read_incomplete(self, cls: ModelClass, read: Read) -> Read:
+        def attempt(value: dict[str, Any], _: Any) -> Any:
+            try:
+                return read(value, None)
+            except (Mismatch, KeyError):
+                if lacks(Model(cls), value):
+                    return self._read_unknown(value, None)
+                raise
+
+        return attempt
 
     def _read_unknown(self, value: dict[str, Any], _: Any) -> Any:
         return self._unknown(type=value.get("type"), raw=value)
 
 
-def _read_tagged(shape: Tagged) -> Read:
-    members = _Members(shape)
+def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
+    members = _Members(shape, incomplete=incomplete)
 
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
@@ -209,6 +223,8 @@ def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     if field.has_default:
         names[f"default_{field.name}"] = field.default_factory or field.default
         default = f"default_{field.name}" + ("()" if field.default_factory else "")
+        if field.reading.null_as_empty:
+            default = f"'' if {key!r} in value else {default}"
         lines = [f"entry = value.get({chosen})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
     else:
@@ -231,6 +247,12 @@ def _read_field(field: Field) -> Read:
     shape = _plain(field.shape) if field.has_default else field.shape
     if isinstance(shape, Array) and field.reading.null_items:
         return _read_array(reader(shape.item), null_items=True)
+    if field.reading.incomplete_items:
+        assert isinstance(shape, Array)
+        assert isinstance(shape.item, Tagged)
+        return _read_array(_read_tagged(shape.item, incomplete=True))
+    if field.reading.object_as_true:
+        return _read_object_as_true(reader(shape))
     if field.reading.list_as_empty:
         return _read_list_as_empty(reader(shape))
     return reader(shape)
@@ -238,6 +260,13 @@ def _read_field(field: Field) -> Read:
 
 def _read_rest(claimed: set[str], value: dict[str, Any]) -> dict[str, Any]:
     return {key: entry for key, entry in value.items() if key not in claimed}
+
+
+def _read_object_as_true(read_value: Read) -> Read:
+    def read(value: Any, _: Any) -> Any:
+        return True if isinstance(value, dict) else read_value(value, None)
+
+    return read
 
 
 def _read_list_as_empty(read_value: Read) -> Read:

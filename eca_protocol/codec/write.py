@@ -184,6 +184,8 @@ def _plain(shape: Shape) -> Shape:
 
 
 def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
+    if field.reading.null_as_empty:
+        return f"value.{field.name} or None"
     always = field.reading.always_written_in(revision)
     shape = field.shape if always else _plain(field.shape)  # None was left out
     if isinstance(shape, Tagged):

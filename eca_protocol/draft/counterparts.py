@@ -105,6 +105,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
                 "chat/delete",
                 "chat/fork",
                 "chat/history",
+                "chat/inlinePrompt",
                 "chat/list",
                 "chat/open",
                 "chat/promptSteer",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
-from eca_protocol.messages.marks import forgiven
+from eca_protocol.messages.marks import forgiven, object_as_true
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -69,10 +69,10 @@ class ClientInfo:
 class CodeAssistantCapabilities:
     """Which of the draft's features the client has; only `chat` was ever defined."""
 
-    chat: bool | None = None
-    doc: bool | None = None
-    edit: bool | None = None
-    fix: bool | None = None
+    chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    doc: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    edit: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    fix: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)

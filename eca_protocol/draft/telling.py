@@ -83,7 +83,8 @@ class Telling:
 
     def _apart(self, text: str) -> str:
         """The text as a paragraph of its own; a block that was open ends before it."""
-        gap = "" if self.blocks.is_at_line_start else "\n\n"
+        line_ends = len(text) - len(text.lstrip("\n"))
+        gap = "" if self.blocks.is_at_line_start else "\n" * max(0, 2 - line_ends)
         self._ended += self.blocks.close()
         return gap + text
 

@@ -38,7 +38,7 @@ def chat_agent(
 
     def begin() -> Hooks:
         chat = client.chat(model=model, behavior=behavior)
-        return Hooks(step=_Steps(chat, approve=approve))
+        return Hooks(step=_Steps(client, chat, approve=approve))
 
     return Agent(
         name=name,
@@ -50,7 +50,8 @@ def chat_agent(
 class _Steps:
     """The steps of one conversation."""
 
-    def __init__(self, chat: Chat, *, approve: bool) -> None:
+    def __init__(self, client: Client, chat: Chat, *, approve: bool) -> None:
+        self._client = client
         self._chat = chat
         self._approve = approve
         self._tokens = 0
@@ -65,10 +66,17 @@ class _Steps:
                 if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
                     self._decide(content)
                 if isinstance(content, m.ChatUsageContent):
-                    before, self._tokens = self._tokens, content.session_tokens
-                    report.usage = Usage(total_tokens=max(0, self._tokens - before))
+                    report.tokens += self._tokens_in(content)
+                    report.usage = Usage(total_tokens=report.tokens)
                 report.take(received.role, content)
         return report.result()
+
+    def _tokens_in(self, usage: m.ChatUsageContent) -> int:
+        """Return the tokens of the requests since the usage before."""
+        if not usage.sums.holds(self._client.revision):
+            return usage.session_tokens  # of one request
+        before, self._tokens = self._tokens, usage.session_tokens
+        return max(0, self._tokens - before)
 
     def _decide(self, call: m.ChatToolCallRunContent) -> None:
         if self._approve:
@@ -86,6 +94,7 @@ class _Report:
     logs: list[str] = attrs.field(factory=list)
     calls: list[ToolCall] = attrs.field(factory=list)
     usage: Usage | None = None
+    tokens: int = 0
 
     def take(self, role: str, content: m.ChatContent) -> None:
         """Take in one content."""
@@ -105,7 +114,7 @@ class _Report:
     def result(self) -> Result:
         """What the step gives."""
         return Result(
-            public_output="".join(self.said),
+            public_output="".join(self.said).lstrip("\n"),
             evaluation_context="".join(self.context).strip() or None,
             tool_calls=tuple(self.calls),
             logs="".join(self.logs).strip() or None,

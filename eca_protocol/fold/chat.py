@@ -75,7 +75,7 @@ class ChatFold:
         self.view = ChatView(id=chat_id)
         self._tell = tell
         self._is_abandoned = False
-        self._forks = 0  # of which the server may still say that they were made
+        self._reports = 0  # texts about forks and rollbacks that may still come
         self.clear()
 
     def clear(self) -> None:
@@ -91,9 +91,9 @@ class ChatFold:
         """What was said before comes once more, outside of any turn."""
         self._turn_is_over = False
 
-    def fork(self) -> None:
-        """It is forked: a text may say so, whenever the fork is made."""
-        self._forks += 1
+    def allow_report(self) -> None:
+        """Allow one text outside of any turn, about a fork or a rollback, whenever it comes."""
+        self._reports += 1
 
     def abandon(self) -> None:
         """Nobody waits for the end of what is open."""
@@ -115,8 +115,10 @@ class ChatFold:
             case _:
                 if role == "user":
                     self._turn_is_over = False  # some servers tell it before their progress
-                elif self._turn_is_over and self._forks and isinstance(content, m.ChatTextContent):
-                    self._forks -= 1
+                elif (
+                    self._turn_is_over and self._reports and isinstance(content, m.ChatTextContent)
+                ):
+                    self._reports -= 1
                 elif self._turn_is_over:
                     self._tell(Rule.AFTER_FINISHED, _type(content))
                 self._said(role, content)
@@ -261,7 +263,8 @@ class ChatFold:
         call.arguments = content.arguments
 
     def _move(self, call: CallView, content: _ToolCall, state: CallState) -> None:
-        if state not in FOLLOWING[call.state]:
+        is_step = state == "running" and isinstance(content.details, m.SubagentDetails)
+        if state not in FOLLOWING[call.state] and not (is_step and call.state == "running"):
             got = f"{_type(content)} of {call.id!r}, which is {call.state}"
             self._tell(Rule.CALL_ORDER, got)
         if content.name and (content.name, content.server) != (call.name, call.server):

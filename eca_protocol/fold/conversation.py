@@ -70,15 +70,15 @@ class Conversation:
         chat_id = given if isinstance(given, str) and given else None
         if method == "initialize" and self._revision is None:
             self._codec = codec_for(_revision_of(params))
-        elif method == "chat/prompt":
+        elif method in {"chat/prompt", "chat/inlinePrompt"}:
             self.fold.prompted(chat_id)
             self._prompted_since |= {chat_id} if chat_id else set()
         elif method == "chat/delete" and chat_id is not None:
             self._deletes[_key(request_id)] = chat_id
             self._prompted_since.discard(chat_id)
             self.fold.deleting(chat_id)
-        elif method == "chat/fork" and chat_id is not None:
-            self.fold.forking(chat_id)
+        elif method in {"chat/fork", "chat/rollback"} and chat_id is not None:
+            self.fold.reporting(chat_id)
         elif method == "chat/toolCallApprove" and chat_id is not None:
             call_id = params.get("toolCallId")
             approved = m.ChatToolCallApproveParams(

@@ -79,10 +79,10 @@ class Fold:
         if chat_id in self._folds:
             self._folds[chat_id].abandon()
 
-    def forking(self, chat_id: str) -> None:
-        """The client forks a chat; the server may say so in it, outside of any turn."""
+    def reporting(self, chat_id: str) -> None:
+        """Allow the server one text in a chat outside of any turn: about a fork or a rollback."""
         if chat_id in self._folds:
-            self._folds[chat_id].fork()
+            self._folds[chat_id].allow_report()
 
     def deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "chat": (
-        "ChatDeleteParams ChatDeleteResponse ChatPromptParams "
+        "ChatDeleteParams ChatDeleteResponse ChatInlinePromptParams ChatPromptParams "
         "ChatPromptResponse ChatPromptStatus ChatPromptSteerParams ChatPromptSteerRemoveParams "
         "ChatPromptStopParams ChatSelectedAgentChanged ChatSelectedBehaviorChanged "
         "ChatSelectedModelChanged ChatToolCallApproveParams ChatToolCallRejectParams "
@@ -89,8 +89,8 @@ _NAMES = {
     "history": (
         "ChatAddFlagParams ChatAddFlagResponse ChatClearParams ChatClearResponse "
         "ChatClearedParams ChatDeletedParams ChatForkParams ChatForkResponse ChatHistoryMeta "
-        "ChatHistoryParams ChatHistoryResponse ChatListParams ChatListResponse ChatListSorting "
-        "ChatOpenParams ChatOpenResponse ChatOpenedParams ChatRemoveFlagParams "
+        "ChatHistoryParams ChatHistoryResponse ChatKind ChatListParams ChatListResponse "
+        "ChatListSorting ChatOpenParams ChatOpenResponse ChatOpenedParams ChatRemoveFlagParams "
         "ChatRemoveFlagResponse ChatRollbackInclude ChatRollbackParams ChatRollbackResponse "
         "ChatSelection ChatStatus ChatStatusChangedParams ChatSummary ChatUpdateParams "
         "ChatUpdateResponse"

@@ -8,12 +8,13 @@ import attrs
 
 from eca_protocol.messages.contexts import ChatContext
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven, incomplete_items
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
     "ChatDeleteParams",
     "ChatDeleteResponse",
+    "ChatInlinePromptParams",
     "ChatPromptParams",
     "ChatPromptResponse",
     "ChatPromptStatus",
@@ -55,7 +56,25 @@ class ChatPromptParams:
     )
     variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
-    contexts: tuple[ChatContext, ...] = ()
+    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=incomplete_items("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class ChatInlinePromptParams:
+    """`chat/inlinePrompt`: a prompt whose answer is shown in the text, in a chat of its own.
+
+    A new `chat_id` begins with what was said in `source_chat_id`; the other fields are those of
+    `chat/prompt`, and the answer is a `ChatPromptResponse`.
+    """
+
+    chat_id: str
+    source_chat_id: str | None = None
+    message: str
+    model: ChatModel | None = None
+    agent: str | None = None
+    variant: str | None = None
+    trust: bool | None = None
+    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=incomplete_items("W-3"))
 
 
 @attrs.frozen(kw_only=True)

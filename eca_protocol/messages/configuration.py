@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, TypeAlias
+
 import attrs
 
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import legacy
+from eca_protocol.messages.marks import UnknownValue, Within, legacy, null_as_empty
 from eca_protocol.revisions import Revision, mark
 
 __all__ = ["ChatConfig", "ConfigUpdatedParams"]
+
+ListedBehavior: TypeAlias = (
+    Literal["agent", "plan"]
+    | Annotated[Literal["code"], Within(since=Revision.CURRENT, fallback="agent")]
+    | UnknownValue
+)
+"""A behaviour that the server lists: CURRENT's clients know `agent` as `code` (W-28)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -18,18 +27,19 @@ class ChatConfig:
     The fields whose name begins with `select` force the client's selection. `agents` and
     `select_agent` are what newer editions call behaviours; both spellings are written (W-11).
     `variants` are those of the selected model; that they are there at all tells a client that
-    the server speaks CURRENT (W-16).
+    the server speaks CURRENT (W-16). An empty `select_variant`, null on the wire, clears the
+    client's (W-11).
     """
 
     models: tuple[ChatModel, ...] | None = None
-    behaviors: tuple[ChatBehavior, ...] | None = attrs.field(
+    behaviors: tuple[ListedBehavior, ...] | None = attrs.field(
         default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
     )
     agents: tuple[str, ...] | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-11")
     )
     select_model: ChatModel | None = None
-    select_behavior: ChatBehavior | None = attrs.field(
+    select_behavior: ListedBehavior | None = attrs.field(
         default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
     )
     select_agent: str | None = attrs.field(
@@ -38,7 +48,9 @@ class ChatConfig:
     variants: tuple[str, ...] | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT)
     )
-    select_variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    select_variant: str | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | null_as_empty("W-11")
+    )
     select_trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     welcome_message: str | None = None
     default_model: ChatModel | None = attrs.field(default=None, metadata=legacy("W-60"))

@@ -53,7 +53,7 @@ ToolCallOrigin: TypeAlias = (
 ToolCallRejectedReason: TypeAlias = (
     Literal["user-choice", "user-config"]
     | Annotated[
-        Literal["userChoiceDeny", "userPromptStop", "userStop", "user"],
+        Literal["userChoiceDeny", "userPromptStop", "userStop", "user", "interrupted"],
         Within(since=Revision.CURRENT, fallback="user-choice"),
     ]
     | Annotated[
@@ -114,7 +114,10 @@ class UsageLimit:
     """How many tokens the model takes in all (`context`) and answers with (`output`)."""
 
     context: int | None = attrs.field(default=None, metadata=forgiven("W-60"))
-    output: int | None = attrs.field(default=None, metadata=forgiven("W-60"))
+    output: int | None = attrs.field(
+        default=None,
+        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -143,10 +146,14 @@ class ContextBreakdown:
 class ChatUsageContent:
     """Tokens and costs so far; costs are decimal numbers as text, without currency (W-27).
 
+    `session_tokens` sums the chat's turns up to 2025-10; in CURRENT it is what the last request
+    took of the model's context.
     `auto_compact_percentage` is the part of the context from which on the chat is compacted.
     """
 
     type: ClassVar[Literal["usage"]] = "usage"
+    sums: ClassVar[Window] = Window(until=Revision.R2025_10)
+    """The editions whose `session_tokens` sums the turns."""
     session_tokens: int
     tokens_used: int | None = attrs.field(
         default=None, metadata=mark(since=Revision.DRAFT, until=Revision.DRAFT)

@@ -109,7 +109,10 @@ class TextContext:
 
 @attrs.frozen(kw_only=True)
 class UnknownContext:
-    """A context of a type this package does not know; `raw` is written as it came."""
+    """A context of an unknown type, or without a member that its type needs (W-3).
+
+    `raw` is written as it came.
+    """
 
     type: str | None
     raw: Mapping[str, Any]

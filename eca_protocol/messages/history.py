@@ -25,6 +25,7 @@ __all__ = [
     "ChatHistoryMeta",
     "ChatHistoryParams",
     "ChatHistoryResponse",
+    "ChatKind",
     "ChatListParams",
     "ChatListResponse",
     "ChatListSorting",
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 ChatStatus: TypeAlias = Literal["idle", "running", "stopping", "login"] | UnknownValue
+ChatKind: TypeAlias = Literal["inline"] | UnknownValue
 ChatListSorting: TypeAlias = Literal["updatedAt", "createdAt"] | UnknownValue
 ChatRollbackInclude: TypeAlias = Literal["messages", "tools"] | UnknownValue
 
@@ -120,6 +122,8 @@ class ChatForkParams:
 class ChatForkResponse:
     """The answer to `chat/fork`; the new chat comes as `chat/opened` and contents."""
 
+    chat_id: str | None = None
+
 
 @attrs.frozen(kw_only=True)
 class ChatClearedParams:
@@ -176,7 +180,7 @@ class ChatListParams:
 
 @attrs.frozen(kw_only=True)
 class ChatSummary:
-    """A chat in a list; times are milliseconds since 1970."""
+    """A chat in a list; times are milliseconds since 1970. `kind` is absent for most chats."""
 
     id: str
     title: str | None = None
@@ -185,6 +189,7 @@ class ChatSummary:
     updated_at: int | None = None
     model: ChatModel | None = None
     message_count: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    kind: ChatKind | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, also_read_as, forgiven
 
 __all__ = [
     "JobStatus",
@@ -65,7 +65,7 @@ class JobsUpdatedParams:
 class JobsKillParams:
     """`jobs/kill`: end a job."""
 
-    job_id: str
+    job_id: str = attrs.field(metadata=also_read_as("job-id", "W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +79,7 @@ class JobsKillResult:
 class JobsReadOutputParams:
     """`jobs/readOutput`: what a job has written so far."""
 
-    job_id: str
+    job_id: str = attrs.field(metadata=also_read_as("job-id", "W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -92,8 +92,8 @@ class OutputLine:
 
 @attrs.frozen(kw_only=True)
 class JobsReadOutputResult:
-    """The answer to `jobs/readOutput`; some servers say no status of a job they do not know."""
+    """The answer to `jobs/readOutput`; of an unknown job no lines and no status (W-44)."""
 
     lines: tuple[OutputLine, ...]
-    status: JobStatus | None = attrs.field(default=None, metadata=forgiven("W-60"))
+    status: JobStatus | None = attrs.field(default=None, metadata=forgiven("W-44", nullable=True))
     exit_code: int | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))

@@ -7,7 +7,14 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, allowed, forgiven, legacy, rest
+from eca_protocol.messages.marks import (
+    UnknownValue,
+    allowed,
+    forgiven,
+    legacy,
+    object_as_true,
+    rest,
+)
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -60,24 +67,30 @@ class InitializationOptions:
 class EditorCapabilities:
     """Which requests about its files the editor answers."""
 
-    diagnostics: bool | None = None
-    definition: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
-    references: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    diagnostics: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    definition: bool | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
+    )
+    references: bool | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
+    )
 
 
 @attrs.frozen(kw_only=True)
 class ChatCapabilities:
     """Which requests about a chat the client answers."""
 
-    ask_question: bool | None = None
+    ask_question: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class CodeAssistantCapabilities:
     """Which of the protocol's features the client has."""
 
-    chat: bool | None = None
-    rewrite: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    rewrite: bool | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
+    )
     editor: EditorCapabilities | None = None
     chat_capabilities: ChatCapabilities | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT)
@@ -122,10 +135,16 @@ class InitializeParams:
 
 @attrs.frozen(kw_only=True)
 class InitializeResponse:
-    """The answer to `initialize`; what old servers say beside it is read (W-60)."""
+    """The answer to `initialize`; what old servers say beside it is read (W-60).
+
+    `global_config_path` is the absolute path of the user's configuration that the server reads.
+    """
 
     chat_welcome_message: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-10")
+    )
+    global_config_path: str | None = attrs.field(
+        default=None, metadata=mark(since=Revision.CURRENT)
     )
     models: tuple[ChatModel, ...] | None = attrs.field(default=None, metadata=legacy("W-60"))
     chat_behaviors: tuple[ChatBehavior, ...] | None = attrs.field(

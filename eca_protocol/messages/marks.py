@@ -20,7 +20,10 @@ __all__ = [
     "allowed",
     "also_read_as",
     "forgiven",
+    "incomplete_items",
     "legacy",
+    "null_as_empty",
+    "object_as_true",
     "reading_of",
     "rest",
 ]
@@ -64,10 +67,16 @@ class Reading:
     """The key under which editions that do not know the field are told its value."""
     nullable: bool = False
     """The letter itself allows null."""
+    null_as_empty: bool = False
+    """The empty string is written as null, and read from it; None is an absent key."""
     null_items: bool = False
     """Nulls among the items of a list are passed over."""
+    incomplete_items: str | None = None
+    """The ruling by which items that lack a required member are read as of an unknown type."""
     list_as_empty: bool = False
     """A list where an object belongs is read as the empty object."""
+    object_as_true: bool = False
+    """An object where a boolean belongs is read as true."""
     written: bool = True
     """False: read from old servers, never written."""
     other_key: str | None = None
@@ -93,6 +102,7 @@ def forgiven(
     *,
     nullable: bool = False,
     null_items: bool = False,
+    incomplete: bool = False,
     list_as_empty: bool = False,
     optional_since: Revision | None = None,
     left_out: bool = False,
@@ -108,6 +118,7 @@ def forgiven(
         required=True,
         nullable=nullable,
         null_items=null_items,
+        incomplete_items=ruling if incomplete else None,
         list_as_empty=list_as_empty,
         optional_since=optional_since,
         left_out=left_out,
@@ -122,6 +133,21 @@ def allowed(ruling: str, *, told_as: str | None = None) -> dict[str, Any]:
     `told_as` is the key under which editions outside the field's window are told its value.
     """
     return {_KEY: Reading(ruling=ruling, told_as=told_as)}
+
+
+def incomplete_items(ruling: str) -> dict[str, Any]:
+    """Metadata: by `ruling`, items that lack a required member are read as of an unknown type."""
+    return {_KEY: Reading(incomplete_items=ruling)}
+
+
+def object_as_true(ruling: str) -> dict[str, Any]:
+    """Metadata: by `ruling`, an object where the boolean belongs is read as true."""
+    return {_KEY: Reading(ruling=ruling, object_as_true=True)}
+
+
+def null_as_empty(ruling: str) -> dict[str, Any]:
+    """Metadata: by `ruling`, the empty string is null on the wire, and None an absent key."""
+    return {_KEY: Reading(ruling=ruling, nullable=True, null_as_empty=True)}
 
 
 def legacy(ruling: str) -> dict[str, Any]:

@@ -37,7 +37,9 @@ class ChatQueryContextParams:
 
     chat_id: str | None = None
     query: str = attrs.field(default="", metadata=forgiven("W-3"))
-    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+    contexts: tuple[ChatContext, ...] = attrs.field(
+        default=(), metadata=forgiven("W-3", incomplete=True)
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -30,6 +30,7 @@ __all__ = [
     "Shape",
     "Tagged",
     "fields_of",
+    "lacks",
     "shape_of",
     "window_of_class",
 ]
@@ -170,6 +171,23 @@ def _values_of(arguments: tuple[Any, ...]) -> dict[str, Within | None]:
 def fields_of(cls: ModelClass) -> tuple[Field, ...]:
     """The fields of a model, in the order in which they are written."""
     return tuple(_field(attribute) for attribute in attrs.fields(attrs.resolve_types(cls)))
+
+
+def lacks(shape: Shape, raw: Any) -> bool:
+    """Whether an object of `shape`, or an object in it, has a required member absent or null."""
+    match shape:
+        case Nullable(inner):
+            return lacks(inner, raw)
+        case Model(cls) if isinstance(raw, dict):
+            return any(_lacks_field(field, raw.get(field.wire)) for field in fields_of(cls))
+        case _:
+            return False
+
+
+def _lacks_field(field: Field, entry: Any) -> bool:
+    if entry is None:
+        return not field.has_default and not isinstance(field.shape, Nullable | Anything)
+    return lacks(field.shape, entry)
 
 
 def _field(attribute: Any) -> Field:

@@ -2,9 +2,10 @@
 
 The rules it keeps: approvals of one answer are asked together, but for a call that rests on what
 an earlier one will change (see `steps`): it is shown and asked for when that one has run. Every
-call has its result in the one next request, in the order of the calls; a rejection ends the call
-and not the turn (W-31), nor does a tool that crashes; what the user says meanwhile goes into the
-next request, and an answer that would be the last is followed by one; the loop has an end.
+call has its result in the one next request, in the order of the calls. A rejection by the
+configuration ends the call and not the turn, nor does a tool that crashes; the user's rejection
+ends the turn where the client says so (W-31). What the user says meanwhile goes into the next
+request, and an answer that would be the last is followed by one; the loop has an end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from eca_protocol import json
 from eca_server.chat.breakdown import Asked
 from eca_server.chat.compaction import RoomKeeper
 from eca_server.chat.reply import reply
+from eca_server.chat.steering import take_steers
 from eca_server.chat.steps import Step, ToCome, in_order
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
@@ -31,6 +33,7 @@ from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, in_force
 from eca_server.llm.models import Model
 from eca_server.llm.thoughts import left_behind
+from eca_server.spelling import PREFIX
 from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
@@ -102,6 +105,7 @@ class Agent:
         if self.hooks is not None:
             heard = await self.hooks.before_request(last)
             if heard is None:
+                turn.messages.clear()  # what a hook blocks is not kept
                 return
             added, last = heard
         built = await self.gather()  # what it tells of once is lost with a prompt that is blocked
@@ -115,7 +119,7 @@ class Agent:
             content_id=turn.prompt.content_id,
             shown=None if last.parts[-1:] == (TextPart(said),) else said,
         )
-        turn.messages += [*before, opening]
+        turn.messages[:] = [*before, opening]
         if self.hooks is not None:
             self.hooks.was_told()
         await turn.chat.keep_prompt(turn)
@@ -130,25 +134,23 @@ class Agent:
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
-            await self._take_steers(turn)
-            if self._is_over or (step and turn.messages[-1].role == "assistant"):
-                return  # or there is nothing to ask: what was said meanwhile is blocked
+            was_last = step > 0 and turn.messages[-1].role == "assistant"
+            is_told = await self._take_steers(turn, room)
+            if self._is_over or (was_last and not is_told):
+                return  # or there is nothing to ask: what was said meanwhile was for the server
             wants_title = self.wants_title and step == 0
             answer = await self._ask(turn, room, wants_title=wants_title)
             if answer is None:
                 return
             if await self._is_last(turn, answer):
                 return
+            turn.tell_usage_so_far()
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
                 turn.messages.append(Message(role="tool", parts=results))
             if self._is_over:
                 return
-            if _fails_again(turn, answer.calls, failures):
-                turn.fail(
-                    f"The same call failed {MOST_FAILURES} times, so this turn ends here. "
-                    "Say how to go on."
-                )
+            if self._waits_for_user(turn, answer) or _is_stuck(turn, answer.calls, failures):
                 return
         turn.fail(f"This turn took {most} steps without an end. Say `go on` to continue.")
 
@@ -160,12 +162,21 @@ class Agent:
                 await self.hooks.after_request(answer.text)
         return not (answer.calls or turn.steers)
 
-    async def _take_steers(self, turn: Turn) -> None:
-        """Take in what was said meanwhile, as far as hooks let it through."""
-        if self.hooks is not None:
-            await self.hooks.hear_steers()
-        if not self._is_over:
-            turn.take_steers()
+    def _waits_for_user(self, turn: Turn, answer: Answer) -> bool:
+        """Return whether the user's rejection of a call ends the turn (W-31)."""
+        was_refused = any(turn.calls[each.key].is_refused_by_user for each in answer.calls)
+        ends = was_refused and turn.chat.session.profile.rejection_ends_turn
+        return ends and all(each.command for each in turn.steers)
+
+    async def _take_steers(self, turn: Turn, room: RoomKeeper) -> bool:
+        """Take in what was said meanwhile, as far as hooks let it through; whether a text was."""
+        is_told = False
+        while True:
+            if self.hooks is not None:
+                await self.hooks.hear_steers()
+            if self._is_over or not turn.steers:
+                return is_told
+            is_told |= await take_steers(turn, room)
 
     async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
         """One request, with room made for it; one that is too long is tried once more, shorter."""
@@ -204,11 +215,15 @@ class Agent:
             title_prompt=self.title_prompt,
             max_kb=self.answer_max_kb,
         )
-        context = self.model.capabilities.context
-        turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
+        self.note_asked(turn, request)
         if answer is not None and answer.usage is not None:
             turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))
         return answer
+
+    def note_asked(self, turn: Turn, request: Request) -> None:
+        """Let the turn's usage tell of this request."""
+        context = self.model.capabilities.context
+        turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
 
     def _request(self, turn: Turn) -> Request:
         messages = in_force(turn.messages, turn.chat.told)
@@ -226,7 +241,8 @@ class Agent:
         origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
         tool = self.toolbox.find(server, own)
         shows = tool.tasks.details if isinstance(tool, TaskTool) else reserved_for(server, own)
-        return Naming(id=key, name=own, server=server, origin=origin, shows=shows)
+        summary = None if tool is None else tool.summary({}) or None
+        return Naming(id=key, name=own, server=server, origin=origin, shows=shows, summary=summary)
 
     async def _run_calls(
         self, turn: Turn, finished: Sequence[ToolCallFinished]
@@ -238,7 +254,8 @@ class Agent:
             await self._look_at(step, to_come)
             to_come.add(step)
             await turn.drained()
-        _tell_of_waiting(turn, steps)
+        turn.keep_arguments()
+        turn.tell_of_calls("Calling tool", only_waiting=True)
         match steps:
             case [step]:  # a task of its own would cost more than a small tool takes
                 await self._run_step(step, (), turn)
@@ -253,7 +270,8 @@ class Agent:
         if step.postponed:
             await _all_done(earlier)
             await self._look_at(step, ToCome())
-            _tell_of_waiting(turn, [step])
+            turn.keep_arguments()
+            turn.tell_of_calls("Calling tool", only_waiting=True)
         self._close_if_over(turn)
         if not step.call.decided.is_set():
             with trio.move_on_after(turn.chat.session.profile.approval_seconds):
@@ -262,7 +280,7 @@ class Agent:
         await _all_done(earlier)
         if step.call.is_open:
             step.call.start()
-            turn.progress("Calling tool")
+            turn.tell_of_calls("Calling tool")
             output = await _output(step, turn, self.hooks)
             self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
@@ -291,8 +309,10 @@ class Agent:
             call.announce({}, manual_approval=False)
             call.fault(f"The arguments are unreadable: {finished.error}")
         elif tool is None and why is not None:
-            call.announce(arguments, manual_approval=False)
-            call.deny(why)
+            own_name = call.naming.name.removeprefix(PREFIX)
+            summary = _with_reason(own_name, Decision(verdict="deny", rule=why))
+            call.announce(arguments, manual_approval=False, summary=summary)
+            call.deny(f"Not available: {why}.")
         elif tool is None:
             call.announce(arguments, manual_approval=False)
             call.fault(self.toolbox.unknown(call.naming.name))
@@ -309,9 +329,11 @@ class Agent:
             prepared, decision = await self._judged(tool, call, arguments)
             may_ask = decision.verdict != "deny" and not to_come.meets(prepared.changes)
             if self.hooks is not None and may_ask:
-                heard = await self.hooks.before_call(call.naming, arguments, decision.verdict)
-                if heard.arguments != arguments:
-                    arguments = heard.arguments
+                naming, told = _for_hooks(call.naming, prepared, arguments)
+                heard = await self.hooks.before_call(naming, told, decision.verdict)
+                if heard.arguments != told:
+                    wrapped = {**arguments, "arguments": heard.arguments}
+                    arguments = wrapped if prepared.inner else heard.arguments
                     prepared, decision = await self._judged(tool, call, arguments)
                 decision = heard.tightened(decision)
         except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
@@ -323,23 +345,25 @@ class Agent:
             return
         await _still_running()
         step.prepared = prepared
-        step.changes_something |= prepared.is_ordered
-        step.postponed = to_come.meets(prepared.changes)
+        inner = prepared.inner
+        step.changes_something |= prepared.is_ordered or bool(inner and inner.tool.effect != "read")
+        step.postponed = to_come.meets(prepared.changes) or (
+            decision.is_remembered and prepared.command is not None and bool(to_come)
+        )
         if step.postponed:
             return
         call.announce(
             arguments,
             manual_approval=decision.verdict == "ask",
-            summary=_with_rule(prepared.summary, decision),
-            details=prepared.details,
+            summary=_with_reason(prepared.summary, decision),
+            details=self.permissions.details(prepared, decision),
         )
         if heard is not None and heard.refusal is not None:
             call.deny(heard.refusal, reason="hookRejected")
         elif decision.verdict == "deny":
             call.deny(f"Denied by {decision.rule}. Do not repeat it.")
         elif decision.verdict == "ask":
-            step.asks = True
-            call.ask(decision.memo)
+            call.ask(decision.memos)
         else:
             call.decided.set()
 
@@ -348,10 +372,23 @@ class Agent:
     ) -> tuple[PreparedCall, Decision]:
         """A call that was looked at, and whether it may run."""
         running_call.set(call.naming.id)
-        prepared = await tool.prepare(fitting(arguments, tool.parameters))
+        is_native = call.naming.server == NATIVE  # others say themselves whether they take more
+        fit = fitting(arguments, tool.parameters, is_closed=is_native)
+        prepared = await tool.prepare(fit)
         return prepared, await self.permissions.decide(
             tool, prepared, arguments, server=call.naming.server
         )
+
+
+def _for_hooks(
+    naming: Naming, prepared: PreparedCall, arguments: Mapping[str, Any]
+) -> tuple[Naming, Mapping[str, Any]]:
+    """Return a call's names and arguments for hooks: those of the tool that it calls, if any."""
+    inner = prepared.inner
+    if inner is None:
+        return naming, arguments
+    named = attrs.evolve(naming, server=inner.server, name=inner.tool.name, origin="mcp")
+    return named, inner.arguments
 
 
 def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
@@ -359,15 +396,10 @@ def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
     before = left_behind(turn.chat.told, origin)
     if before is not None:
         turn.say(
-            f"{origin.provider}/{origin.model} goes on from what was said and done; "
-            f"it is not told what {before.provider}/{before.model} thought.",
+            f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "
+            f"but not the reasoning of {before.provider}/{before.model}.",
             role="system",
         )
-
-
-def _tell_of_waiting(turn: Turn, steps: Iterable[Step]) -> None:
-    if any(step.asks and not step.call.decided.is_set() for step in steps):
-        turn.progress("Waiting for tool call approval")
 
 
 async def _still_running() -> None:
@@ -396,7 +428,9 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
         if output.is_error:
             span.fail("tool_error")
         if hooks is not None:
-            output = await hooks.after_call(step.call.naming, step.call.arguments, output)
+            assert step.prepared is not None
+            known = _for_hooks(step.call.naming, step.prepared, step.call.arguments)
+            output = await hooks.after_call(*known, output)
         if span.wants_content:
             said = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
@@ -428,18 +462,28 @@ def _told_of(fault: Exception, call: ToolCall) -> str:
     return f"The tool failed by a fault of its own: {type(fault).__name__}: {fault}"
 
 
-def _with_rule(summary: str, decision: Decision) -> str:
-    """The summary, and the rule that decided unless it is one of those without configuration."""
-    return summary if decision.rule in BUILT_IN else f"{summary} ({decision.rule})"
+def _with_reason(summary: str, decision: Decision) -> str:
+    """Return the summary with the reason why the call asks or is denied, if it has one in words."""
+    if decision.verdict == "allow" or decision.rule in BUILT_IN:
+        return summary
+    if " " in decision.rule and "toolCall." not in decision.rule:  # else it names a setting
+        return f"{summary} ({decision.rule})"
+    return f"{summary} (denied by the configuration)" if decision.verdict == "deny" else summary
 
 
-def _fails_again(
+def _is_stuck(
     turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str, str]]
 ) -> bool:
+    """Return whether the very same call has failed too often, and tell the user so."""
     failed = set()
     for each in finished:
         call = turn.calls[each.key]
         if call.result is not None and call.result.is_error:
             failed.add((call.naming.server, call.naming.name, each.raw))
     failures.update(failed)
-    return any(count >= MOST_FAILURES for count in failures.values())
+    if all(count < MOST_FAILURES for count in failures.values()):
+        return False
+    turn.fail(
+        f"The same call failed {MOST_FAILURES} times, so this turn ends here. Say how to go on."
+    )
+    return True

@@ -40,6 +40,7 @@ class BetweenTurns:
         self._nursery = nursery
         self._memory = memory
         self._works = 0
+        self._waiting: list[tuple[Callable[[], Awaitable[None]], trio.Event]] = []
         self._turnstile = trio.Lock()
         self._to_be_cleared: trio.Event | None = None
         self._cleared = trio.Event()
@@ -57,11 +58,21 @@ class BetweenTurns:
             Set when it is done.
         """
         self._chat.stop()
-        self._works += 1
-        if self.at_rest.is_set():
-            self.at_rest = trio.Event()
         done = trio.Event()
-        self._nursery.start_soon(self._do, work, done)
+        self._start(work, done)
+        return done
+
+    def later(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
+        """Do something to the past once no turn runs; none is stopped, prompts that come then wait.
+
+        Returns:
+            Set when it is done.
+        """
+        done = trio.Event()
+        if self._chat.is_busy:
+            self._waiting.append((work, done))
+        else:
+            self._start(work, done)
         return done
 
     def clear(self) -> trio.Event:
@@ -81,10 +92,13 @@ class BetweenTurns:
             self._clear(cleared)
         return cleared
 
-    def clear_if_asked(self) -> None:
-        """Forget what was said, if that waited for the turn that has ended."""
+    def go_on(self) -> None:
+        """Begin what waited for the turn that has ended."""
         if self._to_be_cleared is not None:
             self._clear(self._to_be_cleared)
+        waiting, self._waiting = self._waiting, []
+        for work, done in waiting:
+            self._start(work, done)
 
     def delete(self) -> None:
         """Nobody waits any more for a deleted chat to be cleared."""
@@ -95,6 +109,12 @@ class BetweenTurns:
         """Wait until all of it is done."""
         await self.at_rest.wait()
         await self._cleared.wait()
+
+    def _start(self, work: Callable[[], Awaitable[None]], done: trio.Event) -> None:
+        self._works += 1
+        if self.at_rest.is_set():
+            self.at_rest = trio.Event()
+        self._nursery.start_soon(self._do, work, done)
 
     async def _do(self, work: Callable[[], Awaitable[None]], done: trio.Event) -> None:
         try:

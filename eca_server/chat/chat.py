@@ -22,6 +22,7 @@ from eca_protocol.messages import (
     ChatStatusChangedParams,
 )
 from eca_server.chat.between_turns import BetweenTurns
+from eca_server.chat.flags import flags_within
 from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Showing
@@ -128,7 +129,7 @@ class Chat:
         self.systems: dict[str, System] = {}
         self.showing = Showing(chat_id, session)
         self.between_turns = BetweenTurns(self, nursery, memory)
-        self._nursery = nursery
+        self.nursery = nursery
         self._memory = memory
         self._bodies = set() if bodies is None else bodies
         self._may_be_stored = may_be_stored
@@ -163,7 +164,7 @@ class Chat:
         if not self._turn.stopped:
             self._tell_status()
             self._turn.stop()
-            self._nursery.start_soon(self._close_late, self._turn)
+            self.nursery.start_soon(self._close_late, self._turn)
 
     def delete(self) -> None:
         """End everything inside and say nothing more (W-24)."""
@@ -187,10 +188,10 @@ class Chat:
         if self._turn is not None:
             self._turn.steers.append(Steer(text=text))
 
-    def drop_steers(self) -> None:
-        """Take back what was not put into a request yet."""
-        if self._turn is not None:
-            self._turn.steers.clear()
+    @property
+    def running_turn(self) -> Turn | None:
+        """The turn that runs."""
+        return self._turn
 
     def call(self, call_id: str) -> ToolCall | None:
         """The tool call of that id, if it is one of the turn that runs, or of its subagents."""
@@ -214,7 +215,7 @@ class Chat:
         """Ask for a title beside the turn, if the chat has none (W-25)."""
         if self.title is None and self._title_scope is None and self.state is ChatState.RUNNING:
             self._title_scope = trio.CancelScope()
-            self._nursery.start_soon(self._find_title, make_title, self._title_scope)
+            self.nursery.start_soon(self._find_title, make_title, self._title_scope)
 
     @property
     def status(self) -> ChatStatus:
@@ -239,12 +240,11 @@ class Chat:
         """Whether a turn runs."""
         return self._turn is not None
 
-    def has_message(self, content_id: str) -> bool:
-        """Whether the user's message of that id is one of the chat's."""
+    @property
+    def said(self) -> Sequence[Message]:
+        """All messages, those of the running turn and its prompt included."""
         turn = self._turn
-        said = self.history if turn is None else [*self.history, *turn.messages]
-        running = () if turn is None else (turn.prompt.content_id,)
-        return content_id in (*running, *(message.content_id for message in said))
+        return self.history if turn is None else [*self.history, turn.unsent, *turn.messages]
 
     def set(self, **changes: Any) -> None:
         """Change some of `settings`; they count more than what is stored, and are kept later."""
@@ -288,8 +288,7 @@ class Chat:
         self.told = in_force(self.history)
         self.window = Window()
         self.ledger = Ledger()
-        kept = {each.content_id for each in self.history}
-        self.set(flags={key: flag for key, flag in self.settings.flags.items() if key in kept})
+        self.set(flags=flags_within(self.settings.flags, self.history))
         if not self.history and not self.settings.is_named_by_user:
             self._cancel_title()
             self.title = None
@@ -326,7 +325,7 @@ class Chat:
     async def keep_prompt(self, turn: Turn) -> None:
         """Store the prompt before a model is asked; bounded in time, and never an error."""
         if self._memory is not None and self._is_of_ours(turn):
-            await self._memory.keep_prompt(turn)
+            await self._memory.keep_prompt(turn, self.nursery)
 
     async def keep_before_images(
         self, turn: Turn, changes: Sequence[FileChange]
@@ -372,7 +371,7 @@ class Chat:
         self._bodies.add(turn)
         self._tell_status()
         turn.begin()
-        self._nursery.start_soon(self._run, turn)
+        self.nursery.start_soon(self._run, turn)
 
     async def _run(self, turn: Turn) -> None:
         try:
@@ -448,8 +447,8 @@ class Chat:
         """Do what waited until nothing runs."""
         if self.between_turns.is_at_work or self.state is not ChatState.IDLE:
             return
-        self.between_turns.clear_if_asked()
-        if self._queue:
+        self.between_turns.go_on()
+        if self._queue and not self.between_turns.is_at_work:
             self.prompt(self._queue.popleft())
 
     def _tell_status(self) -> None:
@@ -471,7 +470,7 @@ class Chat:
         texts = [steer.text for steer in turn.steers] + [each.text for each in self._dropped]
         self._dropped = []
         why = "Stopped. Waiting prompts that were dropped" if turn.stopped else "This came too late"
-        return "\n\n".join([f"{why}:", *texts]) if texts else ""
+        return "\n\n".join([f"{why}:", *texts]) if texts else "Stopped." * turn.stopped
 
     def tell_title(self) -> None:
         """Tell the client what the chat is called, if it has a name and is not deleted (W-24)."""

@@ -98,15 +98,27 @@ class Chats:
         return None if self.drop_blank(chat) else chat
 
     async def begin(
-        self, messages: Sequence[Message], *, title: str | None, settings: ChatSettings
+        self,
+        messages: Sequence[Message],
+        *,
+        title: str | None,
+        settings: ChatSettings,
+        chat: Chat | None = None,
     ) -> Chat:
-        """A new chat that begins with what was said elsewhere, and is stored."""
-        chat = self.open(None)
+        """A new chat that begins with what was said elsewhere, and is stored.
+
+        Args:
+            messages: what was said.
+            title: what it is called.
+            settings: what it is set to.
+            chat: itself, if it has an id already.
+        """
+        chat = chat or self.open(None)
         chat.history.extend(messages)
         chat.told = in_force(chat.history)
         chat.title = title or None
         chat.set(**attrs.asdict(settings, recurse=False))
-        if self.memory is not None:
+        if self.memory is not None and messages:
             await self.memory.keep_copy(chat)
         return chat
 

@@ -36,7 +36,9 @@ from eca_server.tools.output import Cap, cut_middle
 if TYPE_CHECKING:
     from eca_server.chat.hooked import Trigger, TurnHooks
 
-__all__ = ["RoomKeeper", "compact", "has_past", "transcript"]
+__all__ = ["NO_PAST", "RoomKeeper", "compact", "has_past", "transcript"]
+
+NO_PAST = "There is nothing to compact: the model knows no more of this chat."
 
 SECONDS = 180
 """How long a summary may take, further tries included."""
@@ -113,19 +115,37 @@ class RoomKeeper:
         """Compact the chat; whether that was done."""
         if not has_past(self._turn, self._opening):
             return False
+        return await self._compact(self._opening) is not None
+
+    async def compact_as_asked(self, wish: str) -> None:
+        """Compact the chat as the user asks in the middle of the turn, and show the summary."""
+        is_answered = self._turn.messages[-1].role == "assistant"
+        opening = None if is_answered else self._opening
+        if not has_past(self._turn, opening):
+            self._turn.say(NO_PAST, role="system")
+            return
+        summary = await self._compact(opening, wish, triggered="manual")
+        if summary is not None:
+            self._turn.say(summary, role="system")
+
+    async def _compact(
+        self, opening: Message | None, wish: str = "", triggered: Trigger = "auto"
+    ) -> str | None:
         summary = await compact(
             self._turn,
             self._model,
-            opening=self._opening,
+            opening=opening,
+            wish=wish,
             instruction=self._instruction,
             hooks=self._hooks,
+            triggered=triggered,
         )
         done = summary is not None
         if done:
             self._turn.chat.window.had_room = False
         self._has_failed = not done
         self._turn.progress("Waiting model")
-        return done
+        return summary
 
 
 def has_past(turn: Turn, opening: Message | None = None) -> bool:
@@ -141,6 +161,7 @@ async def compact(
     wish: str = "",
     instruction: str = "",
     hooks: TurnHooks | None = None,
+    triggered: Trigger = "manual",
 ) -> str | None:
     """Put a summary in the place of what was said so far; None: there is none, and why was told.
 
@@ -152,11 +173,11 @@ async def compact(
         wish: what the user says about the summary.
         instruction: how it is asked for; empty: in our words.
         hooks: the user's hooks, who may be against it; None: there are none.
+        triggered: what it is due to.
     """
     past = _past(turn, opening)
     if not past:
         return None
-    triggered: Trigger = "manual" if opening is None else "auto"
     if hooks is not None and not await hooks.before_compaction(triggered, wish):
         return None
     turn.progress("Compacting the chat")

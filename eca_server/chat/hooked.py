@@ -7,17 +7,19 @@ stands in the frame of contexts; each that was shown to start is shown to end, a
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableSet, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
 from eca_server.chat.chat import Chat
+from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
 from eca_server.config.hook_settings import HookEvent
 from eca_server.context.block import Section, render
-from eca_server.hooks import Heard, Hooks, Outcome, Ran, ToolCalled
+from eca_server.hooks import Beside, Heard, Hooks, Outcome, Ran, ToolCalled
 from eca_server.llm.history import Message, TextPart
 from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.approval import Decision, Verdict
@@ -54,7 +56,7 @@ class HeardOfCall:
         if self.refusal is not None:
             return attrs.evolve(decision, verdict="deny")
         if self.asks is not None and decision.verdict == "allow":
-            return Decision(verdict="ask", rule=f"the hook {self.asks}")
+            return Decision(verdict="ask", rule=f"asked for by the hook {self.asks}")
         return decision
 
 
@@ -66,6 +68,7 @@ class TurnHooks:
         turn: the turn.
         told: what each is told of the chat.
         greeted: the chats that have what `chatStart` says in their history.
+        beside: runs those at the chat's start, which a delete of the chat does not cut short.
 
     Attributes:
         stopped: one of them has ended the turn.
@@ -77,12 +80,14 @@ class TurnHooks:
         turn: Turn,
         told: Mapping[str, Any],
         greeted: MutableSet[Chat],
+        beside: Beside,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
         self._turn = turn
         self._told = told
         self._greeted = greeted
+        self._beside = beside
         self._is_subagents = turn.chat.parent_id is not None
         self._follow_ups = 0
 
@@ -114,8 +119,12 @@ class TurnHooks:
     async def _start(self) -> Heard:
         if self._is_subagents:
             return await self._hooks.fire("subagentStart", self._told, _Stage(self._turn))
-        told = {**self._told, "resumed": bool(self._turn.chat.history)}
-        return await self._hooks.fire("chatStart", told, _Stage(self._turn))
+        chat = self._turn.chat
+        told = {**self._told, "resumed": bool(chat.history)}
+        if not self._hooks.has("chatStart"):
+            return Heard(told=told)
+        run = partial(self._hooks.fire, "chatStart", told, _Stage(self._turn))
+        return await self._beside.begin(chat.id, run, lambda: chat.state is ChatState.DELETED)
 
     def was_told(self) -> None:
         """The message with what they add is the chat's from now on."""
@@ -127,7 +136,7 @@ class TurnHooks:
         What they let through the turn takes; what they do not the user is told.
         """
         steers = self._turn.steers
-        while (steer := next((each for each in steers if each.parts is None), None)) is not None:
+        while steer := next((e for e in steers if e.parts is None and e.command is None), None):
             heard = await self._hooks.fire(
                 "preRequest", {**self._told, "prompt": steer.text}, _Stage(self._turn)
             )

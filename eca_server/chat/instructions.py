@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import attrs
 import trio
 
 from eca_server.config import Behavior, Config
-from eca_server.config.files import Unreadable, read_text
+from eca_server.config.files import Unreadable
+from eca_server.config.folder_files import read_named
 from eca_server.context.provenance import NOTICE
 from eca_server.tools.files import printable
 from eca_server.workspace import Root
@@ -93,7 +93,7 @@ async def compact_prompt(config: Config) -> str:
 
 async def _text_of(file: str, key: str, instead: str) -> str:
     try:
-        read = partial(read_text, Path(file), most=LARGEST_PROMPT)
+        read = partial(read_named, file, LARGEST_PROMPT)
         return (await trio.to_thread.run_sync(read, abandon_on_cancel=True)).strip()
     except Unreadable as fault:
         raise UnreadablePrompt(f"{key}: {file}: {fault.message}; {instead}.") from None

@@ -7,12 +7,11 @@ left something that can be rolled back.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-import attrs
+import trio
 
 from eca_server.chat.gallery import Gallery
 from eca_server.chat.pictures import picture_content
@@ -26,6 +25,8 @@ from eca_server.chat.store import (
     StoredMessage,
     TurnUsage,
 )
+from eca_server.chat.store.running import Piece, Running
+from eca_server.chat.stored_messages import restored, stored
 from eca_server.chat.usage import SessionUsage, taken
 from eca_server.chat.window import Window
 from eca_server.llm.history import Message, in_force
@@ -42,9 +43,6 @@ _log = logging.getLogger("eca_server.chat")
 
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of a file that are kept from before a change; of a larger one only that it was there."""
-
-_NOBODYS = "-"
-"""What the id begins with under which a message is stored that has no content id."""
 
 
 class Memory:
@@ -92,27 +90,28 @@ class Memory:
         was_unread, chat.is_unread = chat.is_unread, found is None
         if found is None:
             return False
-        stored = found.chat
-        if stored is None:
+        known = found.chat
+        if known is None:
             return True
         if not chat.between_turns.was_cleared:
-            chat.put_before(_said_before(chat, [_restored(kept) for kept in stored.messages]))
+            chat.put_before(_said_before(chat, [restored(kept) for kept in known.messages]))
         chat.told = in_force(chat.history)
         chat.window = Window()
         named = chat.title if chat.settings.is_named_by_user or not was_unread else None
-        chat.title = named or stored.title or chat.title
-        chat.settings = stored.settings
-        chat.created = stored.created
+        chat.title = named or known.title or chat.title
+        chat.settings = known.settings
+        chat.created = known.created
         if not chat.is_busy:
-            chat.updated = stored.updated
+            chat.updated = known.updated
         chat.usage = SessionUsage()  # the turns of an unread chat are stored, too
-        for usage in stored.usages:
+        for usage in known.usages:
             chat.usage.add_turn(usage.tokens, usage.cost)
         return True
 
     async def keep(self, turn: Turn) -> None:
         """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
         tokens, cost = taken(turn.usages)
+        is_noted = turn.stored > 0
         await self._store.append(
             turn.chat.id,
             self._workspace,
@@ -120,6 +119,7 @@ class Memory:
             title=turn.chat.kept_title,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
             settings=turn.chat.kept_settings,
+            running=Running(turn=turn.prompt.content_id, is_over=True) if is_noted else None,
         )
 
     async def keep_copy(self, chat: Chat) -> None:
@@ -127,7 +127,7 @@ class Memory:
         await self._store.append(
             chat.id,
             self._workspace,
-            _stored(chat.history),
+            stored(chat.history),
             title=chat.title,
             settings=chat.settings,
         )
@@ -142,14 +142,28 @@ class Memory:
                 words,
                 title=turn.chat.kept_title,
                 settings=turn.chat.kept_settings,
+                running=Running(turn=turn.prompt.content_id, stored=turn.stored),
             )
 
-    async def keep_prompt(self, turn: Turn) -> None:
-        """Store the prompt of a turn; bounded in time, and never an error."""
+    async def keep_prompt(self, turn: Turn, nursery: trio.Nursery) -> None:
+        """Store the prompt of a turn; bounded in time, and never an error.
+
+        From then on what the turn brings is stored, too, while it runs.
+        """
+        nursery.start_soon(self._keep_draft, turn)
         try:
             await self.keep_words(turn)
         except Exception:  # noqa: BLE001 - what cannot be stored must not end the turn
             _log.exception("a prompt of chat %s cannot be stored", turn.chat.id)
+
+    async def _keep_draft(self, turn: Turn) -> None:
+        async def add(pieces: Sequence[Piece]) -> bool:
+            return await self._store.add_pieces(turn.chat.id, turn.prompt.content_id, pieces)
+
+        try:
+            await turn.draft.run(add)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("what was answered in chat %s cannot be stored", turn.chat.id)
 
     async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> Noted:
         """Store what files are that a call of the turn is about to change; bounded in time."""
@@ -192,11 +206,20 @@ class Memory:
             await self._gallery.remove(chat_id)
 
     async def latest(
-        self, limit: int, *, by: Literal["updated", "created"] = "updated"
+        self,
+        limit: int,
+        *,
+        by: Literal["updated", "created"] = "updated",
+        everywhere: bool = False,
     ) -> Sequence[ChatSummary]:
-        """The workspace's chats, the latest first."""
+        """The chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
-        return await self._store.list(self._workspace, limit, by=by)
+        return await self._store.list(None if everywhere else self._workspace, limit, by=by)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the disk has not answered for longer than it is waited for."""
+        return self._store.is_late
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A stored chat."""
@@ -207,31 +230,17 @@ class Memory:
         return await self._store.close()
 
 
-def _stored(messages: Sequence[Message]) -> list[StoredMessage]:
-    return [
-        StoredMessage(id=each.content_id or f"{_NOBODYS}{uuid.uuid4()}", message=each)
-        for each in messages
-    ]
-
-
 def _unstored(turn: Turn, count: int) -> list[StoredMessage]:
     """What of the turn's first `count` messages is not stored; it is from now on."""
     messages, turn.stored = turn.messages[turn.stored : count], max(turn.stored, count)
-    return _stored(messages)
-
-
-def _restored(kept: StoredMessage) -> Message:
-    """A stored message; those of an older server have the id of a user's beside them alone."""
-    message = kept.message
-    if message.role != "user" or message.content_id or kept.id.startswith(_NOBODYS):
-        return message
-    return attrs.evolve(message, content_id=kept.id)
+    return stored(messages)
 
 
 def _said_before(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
     """What of the stored messages the chat has not itself, since it went on unread."""
     ids = (each.content_id for each in messages)
-    known = next((each for each in ids if each is not None and chat.has_message(each)), None)
+    said = {message.content_id for message in chat.said} - {None}
+    known = next((each for each in ids if each in said), None)
     if known is None:
         return messages
     place, earlier = place_of(messages, known)

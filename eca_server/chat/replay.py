@@ -1,7 +1,8 @@
 """What was said in a chat as contents, for a client that shows the chat again.
 
-The rules it keeps: the order of a turn (rulings W-26, W-30); whatever is begun is ended. What no
-history keeps is not told again: progress, remarks of the server's, how long something took.
+The rules it keeps: the order of a turn (rulings W-26, W-30); whatever is begun is ended; a chat
+looks as it looked (W-43). What no history keeps is not told again: progress, remarks of the
+server's.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from eca_protocol.messages import (
     ChatReasonStartedContent,
     ChatReasonTextContent,
     ChatTextContent,
-    ChatURLContent,
 )
+from eca_server.chat.citations import source_contents
+from eca_server.chat.flags import Flag
 from eca_server.chat.pictures import picture_content
 from eca_server.chat.subagent_work import chat_id_of, details_of
 from eca_server.chat.tool_call import Naming, ToolCall
 from eca_server.llm.history import (
+    CallView,
     CitationPart,
     CompactionPart,
     ImagePart,
@@ -52,13 +55,15 @@ class Told(NamedTuple):
 Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
 """How a call is named on the wire, and its summary if there is one."""
 
+CUT_OFF = "The server ended before this answer was complete: what stands above is all of it."
+
 COMPACTED = "The chat was compacted here: of what stands above, the model knows a summary."
 
 
 def replayed(
     messages: Sequence[Message],
     *,
-    flags: Mapping[str, str],
+    flags: Mapping[str, Flag],
     describe: Describe,
     shows_subagents: bool = False,
 ) -> Generator[Told]:
@@ -66,14 +71,14 @@ def replayed(
 
     Args:
         messages: of a history; a call's result is among them, if it has one.
-        flags: the user's marks, by the content id of the message each is on.
+        flags: the user's flags, by their content ids.
         describe: names the calls.
         shows_subagents: whether what subagents said is among them, inside their calls.
     """
-    replay = _Replay(describe, _results(messages), shows_subagents)
+    replay = _Replay(describe, _results(messages), shows_subagents, flags)
     for message in messages:
         if message.role == "user":
-            replay.user(message, flags)
+            replay.user(message)
         elif message.role == "assistant":
             replay.assistant(message)
         yield from replay.told
@@ -104,61 +109,88 @@ class _Replay:
     describe: Describe
     results: Mapping[str, ToolResultPart]
     shows_subagents: bool
+    flags: Mapping[str, Flag]
     told: list[Told] = attrs.field(factory=list)
+    cited: set[str] = attrs.field(factory=set)
 
-    def user(self, message: Message, flags: Mapping[str, str]) -> None:
-        """The user's words, with the mark on them."""
+    def user(self, message: Message) -> None:
+        """The user's words."""
         if any(isinstance(part, CompactionPart) for part in message.parts):
             self.told.append(Told("system", ChatTextContent(text=COMPACTED)))
             return
+        if message.interrupted:
+            self.told.append(Told("system", ChatTextContent(text=CUT_OFF)))
+            return
+        self.cited.clear()
         content_id = message.content_id
         words = ChatTextContent(text=_words(message), content_id=content_id)
         self.told.append(Told("user", words))
-        if content_id is not None and content_id in flags:
-            flag = ChatFlagContent(text=flags[content_id], content_id=content_id)
-            self.told.append(Told("system", flag))
+        self._mark(content_id)
 
     def assistant(self, message: Message) -> None:
         """What a model said, thought and did."""
+        text_so_far = ""
         for part in message.parts:
             match part:
                 case TextPart(text) | RefusalPart(text) if text:
+                    text_so_far += text
                     self._emit(ChatTextContent(text=text))
                 case ReasoningPart(text=text) if text:
-                    self._reason(text)
+                    self._reason(part)
+                    self._mark(part.id)
                 case ToolCallPart():
                     self._call(part)
+                    self._mark(part.id)
                 case ImagePart(data=data):
                     self._emit(picture_content(data))
                 case CitationPart(url=url, title=title):
-                    self._emit(ChatURLContent(title=title or url, url=url))
+                    self._cite(url, title, is_linked=url in text_so_far)
                 case _:
                     pass
 
     def _emit(self, content: ChatContent) -> None:
         self.told.append(Told("assistant", content))
 
-    def _reason(self, text: str) -> None:
-        reason_id = str(uuid.uuid4())
+    def _mark(self, content_id: str | None) -> None:
+        """Show the flags that follow a content."""
+        for name, flag in self.flags.items():
+            if flag.after == content_id:
+                content = ChatFlagContent(text=flag.text, content_id=name)
+                self.told.append(Told("system", content))
+
+    def _cite(self, url: str, title: str, *, is_linked: bool) -> None:
+        if url not in self.cited and url.startswith(("https://", "http://")):
+            self.cited.add(url)
+            for content in source_contents(url, title, is_linked=is_linked):
+                self._emit(content)
+
+    def _reason(self, part: ReasoningPart) -> None:
+        reason_id = part.id or str(uuid.uuid4())
         self._emit(ChatReasonStartedContent(id=reason_id))
-        self._emit(ChatReasonTextContent(id=reason_id, text=text))
-        self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=0))
+        self._emit(ChatReasonTextContent(id=reason_id, text=part.text))
+        self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=part.total_time_ms or 1))
 
     def _call(self, part: ToolCallPart) -> None:
         naming, summary = self.describe(part)
         result = self.results.get(part.id)
+        view = (result and result.view) or CallView()
         call = ToolCall(self._emit, naming)
-        call.prepare(part.raw, summary=summary)
+        call.prepare(part.raw, summary=view.summary or summary)
         if result is None:
             call.stop()
             return
         arguments: Mapping[str, Any] = part.arguments or {}
         agent = result.subagent
-        details = None if agent is None else details_of(part.id, agent)
+        details = view.details if agent is None else details_of(part.id, agent)
         call.announce(arguments, manual_approval=False, details=details)
+        if view.reason is not None:
+            call.deny("", reason=view.reason)
+            return
         call.start()
         if agent is not None and self.shows_subagents:
             chat_id = chat_id_of(part.id)
             for each in replayed(agent.messages, flags={}, describe=self.describe):
                 self.told.append(each._replace(subagent_chat_id=chat_id))
-        call.finish(ToolOutput(parts=result.parts, is_error=result.is_error))
+        call.finish(
+            ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
+        )

@@ -39,7 +39,7 @@ from eca_server.llm.history import Part, ToolCallPart
 from eca_server.llm.models import Model
 from eca_server.llm.retry import Wait
 
-__all__ = ["CallsInOrder", "reply", "tell_of_waits"]
+__all__ = ["CallsInOrder", "limit_of", "reply", "tell_of_waits"]
 
 PACE_SECONDS = 0.001
 """How long events are shown without a look at what else there is to do, a stop for example.
@@ -58,6 +58,8 @@ _ENDINGS = {
     "content_filter": "The provider's content filter ended the answer.",
     "context_window": "The answer was cut: the chat fills the model's context window.",
 }
+
+_EMPTY = "The model ended its turn without an answer. Send the prompt again, or change the model."
 
 
 async def reply(
@@ -90,6 +92,7 @@ async def reply(
     shown = False
     room = _Room(max_kb)
     pictures = FirstPictures()
+    turn.draft.begin_answer(model.origin)
     try:
         async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
             spent = 0.0
@@ -105,6 +108,7 @@ async def reply(
                         turn.chat.name_with(lambda: make_title(model, turn.about, title_prompt))
                 if not (pictures.drops(event) or calls.drops(event)):
                     answer.feed(event)
+                    turn.draft.hear(event)
                     await _take(turn, answer, calls, event)
                 spent += trio.current_time() - came
                 await turn.drained()
@@ -117,11 +121,13 @@ async def reply(
         _break_off(turn, model, error)
         return None
     finally:
-        turn.limit = _limit(model)  # some tell it only when they are asked
+        turn.limit = limit_of(model)  # some tell it only when they are asked
         _remember(turn, answer, model)
     if room.is_exceeded or answer.finished is None:
         _tell_of_cut(turn, model, room)
         return None
+    if answer.is_empty and answer.finished.reason not in _ENDINGS:
+        turn.say(_EMPTY, role="system")
     _tell_of_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
     _tell_of_dropped(turn, "pictures", pictures.came, MOST_PICTURES)
     return answer
@@ -285,15 +291,18 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
 
 
 def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
-    turn.close_contents()
+    turn.close_contents("interrupted")
     turn.fail(model.explain(error))
 
 
 def _remember(turn: Turn, answer: Answer, model: Model) -> None:
-    message = answer.message(model.origin, interrupted=answer.finished is None)
+    message = answer.message(
+        model.origin, interrupted=answer.finished is None, thoughts=turn.thoughts
+    )
     if message.parts:
         parts = tuple(_named(part, turn) for part in message.parts)
         turn.messages.append(attrs.evolve(message, parts=parts))
+    turn.draft.end_answer()
     if answer.usage is not None:
         turn.usages.append(model.facts.priced(answer.usage))
 
@@ -306,8 +315,9 @@ def _named(part: Part, turn: Turn) -> Part:
     return attrs.evolve(part, server=naming.server, tool=naming.name)
 
 
-def _limit(model: Model) -> UsageLimit | None:
+def limit_of(model: Model) -> UsageLimit | None:
+    """Return the limits of a model; None if its context is unknown."""
     known = model.capabilities
-    if known.context is None or known.output is None:
+    if known.context is None:
         return None
     return UsageLimit(context=known.context, output=known.output)

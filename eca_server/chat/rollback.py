@@ -7,7 +7,8 @@ finishes it; of two servers only one puts files back at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,10 +16,12 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_server.chat.store import Change, ChatSettings, Rollback, Store
+from eca_server.chat.stored_messages import restored
 from eca_server.chat.undo import Disk, LeftAlone, Plan, named, plan, take
 from eca_server.config.lock import Locked, lock
 from eca_server.llm.history import CompactionPart, Message, ToolCallPart, ToolResultPart
 from eca_server.spelling import NATIVE, PREFIX
+from eca_server.tools.output import counted
 from eca_server.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -35,7 +38,10 @@ __all__ = [
 ]
 
 LOCK_SECONDS = 2.0
-"""How long another server that puts files back is waited for."""
+"""How long another server that puts files back is waited for, where a chat is read."""
+
+ALONE_SECONDS = 10.0
+"""The same for a rollback: without an answer its words would go on to the model."""
 
 BODY_SECONDS = 2.0
 """How long a call that was stopped, and may be writing, is waited for."""
@@ -83,21 +89,24 @@ class RolledBack:
 
     Attributes:
         restored: how many files are as they were.
+        deleted: how many files that did not exist before are gone.
         left: which are not, and why.
         is_unknown: nobody knows whether files were changed.
         has_commands: there were some, and nobody knows what those changed.
     """
 
     restored: int = 0
+    deleted: int = 0
     left: tuple[LeftAlone, ...] = ()
     is_unknown: bool = False
     has_commands: bool = False
 
     def told(self) -> str:
         """It, for the user; empty where no file was concerned."""
-        lines = []
-        if self.restored:
-            lines.append(f"{self.restored} file{'s' * (self.restored > 1)} put back.")
+        done = [f"{counted(self.restored, 'file')} restored"] * bool(self.restored)
+        if self.deleted:
+            done.append(f"{counted(self.deleted, 'new file')} deleted")
+        lines = [f"{', '.join(done)}."] if done else []
         if self.left:
             lines.append(f"Left as they are:\n{named(self.left)}")
         if self.has_commands:
@@ -119,24 +128,31 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         UnknownMessage: there is nothing to go back to.
         RollbackRefused: files were changed since, or may yet be, or the store cannot be used.
     """
-    cut, named_by, earlier = _cut_of(chat, wanted.content_id)
-    gone = len(chat.history) - cut
-    said = [each.content_id for each in chat.history[cut:] if each.content_id is not None]
-    kept = [each.content_id for each in chat.history[:cut] if each.content_id is not None]
-    has_commands = wanted.files and _have_commands(chat.history[cut:])
+    cut = _cut_of(chat, wanted.content_id)
     if rollbacks is None:
-        called = any(isinstance(part, ToolCallPart) for m in chat.history[cut:] for part in m.parts)
+        gone = chat.history[cut.place :]
+        called = any(isinstance(part, ToolCallPart) for m in gone for part in m.parts)
         if wanted.messages:
-            chat.go_back(cut)
+            chat.go_back(cut.place)
         return RolledBack(is_unknown=wanted.files and called)
     if wanted.files and not await chat.bodies_ended(BODY_SECONDS):
         raise RollbackRefused("A call that was stopped has not ended yet. Nothing was undone.")
-    changes = await rollbacks.changes(chat.id, said)
-    if changes is None and wanted.files:
-        raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")
-    unkept = [each for each in chat.unkept if each.content_id in said]
+    if not await rollbacks.changes(chat.id, cut.said, needed=wanted.files) or not wanted.files:
+        return await _undo(chat, rollbacks, wanted, cut)
+    async with rollbacks.alone(chat.id):  # from here on what is stored is final
+        if await rollbacks.reload_if_gone(chat, cut):
+            return RolledBack()
+        return await _undo(chat, rollbacks, wanted, cut)
+
+
+async def _undo(chat: Chat, rollbacks: Rollbacks, wanted: Wanted, cut: _Cut) -> RolledBack:
+    """Undo what is wanted; read the changes of files as they are now."""
+    changes = await rollbacks.changes(chat.id, cut.said, needed=wanted.files)
+    gone = len(chat.history) - cut.place
+    has_commands = wanted.files and _have_commands(chat.history[cut.place :])
+    unkept = [each for each in chat.unkept if each.content_id in cut.said]
     lost = {path for each in unkept if each.numbers is None for path in each.paths}
-    planned = await rollbacks.plan(changes or (), lost) if wanted.files else Plan()
+    planned = await rollbacks.plan(changes, lost) if wanted.files else Plan()
     if planned.left and not wanted.rest:
         raise RollbackRefused(
             "Nothing was undone, for these files cannot be put back:\n"
@@ -146,9 +162,9 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
         )
     rollback = Rollback(
         chat=chat.id,
-        cut=named_by if wanted.messages else None,
-        earlier=earlier,
-        kept=kept[-1] if kept else None,
+        cut=cut.named_by if wanted.messages else None,
+        earlier=cut.earlier,
+        kept=cut.kept,
         first_change=changes[0].number if changes else None,
         undoes=wanted.files,
         steps=planned.steps,
@@ -156,15 +172,18 @@ async def roll_back(chat: Chat, rollbacks: Rollbacks | None, wanted: Wanted) -> 
 
     def settle() -> tuple[str | None, ChatSettings | None]:
         for each in unkept:
-            each.content_id = kept[-1] if kept and not wanted.files else ""
+            each.content_id = cut.kept if cut.kept and not wanted.files else ""
         chat.unkept = [each for each in chat.unkept if each.content_id]
         if wanted.messages:
             chat.go_back(len(chat.history) - gone)  # it may have been read back meanwhile
         return chat.title, chat.kept_settings
 
     left = await rollbacks.carry_out(rollback, settle, rest=wanted.rest)
+    stay = {each.path for each in left}
+    deleted = sum(each.is_deletion and each.path not in stay for each in planned.steps)
     return RolledBack(
-        restored=planned.files - len({each.path for each in left}),
+        restored=planned.files - len(stay) - deleted,
+        deleted=deleted,
         left=planned.left + left,
         has_commands=has_commands,
     )
@@ -194,9 +213,52 @@ class Rollbacks:
         self._tell = tell
         self._recovering = trio.Lock()
 
-    async def changes(self, chat_id: str, content_ids: Sequence[str]) -> Sequence[Change] | None:
-        """What a chat has changed since one of these messages; None: it cannot be read."""
-        return await self._store.changes_since(chat_id, content_ids)
+    async def changes(
+        self, chat_id: str, content_ids: Sequence[str], *, needed: bool
+    ) -> Sequence[Change]:
+        """Return what a chat has changed since one of these messages.
+
+        Raises:
+            RollbackRefused: that cannot be read, and is needed.
+        """
+        changes = await self._store.changes_since(chat_id, content_ids)
+        if changes is None and needed:
+            raise RollbackRefused("The stored chats cannot be read now. Nothing was undone.")
+        return changes or ()
+
+    @asynccontextmanager
+    async def alone(self, chat_id: str) -> AsyncIterator[None]:
+        """Let no other server put files back inside the block.
+
+        What a server that was killed has left of the chat is finished first.
+
+        Raises:
+            RollbackRefused: another server is at it for too long, or the disk refuses.
+        """
+        try:
+            async with lock(self._store.rollback_lock, seconds=ALONE_SECONDS):
+                await self._finish(chat_id)
+                yield
+        except OSError as fault:
+            why = "another server puts files back" if isinstance(fault, Locked) else fault.strerror
+            raise RollbackRefused(f"It cannot be done now: {why}. Nothing was undone.") from fault
+
+    async def reload_if_gone(self, chat: Chat, cut: _Cut) -> bool:
+        """Give a chat the stored history if another server has rolled it back."""
+        if (
+            cut.named_by is None
+            or await self._store.has_message(chat.id, cut.named_by) is not False
+        ):
+            return False
+        found = await self._store.find(chat.id)
+        if found is None:  # since just now
+            chat.go_back(cut.place)
+        else:
+            messages = () if found.chat is None else found.chat.messages
+            chat.history[:] = [restored(each) for each in messages]
+            chat.go_back(len(messages))
+        chat.unkept = [each for each in chat.unkept if each.content_id not in cut.said]
+        return True
 
     async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
         """How these changes are undone, but for files that are `lost`; nothing is written."""
@@ -210,7 +272,7 @@ class Rollbacks:
         *,
         rest: bool,
     ) -> tuple[LeftAlone, ...]:
-        """Put the files back, then let the messages go.
+        """Put the files back, then let the messages go; `alone` is around it if there are files.
 
         Args:
             rollback: what is undone.
@@ -228,25 +290,20 @@ class Rollbacks:
             title, settings = settle()
             await self._store.finish_rollback(rollback, title=title, settings=settings)
             return ()
-        try:
-            async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
-                if not await self._store.note_rollback(rollback):  # or not yet
-                    await self._store.finish_rollback(_without_loss(rollback))
-                    raise RollbackRefused("It cannot be noted on disk. Nothing was undone.")
-                left = await self._take(rollback)
-                if left and not (rest and _is_readable(left)):
-                    await self._store.finish_rollback(_without_loss(rollback))
-                    raise RollbackRefused(
-                        "These files could not be put back, and the messages stay:\n"
-                        f"{named(left)}\n\n"
-                        "Roll back the messages alone, or ask once more to do it without them.",
-                        left,
-                    )
-                title, settings = settle()
-                await self._store.finish_rollback(rollback, title=title, settings=settings)
-        except OSError as fault:
-            why = "another server puts files back" if isinstance(fault, Locked) else fault.strerror
-            raise RollbackRefused(f"It cannot be done now: {why}. Nothing was undone.") from fault
+        if not await self._store.note_rollback(rollback):  # or not yet
+            await self._store.finish_rollback(_without_loss(rollback))
+            raise RollbackRefused("It cannot be noted on disk. Nothing was undone.")
+        left = await self._take(rollback)
+        if left and not (rest and _is_readable(left)):
+            await self._store.finish_rollback(_without_loss(rollback))
+            raise RollbackRefused(
+                "These files could not be put back, and the messages stay:\n"
+                f"{named(left)}\n\n"
+                "Roll back the messages alone, or ask once more to do it without them.",
+                left,
+            )
+        title, settings = settle()
+        await self._store.finish_rollback(rollback, title=title, settings=settings)
         return left
 
     async def recover(self, chat_id: str = "") -> None:
@@ -308,12 +365,43 @@ def _without_loss(rollback: Rollback) -> Rollback:
     return attrs.evolve(rollback, cut=None, first_change=None)
 
 
-def _cut_of(chat: Chat, content_id: str) -> tuple[int, str | None, int]:
-    """The first message that goes, and how the store finds it: see `Rollback`.
+@attrs.frozen(kw_only=True)
+class _Cut:
+    """The place where a history is cut.
+
+    Attributes:
+        place: the first message that goes.
+        named_by: how the store finds it: see `Rollback.cut`.
+        earlier: see `Rollback.earlier`.
+        said: the content ids of the messages that go.
+        kept: that of the last one of the user's that stays.
+    """
+
+    place: int
+    named_by: str | None
+    earlier: int
+    said: Sequence[str]
+    kept: str | None
+
+
+def _cut_of(chat: Chat, content_id: str) -> _Cut:
+    """Find the place to which a chat goes back.
 
     Raises:
         UnknownMessage: there is nothing to go back to, or nothing by which it can be found.
     """
+    place, named_by, earlier = _place_of_cut(chat, content_id)
+    kept = [each.content_id for each in chat.history[:place] if each.content_id is not None]
+    return _Cut(
+        place=place,
+        named_by=named_by,
+        earlier=earlier,
+        said=[each.content_id for each in chat.history[place:] if each.content_id is not None],
+        kept=kept[-1] if kept else None,
+    )
+
+
+def _place_of_cut(chat: Chat, content_id: str) -> tuple[int, str | None, int]:
     history = chat.history
     cut = chat.unheard.get(content_id)
     if cut is None:
@@ -347,6 +435,7 @@ def _opens_with(message: Message) -> bool:
     return (
         message.content_id is None
         and message.origin is None
+        and not message.interrupted
         and message.role != "tool"
         and not any(isinstance(part, CompactionPart) for part in message.parts)
     )

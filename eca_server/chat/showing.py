@@ -11,6 +11,8 @@ from contextlib import closing
 
 import trio
 
+from eca_protocol.messages import ChatContent
+from eca_server.chat.paragraphs import Paragraphs
 from eca_server.chat.replay import Told
 from eca_server.session import Session
 
@@ -27,11 +29,13 @@ class Showing:
         self._chat_id = chat_id
         self._session = session
         self._left: Generator[Told] | None = None
+        self._paragraphs = Paragraphs()
 
     async def run(self, contents: Generator[Told]) -> None:
         """Show these contents; it ends early after `finish`, `end` and another `run`."""
         self.end()
         self._left = contents
+        self._paragraphs = Paragraphs()
         with closing(contents):
             for number, told in enumerate(contents, 1):
                 self._emit(told)
@@ -51,6 +55,10 @@ class Showing:
 
     def _emit(self, told: Told) -> None:
         chat_id, parent = self._chat_id, None
+        content: ChatContent | None = told.content
         if told.subagent_chat_id is not None:
             chat_id, parent = told.subagent_chat_id, chat_id
-        self._session.emit(chat_id, told.role, told.content, parent_chat_id=parent)
+        else:
+            content = self._paragraphs.spaced(told.role, told.content)
+        if content is not None:
+            self._session.emit(chat_id, told.role, content, parent_chat_id=parent)

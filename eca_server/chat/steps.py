@@ -26,7 +26,6 @@ class Step:
         call: what the client is told of it.
         finished: what the model wrote.
         prepared: what will run, if it may: the very call that was looked at, and no other.
-        asks: the user is asked.
         postponed: it is looked at once the calls it waits for have run.
         changes_something: later calls wait for it.
         done: set at its end.
@@ -36,7 +35,6 @@ class Step:
         self.call = call
         self.finished = finished
         self.prepared: PreparedCall | None = None
-        self.asks = False
         self.postponed = False
         self.changes_something = False
         self.done = trio.Event()

@@ -83,7 +83,7 @@ def _kept_of(parts: Sequence[Part]) -> Iterator[Part]:
             case CompactionPart():
                 yield CompactionPart("")
             case ReasoningPart(text=text) if text:
-                yield ReasoningPart(text=text)
+                yield attrs.evolve(part, opaque=None, redacted=False)
             case ToolCallPart():
                 yield _shortened(part)
             case ToolResultPart(parts=outputs):
@@ -117,8 +117,8 @@ def _size(part: Part) -> int:
             size = len(text)
         case ToolCallPart(raw=raw, arguments=arguments):
             size = len(raw) + len(str(arguments))
-        case ToolResultPart(parts=parts):
-            size = sum(map(_size, parts))
+        case ToolResultPart(parts=parts, view=view):
+            size = sum(map(_size, parts)) + len(repr(view))
         case CitationPart(url=url, title=title):
             size = len(url + title)
         case _:

@@ -16,6 +16,7 @@ import trio
 
 from eca_protocol.messages import (
     ChatContent,
+    ChatProgressContent,
     ChatTextContent,
     ChatToolCalledContent,
     ChatToolCallPrepareContent,
@@ -49,6 +50,7 @@ _NO_PROMPTS = (
     "This agent works for another one and takes no prompts: write to the chat it works for. "
     "A prompt that was dropped:"
 )
+_WAITS: Final = "Waiting subagent"
 _SHOWN = 64  # characters of a name or an activity in the summary
 _LISTED = 200  # characters of a description, and agents of the list
 
@@ -159,7 +161,7 @@ async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
         chat = SubagentChat(running_call.get(), parent, nursery, task.agent)
         parent.subagents.append(chat)
         parent.calls[running_call.get()].worker = chat.done
-        parent.progress("Waiting subagent")
+        parent.tell_of_calls(_WAITS)
         try:
             await chat.answer(task.text, body)
         finally:
@@ -167,6 +169,8 @@ async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
             with trio.CancelScope(shield=True):
                 await chat.turn.ended.wait()
             parent.subagents.remove(chat)
+            refused = any(call.is_refused_by_user for call in chat.turn.calls.values())
+            parent.calls[running_call.get()].is_refused_by_user |= refused
             parent.usages += chat.turn.usages
     return chat
 
@@ -183,6 +187,9 @@ class SubagentChat(Chat):
         self.parent_id = chat.id
         self._agent = agent
         self._parent = parent
+        self._call_id = call_id
+        self._steps = 0
+        self._parent_waits = False
         self._asked: set[str] = set()
         self._last_words = ""
 
@@ -238,17 +245,36 @@ class SubagentChat(Chat):
             return "\n\n".join([*filter(None, [said]), "The user stopped this agent."])
         if self.turn.failed:
             return "\n\n".join(filter(None, [said, f"This agent failed: {self._last_words}"]))
+        if any(call.is_refused_by_user for call in self.turn.calls.values()):
+            return "\n\n".join([*filter(None, [said]), "The user rejected a call of this agent."])
         return said or "The agent has ended and said nothing."
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Say it by the parent, so that nothing is said after the parent's end."""
         if role == "system" and isinstance(content, ChatTextContent):
             self._last_words = content.text
+        if isinstance(content, ChatToolCallRunContent):
+            self._tell_step()
         if self.session.profile.shows_subagents:
             self._parent.relay(self.id, role, content)
         else:
             for each in self._of_calls_that_ask(content):
                 self._parent.show(each)
+        if isinstance(content, ChatProgressContent):
+            self._tell_of_waiting()
+
+    def _tell_step(self) -> None:
+        """Show in the parent's call how many answers the agent has given, once each."""
+        worker = self.worker
+        if worker.steps > self._steps and self.session.profile.shows_subagents:
+            self._steps = worker.steps
+            self._parent.calls[self._call_id].show(details_of(self._call_id, worker))
+
+    def _tell_of_waiting(self) -> None:
+        """Show in the parent's progress that a call waits for the user, and that none does now."""
+        if self._parent.waits != self._parent_waits:
+            self._parent_waits = self._parent.waits
+            self._parent.tell_of_calls(_WAITS)
 
     async def keep_before_images(
         self, turn: Turn, changes: Sequence[FileChange]

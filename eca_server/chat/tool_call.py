@@ -27,13 +27,21 @@ from eca_protocol.messages import (
 )
 from eca_server.chat.json_outputs import json_outputs
 from eca_server.chat.pictures import picture_content
-from eca_server.llm.history import ImagePart, Subagent, TextPart, ToolResultPart
+from eca_server.llm.history import CallView, ImagePart, Subagent, TextPart, ToolResultPart
 from eca_server.tools.approval import Memo
 from eca_server.tools.tool import ToolOutput
 
-__all__ = ["TRANSITIONS", "CallInput", "CallState", "Naming", "ToolCall"]
+__all__ = [
+    "TRANSITIONS",
+    "CallInput",
+    "CallState",
+    "Naming",
+    "Reason",
+    "ToolCall",
+    "milliseconds_since",
+]
 
-Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected"]
+Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected", "interrupted"]
 
 
 class CallState(enum.Enum):
@@ -90,6 +98,7 @@ class Naming:
         server: of the tool.
         origin: what kind of server that is.
         shows: what it shows until it has something of its own to show.
+        summary: what it does, in words, before its arguments are whole; None: not known.
     """
 
     id: str
@@ -97,6 +106,7 @@ class Naming:
     server: str
     origin: Literal["native", "mcp"]
     shows: ToolCallDetails | None = None
+    summary: str | None = None
 
 
 class ToolCall:
@@ -111,7 +121,8 @@ class ToolCall:
             unreadable.
         result: what the model is told, once the call has ended.
         decided: set when it waits for nobody (any more).
-        memo: what an approval for the session would remember.
+        memos: what an approval for the session would remember.
+        is_refused_by_user: whether the user rejected it, or a call of the agent that works in it.
         worker: tells who works in it, and what was done by now; None: no agent does.
 
     Args:
@@ -131,15 +142,18 @@ class ToolCall:
         self.arguments: Mapping[str, Any] = {}
         self.result: ToolOutput | None = None
         self.decided = trio.Event()
-        self.memo: Memo | None = None
+        self.memos: tuple[Memo, ...] = ()
+        self.is_refused_by_user = False
         self.worker: Callable[[], Subagent] | None = None
         self._emit = emit
         self._moved = moved
         self._is_told = False
-        self._names = attrs.asdict(naming, filter=lambda field, _: field.name != "shows")
-        self._summary: str | None = None
+        self._names = {key: getattr(naming, key) for key in ("id", "name", "server", "origin")}
+        self._summary = naming.summary
         self._details = naming.shows
         self._started: float | None = None
+        self._spent_ms: int | None = None
+        self._reason: Reason | None = None
 
     @property
     def is_open(self) -> bool:
@@ -177,10 +191,10 @@ class ToolCall:
             ChatToolCallRunContent(**self._names, **self._shown(), manual_approval=manual_approval)
         )
 
-    def ask(self, memo: Memo | None = None) -> None:
-        """Wait for the user from now on; `memo` is what an approval for the session remembers."""
+    def ask(self, memos: tuple[Memo, ...] = ()) -> None:
+        """Wait for the user from now on; an approval for the session remembers `memos`."""
         self._move(CallInput.ASK)
-        self.memo = memo
+        self.memos = memos
 
     def approve(self) -> bool:
         """The user lets it run; False, and nothing done, if it does not wait (W-34)."""
@@ -195,6 +209,7 @@ class ToolCall:
         if self.state is not CallState.WAITING:
             return False
         self._move(CallInput.REJECT)
+        self.is_refused_by_user = True
         self._end_rejected("user-choice", REJECTED)
         return True
 
@@ -214,12 +229,19 @@ class ToolCall:
         self._started = trio.current_time()
         self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
 
-    def finish(self, output: ToolOutput) -> None:
-        """It has run."""
+    def show(self, details: ToolCallDetails) -> None:
+        """It runs and has more to show by now; ignored if it does not run."""
+        if self.state is CallState.RUNNING:
+            self._details = details
+            self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
+
+    def finish(self, output: ToolOutput, *, spent_ms: int | None = None) -> None:
+        """It has run; `spent_ms`: how long, unless the time since its start is meant."""
         self._move(CallInput.DONE)
+        self._spent_ms = spent_ms
         self._end_called(output)
 
-    def stop(self) -> None:
+    def stop(self, reason: Reason = "user-choice") -> None:
         """The turn ends: an open call is rejected, or called with an error if it ran.
 
         Of one that waited behind another the client has never heard, and hears nothing now.
@@ -230,7 +252,7 @@ class ToolCall:
         if ran:
             self._end_called(ToolOutput(parts=(TextPart(STOPPED),), is_error=True))
         elif was_open:
-            self._end_rejected("user-choice", NOT_RUN)
+            self._end_rejected(reason, NOT_RUN)
 
     def told(self) -> ToolResultPart:
         """What the model is told of a call that has ended."""
@@ -240,6 +262,12 @@ class ToolCall:
             parts=self.result.parts,
             is_error=self.result.is_error,
             subagent=None if self.worker is None else self.worker(),
+            view=CallView(
+                summary=self._summary,
+                details=self._details,
+                total_time_ms=self._spent_ms,
+                reason=self._reason,
+            ),
         )
 
     def _move(self, given: CallInput) -> None:
@@ -257,14 +285,15 @@ class ToolCall:
         self._details = output.details or self._details
         if self._details is None and self.naming.origin == "mcp":
             self._details = json_outputs(texts)
-        spent = 0.0 if self._started is None else trio.current_time() - self._started
+        if self._spent_ms is None and self._started is not None:
+            self._spent_ms = milliseconds_since(self._started)
         self._emit(
             ChatToolCalledContent(
                 **self._names,
                 **self._shown(),
                 error=output.is_error,
                 outputs=tuple(ToolCallTextOutput(text=text) for text in texts),
-                total_time_ms=round(spent * 1000),
+                total_time_ms=self._spent_ms or 1,
             )
         )
         for part in output.parts:
@@ -274,6 +303,7 @@ class ToolCall:
 
     def _end_rejected(self, reason: Reason, told: str) -> None:
         self.result = ToolOutput(parts=(TextPart(told),), is_error=True)
+        self._reason = reason
         if self._is_told:
             self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
         self.decided.set()
@@ -284,6 +314,11 @@ class ToolCall:
             "summary": self._summary,
             "details": self._details,
         }
+
+
+def milliseconds_since(started: float) -> int:
+    """Return the time since a moment of trio's clock; at least 1, since pages print a bare 0."""
+    return max(1, round((trio.current_time() - started) * 1000))
 
 
 REJECTED = "The user rejected this call. Do not repeat it: go on differently, or ask what to do."

@@ -10,8 +10,6 @@ body's fault while that runs; once the turn is being closed it is only logged.
 from __future__ import annotations
 
 import logging
-import re
-import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import trio
 
+from eca_protocol import json
 from eca_protocol.messages import (
     ChatContent,
     ChatHookActionFinishedContent,
@@ -28,32 +27,42 @@ from eca_protocol.messages import (
     ChatReasonStartedContent,
     ChatReasonTextContent,
     ChatTextContent,
-    ChatURLContent,
     ChatUsageContent,
     UsageLimit,
 )
 from eca_server.chat.breakdown import Asked, breakdown
-from eca_server.chat.tool_call import CallState, Naming, ToolCall
+from eca_server.chat.citations import source_contents
+from eca_server.chat.draft import Draft
+from eca_server.chat.merging import Merger
+from eca_server.chat.paragraphs import Paragraphs
+from eca_server.chat.tool_call import CallState, Naming, Reason, ToolCall, milliseconds_since
 from eca_server.llm.events import Usage
-from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart, in_force
+from eca_server.llm.history import (
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    in_force,
+)
 from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
+    from eca_server.chat.compaction import RoomKeeper
     from eca_server.chat.subagents import SubagentChat
 
-__all__ = ["Body", "Prompt", "Steer", "Turn"]
+__all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
 
 _log = logging.getLogger("eca_server.chat")
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+SteeredCommand: TypeAlias = "Callable[[Turn, RoomKeeper], Awaitable[None]]"
 
 _ENDED_BY_A_STOP = 143
+_WAITS_FOR_THE_USER = "Waiting for tool call approval"  # Neovim asks when it reads these words
 """The exit code a shell tells of a command that TERM ended."""
-
-_SAFE_IN_A_LINK = "/:?#[]@!$&'*+,;=%~"
-"""What may stand in a link of Markdown as it is: of a URL's own characters all but brackets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,10 +86,12 @@ class Steer:
 
     Attributes:
         parts: what the model is told, once hooks have heard it; None: its text.
+        command: the command that the text names, run in place of telling the model.
     """
 
     text: str
     parts: tuple[TextPart, ...] | None = None
+    command: SteeredCommand | None = None
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -95,14 +106,16 @@ class Turn:
         failed: there is no whole answer, and the user was told why.
         messages: what the turn adds to the chat's history when it is closed.
         usages: what each request to the model took.
-        limit: the model's limits, if both are known.
+        limit: the model's limits, as far as they are known.
         asked: the last request to the model.
         calls: the tool calls of the turn, by id.
         open_calls: those of them that run, or that wait for the user.
         cited: the URLs of the sources shown.
+        thoughts: id and milliseconds of each block of reasoning, by the name the model gave it.
         cut_a_call: a tool ran when the turn was stopped.
         stored: how many of the messages are stored, or on their way there.
         kept: all it brought is.
+        draft: what it brought by now and is not stored yet.
         steers: what the user said meanwhile, and no request has taken in yet.
         subagents: the chats of the agents that work for it now; they end with it.
     """
@@ -125,12 +138,16 @@ class Turn:
         self.cut_a_call = False
         self.stored = 0
         self.kept = False
+        self.draft = Draft(self)
         self.steers: list[Steer] = []
         self.subagents: list[SubagentChat] = []
+        self.thoughts: dict[str, tuple[str, int]] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._is_closing = False
         self._mute = False
+        self._paragraphs = Paragraphs()
+        self._merger = Merger(chat.emit, chat.session.profile.merge_seconds, chat.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Say something in the chat; once the turn is stopped, or at its end, it is dropped."""
@@ -155,11 +172,8 @@ class Turn:
         if url in self.cited or not url.startswith(("https://", "http://")):
             return
         self.cited.add(url)
-        words = " ".join((title or url).split())
-        self.emit("assistant", ChatURLContent(title=words, url=url))
-        if not linked:
-            label = re.sub(r"([\[\]\\])", r"\\\1", words)
-            self.say(f" [{label}]({urllib.parse.quote(url, safe=_SAFE_IN_A_LINK)})")
+        for content in source_contents(url, title, is_linked=linked):
+            self.emit("assistant", content)
 
     def start_reason(self, key: str) -> None:
         """The model starts to think; `key` is its own name for it, unique in one answer."""
@@ -177,7 +191,8 @@ class Turn:
         """The model stops thinking; says how long it did, once."""
         if key in self._reasons:
             reason_id, started = self._reasons.pop(key)
-            spent = round((trio.current_time() - started) * 1000)
+            spent = milliseconds_since(started)
+            self.thoughts[key] = reason_id, spent
             self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
     def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
@@ -197,17 +212,11 @@ class Turn:
         if self._hooks.pop(ended.id, None) is not None:
             self.emit("system", ended)
 
-    def take_steers(self) -> None:
-        """Add what the user said meanwhile to the messages, with its echo."""
-        taken, self.steers = self.steers, []
-        for steer in taken:
-            self.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
-            said = TextPart(steer.text)
-            parts = steer.parts or (said,)
-            shown = None if parts[-1] == said else steer.text
-            self.messages.append(
-                Message(role="user", parts=parts, content_id=steer.content_id, shown=shown)
-            )
+    @property
+    def unsent(self) -> Message:
+        """The prompt for the user alone: it stays in the history if no model is asked."""
+        content_id, text = self.prompt.content_id, self.prompt.text
+        return Message(role="user", parts=(), content_id=content_id, shown=text)
 
     @property
     def last_said(self) -> str:
@@ -226,15 +235,47 @@ class Turn:
                 self.open_calls[key] = call
             else:
                 self.open_calls.pop(key, None)
+            self.draft.changed()
             self.chat.watch(self.chat)
 
         call = self.calls[key] = ToolCall(emit, naming, moved)
         return call
 
+    def keep_arguments(self) -> None:
+        """Let the last answer have its calls with the arguments that hooks gave them."""
+        answer = self.messages[-1]
+        parts = tuple(map(self._as_announced, answer.parts))
+        if parts != answer.parts:
+            self.messages[-1] = attrs.evolve(answer, parts=parts)
+
+    def _as_announced(self, part: Part) -> Part:
+        call = self.calls.get(part.id) if isinstance(part, ToolCallPart) else None
+        if call is None or call.state is CallState.PREPARING:
+            return part
+        if not isinstance(part, ToolCallPart) or call.arguments == (part.arguments or {}):
+            return part
+        return attrs.evolve(part, arguments=call.arguments, raw=json.dumps(call.arguments).decode())
+
     def call(self, call_id: str) -> ToolCall | None:
         """The call of that id, of this turn or of an agent that works for it."""
         of_subagents = (each.call(call_id) for each in self.subagents)
         return self.calls.get(call_id) or next(filter(None, of_subagents), None)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call waits for the user, of this turn or of an agent that works for it."""
+        calls = (
+            *self.open_calls.values(),
+            *(call for each in self.subagents for call in each.open_calls),
+        )
+        return any(call.state is CallState.WAITING for call in calls)
+
+    def tell_of_calls(self, text: str, *, only_waiting: bool = False) -> None:
+        """Say what the calls do: that one waits for the user as long as one does, else `text`."""
+        if self.waits:
+            self.progress(_WAITS_FOR_THE_USER)
+        elif not only_waiting:
+            self.progress(text)
 
     async def will_change(self, changes: Sequence[FileChange]) -> Callable[[], None]:
         """Keep what files are before a call of this turn changes them.
@@ -246,23 +287,27 @@ class Turn:
 
     async def drained(self) -> None:
         """Wait until the client keeps up; between two pieces of bulk."""
+        await self._merger.drained()
         await self.chat.session.drained()
 
     def begin(self) -> None:
         """The first contents of a turn: that it runs, and the user's own words."""
         self.progress("Waiting model")
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
+        if self.chat.parent_id is not None:  # what it says is shown inside a call, or not at all
+            return
         for message in self.chat.session.take_unshown():
-            self.say(f"{message}\n\n", role="system")
+            self.say(message, role="system")
 
-    def close_contents(self) -> None:
-        """Finish what is open."""
+    def close_contents(self, reason: Reason = "user-choice") -> None:
+        """Finish what is open; a call that did not run is rejected for that reason."""
+        self._merger.flush()
         for key in tuple(self._reasons):
             self.finish_reason(key)
         for ended in tuple(self._hooks.values()):
             self.finish_hook(ended)
         for call in self.calls.values():
-            call.stop()
+            call.stop(reason)
 
     def close_messages(self) -> None:
         """Finish what is open, and give each call in the messages that has no result its own.
@@ -270,6 +315,7 @@ class Turn:
         A call that was not written to its end is in no message.
         """
         self._is_closing = True
+        self.draft.end()
         self.close_contents()
         parts = [part for message in self.messages for part in message.parts]
         made = {part.id for part in parts if isinstance(part, ToolCallPart)}
@@ -297,22 +343,37 @@ class Turn:
         self.silence()
 
     def tell_usage(self) -> None:
-        """What the chat has taken; even of a turn that was stopped (W-23, W-50)."""
-        usage = self.chat.usage.content(self.limit)
-        asked = self.asked
-        if asked is not None and self.chat.session.writes(ChatUsageContent, "context_breakdown"):
+        """Write what the chat has taken; even of a turn that was stopped (W-23, W-50)."""
+        self._write_usage(())
+
+    def tell_usage_so_far(self) -> None:
+        """Write what the turn has taken up to now, for a client that draws a gauge (W-27)."""
+        if self._draws_a_gauge and self.usages and not self.stopped:
+            self._write_usage(self.usages)
+
+    @property
+    def _draws_a_gauge(self) -> bool:
+        return self.chat.session.writes(ChatUsageContent, "context_breakdown")
+
+    def _write_usage(self, running: Sequence[Usage]) -> None:
+        limit, asked = self.limit, self.asked
+        if limit is not None and limit.output is None and not self._draws_a_gauge:
+            limit = None
+        usage = self.chat.usage.content(limit, running)
+        if asked is not None and self._draws_a_gauge:
             try:
-                usage = self._with_breakdown(usage, asked)
+                usage = self._with_context(usage, asked)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
                 _log.exception("what fills the context of chat %s cannot be told", self.chat.id)
         self._write("system", usage)
 
-    def _with_breakdown(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
+    def _with_context(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
         told = in_force(self.messages, self.chat.told)
         request = attrs.evolve(asked.request, messages=told)
         used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
         return attrs.evolve(
             usage,
+            session_tokens=used,
             auto_compact_percentage=asked.compact_at,
             context_breakdown=breakdown(request, used, asked.context),
         )
@@ -339,7 +400,9 @@ class Turn:
         if self._mute:
             return
         try:
-            self.chat.emit(role, content)
+            spaced = self._paragraphs.spaced(role, content)
+            if spaced is not None:
+                self._merger.write(role, spaced)
         except Exception:
             if not self._is_closing:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from decimal import Decimal
 
 from eca_protocol.messages import ChatUsageContent, UsageLimit
@@ -55,8 +56,12 @@ class SessionUsage:
         if cost is not None:
             self.cost = (self.cost or Decimal()) + cost
 
-    def content(self, limit: UsageLimit | None) -> ChatUsageContent:
-        """What the client is told before a turn's `finished`."""
+    def content(self, limit: UsageLimit | None, running: Sequence[Usage] = ()) -> ChatUsageContent:
+        """Return the usage content; `running` are the requests so far of a turn that runs."""
+        if running:
+            with_turn = copy(self)
+            with_turn.add(running)
+            return with_turn.content(limit)
         last = money(self.last_cost)
         return ChatUsageContent(
             session_tokens=self.tokens,

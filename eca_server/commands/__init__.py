@@ -9,10 +9,14 @@ import attrs
 
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_server.chat import Turn
+from eca_server.commands.agent import AGENT
+from eca_server.commands.btw import BTW
+from eca_server.commands.chats import CHATS
 from eca_server.commands.command import (
     Command,
     MakeAgent,
     Situation,
+    Steering,
     arguments_of,
     let_answer,
     named_command,
@@ -26,6 +30,7 @@ from eca_server.commands.custom import (
     CustomCommand,
     TooLong,
 )
+from eca_server.commands.delete_chat import DELETE_CHAT
 from eca_server.commands.doctor import DOCTOR
 from eca_server.commands.export import EXPORT
 from eca_server.commands.fork import FORK
@@ -58,12 +63,14 @@ __all__ = [
     "CommandFiles",
     "MakeAgent",
     "Situation",
+    "arguments_of",
     "is_answered_alone",
     "let_answer",
     "login_prompt",
     "matching_commands",
     "named_command",
     "run_command",
+    "steering_of",
     "told_of_hidden",
     "ways_to_log_in",
 ]
@@ -73,11 +80,15 @@ COMMANDS: tuple[Command, ...] = (
     LOGIN,
     LOGOUT,
     MODEL,
+    AGENT,
     COSTS,
     CONTEXT,
     COMPACT,
+    BTW,
+    CHATS,
     RESUME,
     FORK,
+    DELETE_CHAT,
     EXPORT,
     IMPORT,
     CONFIG,
@@ -99,6 +110,11 @@ _MOST_NAMES = 100  # told to who named none
 def is_answered_alone(name: str | None) -> bool:
     """Return whether a command of that name is the server's own and asks no model."""
     return any(each.name == name and not each.asks_model for each in COMMANDS)
+
+
+def steering_of(name: str | None) -> Steering | None:
+    """Return what becomes of a command in a turn that runs; None: it is none of the server's."""
+    return next((each.steering for each in COMMANDS if each.name == name), None)
 
 
 async def run_command(name: str, turn: Turn, situation: Situation) -> None:
@@ -177,7 +193,7 @@ async def _run_written(
     written: CustomCommand | SkillCommand, turn: Turn, situation: Situation
 ) -> None:
     try:
-        text = written.expand(arguments_of(turn.prompt.text))
+        text = written.expand(arguments_of(situation.text))
     except TooLong as fault:
         turn.fail(f"`/{written.name}`: {fault}.")
     else:

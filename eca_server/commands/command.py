@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
@@ -35,6 +35,7 @@ __all__ = [
     "MakeAgent",
     "Run",
     "Situation",
+    "Steering",
     "TrustControl",
     "arguments_of",
     "fenced",
@@ -50,11 +51,14 @@ MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
 """Who answers a text as if the user had written it, with the prompt's model, behaviour and
 contexts; None: the model cannot be asked, which the user was told."""
 
-BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[None]]
+BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[Chat]]
 """Makes a chat of a history, a title and settings, and shows it to the client."""
 
-ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[str]]
-"""Makes a chat of messages of another one, shows it to the client, and gives its title."""
+ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[Chat]]
+"""Makes a chat of messages of another one, and shows it to the client."""
+
+Steering: TypeAlias = Literal["between requests", "at once", "refused"]
+"""What becomes of a command that is sent to a turn that runs."""
 
 
 class TrustControl(Protocol):
@@ -77,8 +81,10 @@ class Situation:
     """What a command may look at beside its turn.
 
     Attributes:
+        text: the prompt that names the command.
         loaded: the configuration.
         models: the models.
+        model: the model of the turn, as `provider/model`.
         behavior: of the turn.
         make_agent: who answers a text in the turn.
         logins: the stored keys.
@@ -95,10 +101,18 @@ class Situation:
         begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
             knows no chats but those it opens.
         fork_chat: makes a chat that begins with messages of another one; None: likewise.
+        ask_aside: asks a question in a chat that begins with another one; None: likewise.
+        select_agent: selects an agent, by its name, for a chat, and tells the client.
+        find_title: finds what a chat is called, or its id; None: there is no such chat.
+        delete_chat: deletes a chat, by its id.
+        asks_user: whether the client shows questions to its user.
+        ask_user: asks the user to choose one of these labels; None: no answer.
     """
 
+    text: str
     loaded: Loaded
     models: Models
+    model: str
     behavior: str
     make_agent: MakeAgent
     logins: Logins
@@ -114,6 +128,12 @@ class Situation:
     mcp: Manager | None = None
     begin_chat: BeginChat | None = None
     fork_chat: ForkChat | None = None
+    ask_aside: Callable[[Chat, str], Awaitable[Chat]] | None = None
+    select_agent: Callable[[Chat, str], None]
+    find_title: Callable[[str], Awaitable[str | None]]
+    delete_chat: Callable[[str], None]
+    asks_user: bool
+    ask_user: Callable[[Chat, str, Sequence[str]], Awaitable[str | None]]
 
 
 Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]
@@ -125,12 +145,14 @@ class Command:
 
     Attributes:
         asks_model: a model takes part in the answer.
+        steering: what becomes of it in a turn that runs.
     """
 
     name: str
     description: str
     run: Run
     asks_model: bool = False
+    steering: Steering = "refused"
     arguments: tuple[CommandArgument, ...] = ()
 
 
@@ -174,6 +196,7 @@ def without_keys(text: str, keys: Iterable[Secret]) -> str:
 
 async def let_answer(turn: Turn, situation: Situation, text: str) -> None:
     """Let the model answer a text as if the user had written it."""
+    turn.messages.append(turn.unsent)
     agent = await situation.make_agent(turn, text)
     if agent is not None:
         await agent.run(turn)

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.chat.compaction import compact, has_past
+from eca_server.chat.compaction import NO_PAST, compact, has_past
+from eca_server.chat.reply import limit_of
 from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.llm.backend import Request
 
 __all__ = ["COMPACT"]
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
     if not has_past(turn):
-        turn.say(
-            "There is nothing to compact: the model knows no more of this chat.", role="system"
-        )
+        turn.say(NO_PAST, role="system")
         return
-    wish = arguments_of(turn.prompt.text)
+    wish = arguments_of(situation.text)
     agent = await situation.make_agent(turn, wish)
     if agent is None:
         return
+    turn.limit = limit_of(agent.model)
+    agent.note_asked(turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered))
     summary = await compact(
         turn, agent.model, wish=wish, instruction=agent.compact_prompt, hooks=agent.hooks
     )
     if summary is None:
         turn.failed = True
     else:
-        turn.say(f"\n\n{summary}", role="system")
+        turn.say(summary, role="system")
 
 
 COMPACT = Command(
@@ -34,6 +36,7 @@ COMPACT = Command(
     description="Let a summary stand for this chat so far, so that it fits the model again.",
     run=_run,
     asks_model=True,
+    steering="between requests",
     arguments=(
         CommandArgument(name="instructions", description="What the summary should look after."),
     ),

@@ -126,11 +126,15 @@ def _without_secrets(value: object, *, hides: bool) -> object:
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
-    turn.say(report(situation.loaded, situation.models.secrets), role="system")
+    turn.say(
+        report(situation.loaded, (*situation.models.secrets, *situation.loaded.secrets)),
+        role="system",
+    )
 
 
 CONFIG = Command(
     name="config",
     description="What is configured, and by which source.",
     run=_run,
+    steering="between requests",
 )

@@ -25,8 +25,9 @@ async def _run(turn: Turn, situation: Situation) -> None:
         lines.append(f"- {found.free_emoji} Free: {found.free_tokens:,}")
         lines += [
             "",
-            f"A summary takes its place from {agent.compact_at:g} % on, or by `/compact`.",
+            f"A summary replaces the chat from {agent.compact_at:g} % on, or by `/compact`.",
         ]
+    lines += ["", "This is the size of the next request. `/costs` adds up all requests so far."]
     turn.say("\n".join(lines), role="system")
 
 
@@ -41,4 +42,5 @@ CONTEXT = Command(
     name="context",
     description="What fills the model's context, and how much of it is left.",
     run=_run,
+    steering="between requests",
 )

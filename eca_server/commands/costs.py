@@ -8,14 +8,28 @@ from eca_server.commands.command import Command, Situation
 
 __all__ = ["COSTS"]
 
+_WHY = (
+    "Each request sends the chat again, so the sum grows faster than the chat. `/context` shows "
+    "the size of the next request."
+)
+
 
 async def _run(turn: Turn, _: Situation) -> None:
     usage = turn.chat.usage
-    lines = [f"Tokens of this chat: {usage.tokens}"]
     last, session = money(usage.last_cost), money(usage.cost)
-    lines.append(f"Last message: {f'${last}' if last else 'cost unknown'}")
-    lines.append(f"This chat: {f'${session}' if session else 'cost unknown'}")
+    lines = [
+        f"Tokens of all requests of this chat together: {usage.tokens:,}",
+        f"Last message: {f'${last}' if last else 'cost unknown'}",
+        f"This chat: {f'${session}' if session else 'cost unknown'}",
+        "",
+        _WHY,
+    ]
     turn.say("\n".join(lines), role="system")
 
 
-COSTS = Command(name="costs", description="Tokens and costs of this chat so far.", run=_run)
+COSTS = Command(
+    name="costs",
+    description="Tokens and costs of this chat so far.",
+    run=_run,
+    steering="between requests",
+)

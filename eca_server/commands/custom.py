@@ -43,7 +43,7 @@ _PLACEHOLDER = re.compile(
     r"(?P<escape>\\?)\$(?:(?P<all>ARGUMENTS|ARGS)\b|(?:ARG)?(?P<number>[1-9][0-9]?)(?![0-9]))"
     r"|\{\{[ \t]*(?P<name>[A-Za-z_][\w-]*)[ \t]*\}\}"
 )
-_WORD = re.compile(r'"([^"]*)"(?!\S)|\'([^\']*)\'(?!\S)|(\S+)')
+_WORD = re.compile(r"""""(?=\S)([^"]*)(?<=\S)""(?!\S)|"([^"]*)"(?!\S)|'([^']*)'(?!\S)|(\S+)""")
 
 
 class TooLong(Exception):
@@ -76,9 +76,7 @@ class CustomCommand:
         shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
         shown |= {name: f"{{{{{name}}}}}" for name in _names_of(found)}
         arguments = [
-            CommandArgument(
-                name=name, description=f"Stands for `{written}`; in quotes if it has blanks."
-            )
+            CommandArgument(name=name, description=f"Replaces `{written}` in the command.")
             for name, written in shown.items()
         ]
         if any(match["all"] for match in found):
@@ -141,6 +139,8 @@ def _names_of(placeholders: Iterable[re.Match[str]]) -> Mapping[str, int]:
 
 def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
     """The arguments in a text: cut at blanks, but not inside quotes around a whole word.
+
+    Double quotes may be doubled: editors put a value with blanks in quotes, and so may the user.
 
     Args:
         given: the text.

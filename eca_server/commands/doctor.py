@@ -198,19 +198,19 @@ async def _run(turn: Turn, situation: Situation) -> None:
         sources=situation.loaded.sources,
         problems=problems,
         providers=situation.models.providers,
-        selected_model=situation.models.selected_in(situation.behavior),
+        selected_model=situation.model,
         logins=stored.keys,
-        behavior=situation.behavior,
+        behavior=turn.chat.session.profile.agent_name(situation.behavior),
         approval=policy_of(situation.loaded.config, situation.behavior).told(),
         servers=await _servers(situation.mcp),
         sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
         trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),
     )
     text = f"{text}\n\n{await _trial(situation.models)}"
-    if arguments_of(turn.prompt.text).lower() != ONLINE:
+    if arguments_of(situation.text).lower() != ONLINE:
         turn.say(text, role="system")
         return
-    turn.say(f"{text}\n\n", role="system")
+    turn.say(text, role="system")
     turn.progress("Asking the providers")
     verdicts = await try_providers(situation.models)
     lines = [f"- {verdict.provider}: {verdict.words}" for verdict in verdicts]
@@ -241,6 +241,7 @@ DOCTOR = Command(
     name="doctor",
     description="What was found: configuration, providers, keys by name, models.",
     run=_run,
+    steering="between requests",
     arguments=(
         CommandArgument(name=ONLINE, description=f"The word `{ONLINE}`: each provider is asked."),
     ),

@@ -18,9 +18,11 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.exchange import edn
 from eca_server.chat.exchange.written import Hide, envelope, markdown
+from eca_server.chat.flags import Flag
 from eca_server.commands.command import Command, Situation, arguments_of, without_keys
 from eca_server.llm.history import Message
 from eca_server.tools.files import checkpoint, in_thread, printable
+from eca_server.tools.output import counted
 from eca_server.tools.tool import ToolFault
 from eca_server.version import version
 from eca_server.workspace import AlreadyThere, Place, Workspace, replace_file
@@ -53,18 +55,21 @@ async def _run(turn: Turn, situation: Situation) -> None:
     write = partial(
         _write,
         situation.workspace,
-        arguments_of(turn.prompt.text),
+        arguments_of(situation.text),
         messages,
         about,
         flags=settings.flags,
-        hide=lambda text: without_keys(text, situation.models.secrets),
+        hide=lambda text: without_keys(
+            text, (*situation.models.secrets, *situation.loaded.secrets)
+        ),
     )
     try:
         place = await in_thread(write)
     except ToolFault as fault:
         turn.fail(f"The chat is not exported: {fault}")
         return
-    words = f"Exported {len(messages)} messages to `{printable(place.path)}`. Keys are hidden in it"
+    count = counted(len(messages), "message")
+    words = f"Exported {count} to `{printable(place.path)}`. Keys are hidden in it"
     readable = place.path.suffix in {".edn", ".json"}
     told = f"; `/import {printable(place.path)}` brings them back." if readable else "."
     turn.say(words + told, role="system")
@@ -76,7 +81,7 @@ def _write(
     messages: Sequence[Message],
     about: Mapping[str, object],
     *,
-    flags: Mapping[str, str],
+    flags: Mapping[str, Flag],
     hide: Hide,
 ) -> Place:
     places = _places(workspace, asked.strip("\"'"), str(about["title"] or about["id"]))
@@ -114,14 +119,14 @@ def _json(*chat: Any) -> str:
 
 
 def _envelope(
-    messages: Sequence[Message], about: Mapping[str, object], flags: Mapping[str, str], hide: Hide
+    messages: Sequence[Message], about: Mapping[str, object], flags: Mapping[str, Flag], hide: Hide
 ) -> Any:
     now = round(time.time() * 1000)
     return envelope(messages, about, version=version(), exported_at=now, flags=flags, hide=hide)
 
 
 def _markdown(
-    messages: Sequence[Message], about: Mapping[str, object], _: Mapping[str, str], hide: Hide
+    messages: Sequence[Message], about: Mapping[str, object], _: Mapping[str, Flag], hide: Hide
 ) -> str:
     return markdown(messages, str(about["title"] or "Chat"), hide=hide)
 
@@ -131,7 +136,8 @@ _FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
 
 EXPORT = Command(
     name="export",
-    description="Write this chat to a file (.edn, .json or .md) that can be imported elsewhere.",
+    description="Write this chat to a file: .edn or .json for /import, .md for reading.",
     run=_run,
+    steering="between requests",
     arguments=(CommandArgument(name="path", description="Of a new file, or a folder for it."),),
 )

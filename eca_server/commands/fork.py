@@ -15,8 +15,8 @@ async def _run(turn: Turn, situation: Situation) -> None:
     elif not chat.history:
         turn.fail("There is nothing to fork: nothing was said in this chat.")
     else:
-        title = await situation.fork_chat(chat, tuple(chat.history))
-        turn.say(f"This chat goes on as another one, too: {title}.", role="system")
+        forked = await situation.fork_chat(chat, tuple(chat.history))
+        turn.say(f"This chat was forked to {forked.title}.", role="system")
 
 
 FORK = Command(

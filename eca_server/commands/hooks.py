@@ -35,4 +35,6 @@ def _told(name: str, hook: Hook) -> str:
     return " - ".join(told)
 
 
-HOOKS = Command(name="hooks", description="List the hooks there are.", run=_run)
+HOOKS = Command(
+    name="hooks", description="List the hooks there are.", run=_run, steering="between requests"
+)

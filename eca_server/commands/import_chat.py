@@ -26,7 +26,7 @@ LARGEST: Final = 32 * 1024 * 1024
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
-    path = arguments_of(turn.prompt.text).strip("\"'")
+    path = arguments_of(situation.text).strip("\"'")
     if not path:
         turn.fail("Expected the path of a file: `/import PATH`.")
         return

@@ -34,7 +34,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         return
     own = in_behavior(situation.loaded.config, situation.behavior).prompts.init
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
-    wishes = arguments_of(turn.prompt.text)
+    wishes = arguments_of(situation.text)
     await let_answer(turn, situation, f"{text}\n\n{wishes}" if wishes else text)
 
 

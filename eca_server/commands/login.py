@@ -72,7 +72,7 @@ class LoginPrompt:
     async def run(self, turn: Turn, situation: Situation) -> None:
         """The body of its turn."""
         if self.given_up:
-            turn.say("The login was given up; nothing was stored.", role="system")
+            turn.say("The login was cancelled. Nothing was stored.", role="system")
         elif self.provider is None:
             is_unknown = self.shown.endswith(MASKED)  # it may have been a key
             known = "There is no provider of that name.\n\n" if is_unknown else ""
@@ -171,7 +171,7 @@ def _introduction(situation: Situation) -> str:
 def _request_for_key(provider: str, situation: Situation) -> str:
     text = (
         f"Paste the key of {provider} as your next message. It is stored for you alone, shown "
-        "nowhere and sent to no model. `cancel` gives it up."
+        "nowhere and sent to no model. Write `cancel` to log in later."
     )
     flow = ways_to_log_in(situation.loaded.config.providers)[provider]
     if flow is not None:
@@ -183,7 +183,7 @@ async def _log_in(turn: Turn, situation: Situation, provider: str, flow: Flow) -
     """Go the whole way of a login; a stop ends it at once."""
 
     def tell(invitation: Invitation) -> None:
-        turn.say(f"{invitation.text}\n\nStop ends the login.\n\n", role="system")
+        turn.say(f"{invitation.text}\n\nStop ends the login.", role="system")
         turn.progress("Waiting for the login")
 
     try:
@@ -219,7 +219,7 @@ async def _store(turn: Turn, situation: Situation, provider: str, login: Secret 
 
 
 async def _log_out(turn: Turn, situation: Situation) -> None:
-    logins, wanted = situation.logins, arguments_of(turn.prompt.text)
+    logins, wanted = situation.logins, arguments_of(situation.text)
     found = (await trio.to_thread.run_sync(logins.read)).keys
     stored = [name for name in found if not is_of_server(name)]
     provider = _match(wanted, stored)

@@ -15,7 +15,7 @@ MOST_LISTED: Final = 100
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
-    wanted, names = arguments_of(turn.prompt.text), situation.models.names
+    wanted, names = arguments_of(situation.text), situation.models.names
     found = _meant(wanted, names)
     if not found:
         turn.fail(f"There is no model whose name holds {wanted!r}; `/model` lists them all.")

@@ -16,13 +16,14 @@ __all__ = ["PROMPT_SHOW"]
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
-    agent = await situation.make_agent(turn, arguments_of(turn.prompt.text))
+    agent = await situation.make_agent(turn, arguments_of(situation.text))
     if agent is None:
         return
     origin = agent.model.origin
+    behavior = turn.chat.session.profile.agent_name(situation.behavior)
     tools = agent.toolbox.offered
     parts = [
-        f"Model: {origin.provider}/{origin.model}\n\nBehaviour: {situation.behavior}",
+        f"Model: {origin.provider}/{origin.model}\n\nBehaviour: {behavior}",
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
@@ -69,6 +70,7 @@ PROMPT_SHOW = Command(
     name="prompt-show",
     description="What the model would be told: system prompt, tools, contexts, history.",
     run=_run,
+    steering="between requests",
     arguments=(
         CommandArgument(name="prompt", description="A prompt whose mentions are followed."),
     ),

@@ -29,4 +29,5 @@ REPO_MAP_SHOW = Command(
     name="repo-map-show",
     description="The files of the workspace, as the repository map shows them to the model.",
     run=_run,
+    steering="between requests",
 )

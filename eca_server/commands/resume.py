@@ -21,7 +21,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         turn.fail("Chats are not stored here.")
         return
     others = [each for each in await memory.latest(LISTED + 1) if each.id != turn.chat.id]
-    wanted = turn.prompt.text.split()[1:]
+    wanted = situation.text.split()[1:]
     if wanted:
         numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
         stored = await _stored(numbered.get(wanted[0], wanted[0]), turn, memory)
@@ -32,7 +32,9 @@ async def _run(turn: Turn, situation: Situation) -> None:
             told = f"This chat now knows the {count} messages of that one. Go on."
             turn.say(told, role="system")
             return
-    if not others:
+    if memory.is_late:
+        turn.fail("The stored chats cannot be read now. Try again once their disk answers.")
+    elif not others:
         turn.say("There is no other chat of this workspace.", role="system")
     elif wanted:
         turn.fail(f"Expected a number from 1 to {len(others)} or a chat's id, got {wanted[0]!r}.")

@@ -22,7 +22,8 @@ async def _list(turn: Turn, situation: Situation) -> None:
         trusted_roots=situation.loaded.trusted_roots,
     )
     text = "\n".join(map(_told, found.sections))
-    of = f"Rules and instructions for `{situation.behavior}`"
+    agent = turn.chat.session.profile.agent_name(situation.behavior)
+    of = f"Rules and instructions for `{agent}`"
     listed = f"{of}:\n\n{fenced(text)}" if text else "There are no rules."
     turn.say("\n\n".join([listed, *found.notes]), role="system")
 
@@ -43,9 +44,11 @@ RULES = Command(
     name="rules",
     description="List the rules and AGENTS.md files that hold here.",
     run=_list,
+    steering="between requests",
 )
 SYNC_SYSTEM_PROMPT = Command(
     name="sync-system-prompt",
     description="Let instructions, rules and skills that changed since count in this chat.",
     run=_sync,
+    steering="between requests",
 )

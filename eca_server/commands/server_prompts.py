@@ -113,8 +113,8 @@ class ServerPrompt:
             each.name if each.required else f"[{each.name}]" for each in self.arguments
         )
         return (
-            f"`/{self.name}` needs {missing}. It is called like this: `/{self.name} {usage}`; "
-            "a value with blanks stands in quotes."
+            f"`/{self.name}` needs {missing}. Write `/{self.name} {usage}`, "
+            "and put a value with blanks in quotes."
         )
 
 
@@ -172,7 +172,7 @@ def _tells(server: Server) -> bool:
 
 async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situation) -> None:
     """The body of a turn: what the server makes of its prompt is what the model answers."""
-    given = arguments_of(turn.prompt.text)
+    given = arguments_of(situation.text)
     name, server = f"`/{found.name}`", found.server
     try:
         values = found.values(given)
@@ -187,7 +187,7 @@ async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situatio
         turn.fail(f"{name}: the MCP server {server.name} did not give it: {reason}.")
         return
     more = given if not found.prompt.arguments else ""
-    messages = messages_of(result, server=server.name, typed=turn.prompt.text, more=more)
+    messages = messages_of(result, server=server.name, typed=situation.text, more=more)
     if not messages:
         turn.fail(f"{name}: the MCP server {server.name} gave a prompt without a text.")
         return

@@ -90,7 +90,7 @@ async def _list(turn: Turn, situation: Situation) -> None:
 
 
 async def _create(turn: Turn, situation: Situation) -> None:
-    name, _, wishes = arguments_of(turn.prompt.text).partition(" ")
+    name, _, wishes = arguments_of(situation.text).partition(" ")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", name) or not wishes.strip():
         turn.fail("Expected `/skill-create NAME WHAT IT TEACHES`, the name of letters and `-`.")
         return
@@ -108,7 +108,9 @@ def _place(situation: Situation, name: str) -> Path:
     return situation.skill_files.user_folder / "skills" / name / "SKILL.md"
 
 
-SKILLS = Command(name="skills", description="List the skills there are.", run=_list)
+SKILLS = Command(
+    name="skills", description="List the skills there are.", run=_list, steering="between requests"
+)
 SKILL_CREATE = Command(
     name="skill-create",
     description="Let the model write a skill of yours.",

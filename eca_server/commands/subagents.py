@@ -33,4 +33,9 @@ def _told(behavior: Behavior) -> Iterator[str]:
         yield f"called by: {', '.join(behavior.spawnable_by)}"
 
 
-SUBAGENTS = Command(name="subagents", description="List the agents that others may call.", run=_run)
+SUBAGENTS = Command(
+    name="subagents",
+    description="List the agents that others may call.",
+    run=_run,
+    steering="between requests",
+)

@@ -30,7 +30,7 @@ _BARRED: Final = (
 
 
 async def _run(turn: Turn, situation: Situation) -> None:
-    word = arguments_of(turn.prompt.text).lower()
+    word = arguments_of(situation.text).lower()
     if word not in {"", YES, NO, REMOVE}:
         turn.fail(f"Expected `/trust`, `/trust {YES}`, `/trust {NO}` or `/trust {REMOVE}`.")
         return

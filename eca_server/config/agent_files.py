@@ -61,7 +61,10 @@ _KEYS: Final[Mapping[str, str]] = {
     "maxSteps": "maxSteps",
     "spawnableBy": "spawnableBy",
     "disabledTools": "disabledTools",
+    "enabledTools": "enabledTools",
     "inherit": "inherit",
+    "subagents": "subagents",
+    "skills": "skills",
 }
 """What may stand above the text, and its key in the configuration."""
 

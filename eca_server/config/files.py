@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,17 +16,21 @@ __all__ = [
     "MAX_BYTES",
     "Stamp",
     "Unreadable",
+    "as_text",
     "expand_home",
     "is_inside",
     "read_bytes",
+    "read_real",
     "read_text",
     "stamp_of",
 ]
 
 MAX_BYTES = 4 * 2**20
+_UNFOLLOWED = getattr(os, "O_NOFOLLOW", 0)
 # Without O_NONBLOCK the mere opening of a pipe waits for its writer.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _UNFOLLOWED
 
 Stamp: TypeAlias = tuple[int, ...] | None
 """What differs when a file was written, replaced or made readable; None: there is no file."""
@@ -61,7 +67,15 @@ def read_text(path: Path, *, most: int = MAX_BYTES) -> str:
     Raises:
         Unreadable: it is missing, too large, not UTF-8, or no regular file.
     """
-    data = read_bytes(path, most=most)
+    return as_text(read_bytes(path, most=most))
+
+
+def as_text(data: bytes) -> str:
+    """Return UTF-8 as text; a byte order mark is dropped.
+
+    Raises:
+        Unreadable: it is something else.
+    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
@@ -75,8 +89,24 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
     Raises:
         Unreadable: it is missing, too large, or no regular file.
     """
+    with _faults():
+        return _content_of(os.open(path, _FLAGS | _BINARY), most)
+
+
+def read_real(path: Path, *, most: int = MAX_BYTES) -> bytes:
+    """Return what `read_bytes` does, of a real path: one that leads through no link.
+
+    Raises:
+        Unreadable: as `read_bytes`, or there is a link now.
+    """
+    with _faults():
+        return _content_of(_open_real(path), most)
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
     try:
-        return _read_bytes(path, most)
+        yield
     except (FileNotFoundError, NotADirectoryError):
         raise Unreadable("expected a file, there is none", absent=True) from None
     except (OSError, ValueError) as fault:
@@ -97,8 +127,24 @@ def expand_home(text: str, home: Path) -> Path:
     return home / text[2:] if text.startswith("~/") else home if text == "~" else Path(text)
 
 
-def _read_bytes(path: Path, most: int) -> bytes:
-    descriptor = os.open(path, _FLAGS | _BINARY)
+def _open_real(path: Path) -> int:
+    """Open a real path step by step: a link that was put there since is not followed."""
+    if os.open not in os.supports_dir_fd:
+        if os.path.realpath(path) != str(path):
+            raise Unreadable("expected a file without a link on its path, there is one now")
+        return os.open(path, _FLAGS | _BINARY)
+    descriptor = os.open(path.anchor, _STEP)
+    for depth, name in enumerate(path.parts[1:], start=1):
+        flags = _STEP if depth < len(path.parts) - 1 else _FLAGS | _UNFOLLOWED
+        try:
+            below = os.open(name, flags, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _content_of(descriptor: int, most: int) -> bytes:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):

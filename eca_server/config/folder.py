@@ -7,20 +7,24 @@ waits for a new answer, and until then the accepted one stays in force.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from eca_server.config.agent_files import FOLDER
-from eca_server.config.files import Unreadable, expand_home, is_inside, read_bytes, read_text
-from eca_server.config.interpolation import AsWritten
+from eca_server.config.files import MAX_BYTES, Unreadable, as_text, expand_home, read_real
+from eca_server.config.folder_files import FolderFiles, FolderSurroundings
+from eca_server.config.interpolation import AsWritten, Unresolved, has_reference, references_in
 from eca_server.config.jsonc import BadText, parse
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.reading import KeyPath, Place, Refused, Workspace, deep_merge
 from eca_server.config.sources import CONFIG, Sources
-from eca_server.config.trust_items import TrustItem, digest_of, files_in, uses_of
+from eca_server.config.trust_items import TrustItem, digest_of, files_in, hook_files, uses_of
 from eca_server.config.workspace_layer import Addition, Cut, Known, cut, put, value_at
 
 __all__ = ["Accepted", "Decisions", "FolderSources"]
@@ -30,6 +34,17 @@ Accepted: TypeAlias = Mapping[tuple[str, KeyPath], TrustItem]
 
 _DEFAULTS: Final[Mapping[tuple[str, ...], list[Any]]] = {("ignore_files",): [{"type": "gitignore"}]}
 """The plain values of lists to which a folder adds, where the user has configured none."""
+
+_LARGEST: Final = 2**20
+"""Bytes of one source."""
+_MOST_MARKS: Final = 10_000
+"""Commas and opening brackets of all sources, which are no fewer than their values."""
+_MOST_SETTINGS: Final = 500
+"""Settings that the user may be asked about."""
+_MOST_EXTRA: Final = 50
+"""Files of `extraConfigs`."""
+_MOST_REFUSED: Final = 20
+"""Settings of one source of which it is said that they never count."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,9 +85,16 @@ class FolderSources(Sources):
     restriction: dict[str, Any] = attrs.field(factory=dict)
     withheld: list[TrustItem] = attrs.field(factory=list)
     accepted: dict[tuple[str, KeyPath], TrustItem] = attrs.field(factory=dict)
+    _named_files: FolderFiles = attrs.field(init=False)
     _extra_configs: list[str] = attrs.field(factory=list)
+    _marks: int = _MOST_MARKS
+    _settings: int = _MOST_SETTINGS
     _is_inside_accepted: bool = False
     _takes_extra: bool = True
+
+    @_named_files.default
+    def _make_named_files(self) -> FolderFiles:
+        return FolderFiles(root=self.root, note=self.note_file)
 
     @property
     def folder(self) -> Path:
@@ -84,8 +106,45 @@ class FolderSources(Sources):
         self.add_agents(self.folder / FOLDER)
         self.add_file(self.folder / "config.json")
         extra, self._takes_extra = self._extra_configs, False
-        for index, text in enumerate(extra):
+        for index, text in enumerate(extra[:_MOST_EXTRA]):
             self._add_extra(index, text)
+
+    def add_agents(self, folder: Path) -> None:
+        """Add the agents in a directory, unless it leads out of the root and is not accepted."""
+        if self._may_open(folder):
+            super().add_agents(folder)
+
+    def _read(self, path: Path, *, most: int = MAX_BYTES) -> str:
+        """Return the text of a source; one that leads out of the root is not read before trust."""
+        if not self._may_open(path):
+            target = self._named_files.real_path(path)
+            if target is None or not target.exists():
+                raise Unreadable("expected a file, there is none", absent=True)
+            raise Unreadable(
+                f"leads out of the folder to {target}, which is not read until you accept it"
+            )
+        real = self._named_files.real_path(path) or path
+        text = as_text(read_real(real, most=min(most, _LARGEST)))
+        if most > _LARGEST:  # no agent's, which have a budget of their own
+            self._marks -= sum(map(text.count, ",[{"))
+            if self._marks < 0:
+                raise Unreadable(f"expected at most {_MOST_MARKS:,} values of a folder, got more")
+        return text
+
+    def _may_open(self, path: Path) -> bool:
+        """Whether a file or directory of the configuration is the folder's own, or accepted."""
+        if self._named_files.is_opened(path):
+            return True
+        self.note_file(path)
+        target = self._named_files.real_path(path)
+        if target is None or not target.exists():
+            return False  # there is nothing to ask about
+        where: KeyPath = (f"link:{os.path.relpath(path, self.folder)}",)
+        item = self._link_item(where, path, target)
+        if self._in_force(item) is None:
+            return False
+        self._named_files.opened.add(target)
+        return True
 
     def _merge(self, name: str, value: object, place: Place) -> None:
         """Merge what counts of a source; the rest waits or is refused."""
@@ -99,20 +158,32 @@ class FolderSources(Sources):
             result = cut(value, self.known, self.root, self.home)
             self._apply(name, result, place)
             waiting = [(each.path, each.value) for each in result.waiting]
+        waiting = self._first(name, waiting)
         tree: dict[str, Any] = {}
         for path, each in waiting:
-            in_force = self._in_force(self._item(name, folder, path, each))
+            make = partial(self._item, name, folder, path)
+            in_force = self._in_force(make(each), make)
             if in_force is None:
                 continue
             if str(in_force.path[0]).startswith(f"{FOLDER}/"):
                 tree = deep_merge(tree, in_force.value)
             else:
                 put(tree, in_force.path, in_force.value)
-        self.merged = deep_merge(self.merged, CONFIG.read(tree, place))
+        self.merged = deep_merge(self.merged, CONFIG.read(tree, self._accepting(place)))
         mistakes = self._as_written(folder)
         CONFIG.read(value, mistakes)
         for where, fault in mistakes.faults.items():
             place.faults.setdefault(where, fault)
+
+    def _first(self, name: str, waiting: list[tuple[KeyPath, Any]]) -> list[tuple[KeyPath, Any]]:
+        """Return as many settings as the user may be asked about; the rest never counts."""
+        counted = waiting[: self._settings]
+        if len(counted) < len(waiting):
+            rest = len(waiting) - len(counted)
+            message = f"{rest:,} settings do not count: a folder may have {_MOST_SETTINGS:,}"
+            self.problems.append(Problem(source=name, message=message))
+        self._settings -= len(counted)
+        return counted
 
     def _apply(self, name: str, result: Cut, place: Place) -> None:
         """Let what needs no trust count, and name what never counts."""
@@ -121,7 +192,7 @@ class FolderSources(Sources):
         self.restriction = deep_merge(self.restriction, layer)
         for addition in result.additions:
             self._add_to(addition, place)
-        for path, reason in result.refused:
+        for path, reason in result.refused[:_MOST_REFUSED]:
             self.problems.append(
                 Problem(source=name, key=dotted(path), message=reason, level="warning")
             )
@@ -144,44 +215,96 @@ class FolderSources(Sources):
         self.merged = deep_merge(self.merged, layer)
 
     def _item(self, name: str, folder: Path, path: KeyPath, value: Any) -> TrustItem:
-        files = self._files_of(path, value, folder)
-        uses = uses_of(path, value, root=self.root, folder=folder, home=self.home)
-        if not is_inside(Path(name), self.root):
-            uses = (name, *uses)
+        named = self._named_files
+        texts = [each for each in files_in(value) if named.is_inside(self._path(each, folder))]
+        uses = uses_of(path, value, self._outside(folder))
+        if not named.is_inside(Path(name)):
+            uses = (named.shown(Path(name), name), *uses)
         return TrustItem(
             root=self.root,
             source=name,
             path=path,
             value=value,
             uses=uses,
-            digest=digest_of(path, value, files),
-            runs_files=bool(files),
+            texts=tuple(dict.fromkeys(texts)),
+            digest=digest_of(path, value, self._digests(path, value, folder), uses),
         )
 
-    def _files_of(self, path: KeyPath, value: Any, folder: Path) -> dict[str, bytes | None]:
-        """Return the content of the files that a hook runs, or that a `${file:}` stands for."""
-        actions = value.get("actions") if path[0] == "hooks" and isinstance(value, Mapping) else ()
-        files: dict[str, bytes | None] = {}
+    def _digests(self, path: KeyPath, value: Any, folder: Path) -> dict[str, str | None]:
+        """Return digests of the files that a hook runs, or that a `${file:}` stands for.
+
+        One of the user's is named, and may change.
+        """
+        digests: dict[str, str | None] = {}
         for name in files_in(value):
-            where = folder / expand_home(name, self.home)
-            if is_inside(where, self.root):  # one of the user's is named, and may change
-                files[name] = self._content(where)
-        for action in actions if isinstance(actions, list) else ():
-            file = action.get("file") if isinstance(action, Mapping) else None
-            if isinstance(file, str) and file.strip():
-                script = folder / expand_home(file.strip(), self.home)
-                files[file] = self._content(script) if is_inside(script, self.root) else None
-        return files
+            digests[name] = self._named_files.digest(self._path(name, folder))
+        for file in hook_files(path, value):
+            with suppress(Unresolved):  # it is not known where it leads, so it is not run
+                script = self._resolved(file, folder, folder)
+                own = self._named_files.digest(script)
+                digests[file] = own or str(self._named_files.real_path(script))
+        return digests
 
-    def _content(self, path: Path) -> bytes | None:
-        self.note_file(path)
-        try:
-            return read_bytes(path)
-        except Unreadable:
-            return None
+    def _resolved(self, text: str, folder: Path, base: Path) -> Path:
+        """Return a path, its references resolved but for the user's files.
 
-    def _in_force(self, item: TrustItem) -> TrustItem | None:
-        """Return what counts in the place of a setting, if anything does; note what waits."""
+        Raises:
+            Unresolved: it depends on such a file, or on a variable that is not set.
+        """
+        if any(not self._named_files.is_inside(self._path(e, folder)) for e in files_in(text)):
+            raise Unresolved("a file of the user's")
+        resolved = self._place(folder).surroundings.resolve(text)
+        return self._path(resolved.strip(), base)
+
+    def _path(self, text: str, folder: Path) -> Path:
+        return folder / expand_home(text, self.home)
+
+    def _outside(self, folder: Path) -> Callable[[str, bool], str | None]:
+        """Return the function that `uses_of` asks, for a source in a directory."""
+
+        def name_of(text: str, of_root: bool) -> str | None:
+            base = self.root if of_root else folder
+            if any(kind != "file" for kind, _ in references_in(text)):
+                return None  # what it depends on is named
+            try:
+                path = self._resolved(text, folder, base)
+            except Unresolved:
+                return None  # likewise
+            inside = self._named_files.is_inside(path)
+            name = str(path) if has_reference(text) else text
+            return None if inside else self._named_files.shown(path, name)
+
+        return name_of
+
+    def _place(
+        self, folder: Path | None = None, *, kept: Callable[[str], str | None] | None = None
+    ) -> Place:
+        return Place(
+            FolderSurroundings(
+                environ=self.environ,
+                home=self.home,
+                folder=folder,
+                on_file=self.note_file,
+                kept=kept,
+                files=self._named_files,
+            )
+        )
+
+    def _accepting(self, place: Place) -> Place:
+        """Return the place for what the user has accepted: it may run commands."""
+        surroundings = attrs.evolve(place.surroundings, commands=self.commands)
+        return attrs.evolve(place, surroundings=surroundings)
+
+    def _in_force(
+        self, item: TrustItem, again: Callable[[Any], TrustItem] | None = None
+    ) -> TrustItem | None:
+        """Return what counts in the place of a setting, if anything does; note what waits.
+
+        Args:
+            item: the setting.
+            again: makes the setting of an earlier value: it stays in force if what it names is
+                unchanged.
+        """
         place = (item.source, item.path)
         decisions = self.decisions
         all_of_it = decisions.accepts_all and not item.uses
@@ -191,7 +314,7 @@ class FolderSources(Sources):
         is_refused = item.digest in decisions.refused
         self.withheld.append(attrs.evolve(item, is_refused=is_refused))
         before = decisions.before.get(place) if decisions.is_trusted else None
-        if before is None or before.runs_files:
+        if before is None or again is None or again(before.value).digest != before.digest:
             return None
         self.accepted[place] = before
         return before
@@ -201,28 +324,30 @@ class FolderSources(Sources):
 
         A file outside the root is not even read before that; then its settings wait one by one.
         """
-        path = self.folder / expand_home(text, self.home)
+        path = self._path(text, self.folder)
         self.known = self.known.with_others(self.merged)
-        if not is_inside(path, self.root):
+        if not self._named_files.is_inside(path):
             where: KeyPath = (f"extraConfigs[{index}]",)
-            item = self._extra_item(where, text, [str(path)], {})
+            uses = [self._named_files.shown(path, str(path))]
+            item = self._extra_item(where, text, uses, {})
             if self._in_force(item) is not None:
+                self._named_files.opened.add(self._named_files.real_path(path) or path)
                 self.add_file(path, required=True)
             return
         self.note_file(path)
         try:
-            content = read_text(path)
+            content = self._read(path)
             value = parse(content)
         except (Unreadable, BadText) as fault:
             self._broken(str(path), fault.message, None, self._place(path.parent))
             return
         waiting: list[TrustItem] = []
         if isinstance(value, Mapping):
-            parts = cut(value, self.known, self.root, self.home).waiting
+            parts = cut(value, self.known, self.root, self.home).waiting[: self._settings]
             waiting = [self._item(str(path), path.parent, each.path, each.value) for each in parts]
-        uses = dict.fromkeys(use for each in waiting for use in each.uses)
-        files = {text: content.encode(), **{each.digest: None for each in waiting}}
-        item = self._extra_item((f"extraConfigs[{index}]",), text, uses, files, waiting)
+        taken = dict.fromkeys(use for each in waiting for use in each.uses)
+        files = {text: content, **{each.digest: None for each in waiting}}
+        item = self._extra_item((f"extraConfigs[{index}]",), text, taken, files, waiting)
         if self._in_force(item) is not None:
             self._is_inside_accepted = True
             self.add_text(str(path), content, folder=path.parent)
@@ -233,18 +358,29 @@ class FolderSources(Sources):
         where: KeyPath,
         text: str,
         uses: Iterable[str],
-        files: Mapping[str, bytes | None],
+        files: Mapping[str, str | None],
         waiting: Iterable[TrustItem] = (),
     ) -> TrustItem:
+        uses = tuple(uses)
         return TrustItem(
             root=self.root,
             source=str(self.folder / "config.json"),
             path=where,
             value=text,
-            uses=tuple(uses),
-            digest=digest_of(where, text, files),
-            runs_files=True,
+            uses=uses,
+            digest=digest_of(where, text, files, uses),
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
+        )
+
+    def _link_item(self, where: KeyPath, path: Path, target: Path) -> TrustItem:
+        uses = (self._named_files.shown(path, str(path)),)
+        return TrustItem(
+            root=self.root,
+            source=str(path),
+            path=where,
+            value=str(target),
+            uses=uses,
+            digest=digest_of(where, str(target), {}, uses),
         )
 
     def _as_written(self, folder: Path) -> Place:

@@ -12,9 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from eca_server.config.reading import KeyPath, deep_merge
-from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES, cautious_approval
+from eca_server.config.tool_settings import (
+    BUILT_IN,
+    BUILT_IN_SUBAGENTS,
+    OTHER_NAMES,
+    cautious_approval,
+)
 
-__all__ = ["inherited", "where_it_inherits"]
+__all__ = ["inherited", "where_it_inherits", "with_built_in"]
 
 _UNTIL_THEN: Final = "(until this is mended, what no rule allows this agent asks)"
 _SHOWN: Final = 10  # names in a message
@@ -27,10 +32,11 @@ def inherited(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str
         Them, each under its name and with the name of its base, if it has one; and what is wrong,
         by the name of the agent where it is. Of a circle it is told once.
     """
+    agents = with_built_in(agents)  # of their base ours have nothing but what it may do
     bases = {
         name: OTHER_NAMES.get(own["inherit"], own["inherit"])
         for name, own in agents.items()
-        if own and own.get("inherit")
+        if own and own.get("inherit") and own["inherit"] != _ours(name, "inherit")
     }
     known = dict.fromkeys([*BUILT_IN, *(name for name, own in agents.items() if own is not None)])
     lost = {name for name, base in bases.items() if base not in known}
@@ -54,6 +60,29 @@ def inherited(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str
             whole[each] = {**own, "inherit": base} if each in bases else own
     told = {name: f"{message} {_UNTIL_THEN}" for name, message in faults.items()}
     return {name: whole[name] for name in agents}, told
+
+
+def with_built_in(agents: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the agents with the built-in subagents.
+
+    One that is configured with a `mode` stands in place of ours, else its settings stand over ours;
+    null turns it off.
+    """
+    ours = {
+        name: {**built_in, **agents.get(name, {})}
+        for name, built_in in BUILT_IN_SUBAGENTS.items()
+        if name not in agents or (agents[name] is not None and not agents[name].get("mode"))
+    }
+    own = {
+        name: each
+        for name, each in agents.items()
+        if each is not None or name not in BUILT_IN_SUBAGENTS
+    }
+    return {**own, **ours}
+
+
+def _ours(agent: str, setting: str) -> object:
+    return BUILT_IN_SUBAGENTS.get(agent, {}).get(setting)
 
 
 def where_it_inherits(value: object, agent: str) -> KeyPath | None:

@@ -1,4 +1,4 @@
-"""`${env:NAME}`, `${env:NAME:default}` and `${file:PATH}` inside configured texts.
+"""`${env:NAME}`, `${env:NAME:default}`, `${file:PATH}` and `${cmd:COMMAND}` in configured texts.
 
 What this server writes itself may hold `${kept:NAME}`, too: a secret that is kept with the logins.
 What is put in is not searched again, so a variable's content is never taken as a reference.
@@ -18,7 +18,10 @@ from eca_server.config.files import Unreadable, expand_home, read_text
 __all__ = ["AsWritten", "Resolved", "Surroundings", "Unresolved", "has_reference", "references_in"]
 
 # The kinds upstream knows; any other `${...}` is the user's own text.
-_REFERENCE = re.compile(r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):([^{}]*)\}")
+_REFERENCE = re.compile(
+    r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):"
+    r"([^{}]*|(?<=\{cmd:)(?:[^{}]|\{[^{}]*\})*)\}"  # a command may hold braces itself
+)
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _OPEN = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Variables that are no secrets of anybody, and stand in half of all texts."""
@@ -84,6 +87,7 @@ class Surroundings:
         folder: where the source's file lies; None for a source that is no file.
         on_file: told of each file before it is read.
         on_value: told of what a reference of the user's is replaced with, and may be a secret.
+        commands: returns the output of a command; None: no command is run for this source.
         kept: what a name stands for that is kept with the logins; None: this source has none.
     """
 
@@ -93,6 +97,7 @@ class Surroundings:
     on_file: Callable[[Path], None] = lambda _: None
     on_value: Callable[[str], object] = lambda _: None
     kept: Callable[[str], str | None] | None = None
+    commands: Callable[[str], str] | None = None
 
     def path(self, text: str) -> Path:
         """The file that `text` names: absolute, `~/..`, or relative to the source's folder.
@@ -106,6 +111,19 @@ class Surroundings:
         if self.folder is None:
             raise Unresolved(f"expected an absolute path or ~/.., got the file {text!r}")
         return self.folder / path
+
+    def named(self, text: str) -> str:
+        """Return the path that a text names, for the code that opens it. Raises as `path`."""
+        return str(self.path(text))
+
+    def read(self, path: Path) -> str:
+        """Return the text of a file that a reference names.
+
+        Raises:
+            Unreadable: it cannot be read.
+        """
+        self.on_file(path)
+        return read_text(path)
 
     def resolve(self, text: str, *, shell_like: bool = False) -> str:
         """`text` with every reference replaced.
@@ -135,7 +153,9 @@ class Surroundings:
             return self._noted(self._file(what))
         if kind == "kept" and self.kept is not None:
             return self._kept(self.kept(what))
-        raise Unresolved(f"expected ${{env:..}} or ${{file:..}}, got ${{{kind}:..}}")
+        if kind == "cmd" and self.commands is not None:
+            return self._noted(self.commands(what))
+        raise Unresolved(f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}")
 
     def _noted(self, value: str, variable: str = "") -> str:
         if variable not in _OPEN:
@@ -156,9 +176,8 @@ class Surroundings:
 
     def _file(self, what: str) -> str:
         path = self.path(what)
-        self.on_file(path)
         try:
-            text = read_text(path)
+            text = self.read(path)
         except Unreadable as fault:
             raise Unresolved(f"file {path}: {fault.message}") from None
         return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

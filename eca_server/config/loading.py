@@ -17,6 +17,7 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.agent_files import FOLDER
+from eca_server.config.command_output import CommandOutputs
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.config.folder import Accepted, Decisions, FolderSources
 from eca_server.config.folders import home_folder, user_folder
@@ -24,10 +25,12 @@ from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
 from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config
-from eca_server.config.sources import CONFIG, Sources
+from eca_server.config.sources import CONFIG, OPTIONS, Sources
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
 from eca_server.config.workspace_layer import Known, provider_name
+from eca_server.printable import printable_line
+from eca_server.secret import Secret
 
 __all__ = ["Loaded", "load"]
 
@@ -49,6 +52,8 @@ class Loaded:
         accepted: settings of opened folders that count since the user trusts them.
         trusted_roots: the workspace roots that the user trusts.
         may_ask: the user may be asked about what is withheld; the editor has not ruled it out.
+        secrets: the output of each `${cmd:...}`.
+        awaits_commands: a `${cmd:...}` was not run, since none was to be.
     """
 
     config: Config
@@ -61,6 +66,8 @@ class Loaded:
     accepted: Accepted = attrs.field(factory=dict, repr=False)
     trusted_roots: frozenset[Path] = frozenset()
     may_ask: bool = True
+    secrets: tuple[Secret, ...] = ()
+    awaits_commands: bool = False
 
     def is_current(self) -> bool:
         """Whether every file is still as it was; asks the disk."""
@@ -80,6 +87,7 @@ def load(
     known_providers: Callable[[], Collection[str]] = tuple,
     logins: Callable[[], Collection[str]] = tuple,
     is_first: bool = False,
+    runs_commands: bool = True,
 ) -> Loaded:
     """Read, check and merge the whole configuration; reads files, raises nothing of its own.
 
@@ -99,14 +107,19 @@ def load(
         logins: returns the names of the providers with a stored login.
         is_first: read only the user's own settings without agents in files: what the answer to
             `initialize` needs.
+        runs_commands: run what `${cmd:...}` names, which takes time; else it is unresolved.
     """
     home = home or home_folder(environ)
     roots = tuple(roots)
-    sources = Sources(environ=environ, home=home, before=before.values if before else {})
+    commands = CommandOutputs(environ, home, may_run=runs_commands)
+    known = before.values if before else {}
+    sources = Sources(environ=environ, home=home, before=known, commands=commands)
     is_pure = sources.add_options(initialization_options)
     folders = _Folders(environ=environ, home=home, before=before)
     folders.may_ask = not is_pure
-    if not is_pure:
+    if is_pure:
+        _join_spellings(sources, known_providers)
+    else:
         sources.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
         if config_file is not None:
             sources.add_file(config_file, required=True)
@@ -115,6 +128,7 @@ def load(
             if not is_first:
                 sources.add_agents(folder / FOLDER)
             sources.add_file(folder / "config.json")
+        _join_spellings(sources, known_providers)
         last = sources.apart()
         for path in sources.config().extra_configs:
             last.add_file(Path(path), required=True)
@@ -138,6 +152,8 @@ def load(
         accepted=folders.accepted,
         trusted_roots=frozenset(folders.trusted),
         may_ask=folders.may_ask,
+        secrets=tuple(commands.secrets),
+        awaits_commands=commands.are_waiting,
     )
 
 
@@ -183,6 +199,7 @@ class _Folders:
                 environ=self.environ,
                 home=self.home,
                 before=sources.before,
+                commands=sources.commands,
                 merged=sources.merged,
                 files=sources.files,
                 budget=sources.budget,
@@ -234,6 +251,31 @@ class _Folders:
             return {}
 
 
+def _join_spellings(sources: Sources, known_providers: Callable[[], Collection[str]]) -> None:
+    """Join the editor's `myProvider` with the provider that is `my-provider` elsewhere.
+
+    Editors spell their options' keys in camelCase.
+    """
+    written = {name: _providers_in(value) for name, value in sources.values.items()}
+    of_options = written.pop(OPTIONS, set()).difference(*written.values())
+    odd = {name for name in of_options if name != provider_name(name).lower().replace("_", "-")}
+    if not odd:
+        return
+    merged = dict(sources.merged.get("providers") or {})
+    for name in odd & merged.keys():
+        others = [each for each in (*merged, *known_providers()) if each != name]
+        same = next((each for each in others if provider_name(each) == provider_name(name)), None)
+        if same is not None:
+            ours = {same: merged.pop(name)}
+            merged.update(deep_merge(ours, {same: merged[same]}) if same in merged else ours)
+    sources.merged["providers"] = merged
+
+
+def _providers_in(value: object) -> set[str]:
+    providers = value.get("providers") if isinstance(value, Mapping) else None
+    return set(providers) if isinstance(providers, Mapping) else set()
+
+
 def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
     """What the last sources define: a server that the editor has merely changed is not theirs."""
     servers = merged.get("mcp_servers") or {}
@@ -246,13 +288,16 @@ def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _waiting_server(value: Any) -> MCPServer:
-    """An MCP server that waits for trust, as it is written: for the client to show."""
+    """An MCP server that waits for trust, as it is written and in printable form.
+
+    The client shows it, and a user who starts it there consents to what was shown.
+    """
     value = value if isinstance(value, Mapping) else {}
     command, url, args = value.get("command"), value.get("url"), value.get("args")
     return MCPServer(
-        command=command if isinstance(command, str) else None,
-        url=url if isinstance(url, str) else None,
-        args=tuple(map(str, args)) if isinstance(args, list) else (),
+        command=printable_line(command) if isinstance(command, str) else None,
+        url=printable_line(url) if isinstance(url, str) else None,
+        args=tuple(printable_line(str(each)) for each in args) if isinstance(args, list) else (),
         disabled=True,
         awaits_trust=True,
     )

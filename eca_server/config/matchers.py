@@ -56,10 +56,13 @@ def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[
         raise BadMatcher("expected a regular expression, got one nested too deep") from None
 
 
-def matches_name(selector: str, names: Collection[str]) -> bool:
+def matches_name(selector: str, names: Collection[str], *, if_late: bool = True) -> bool:
     """Whether a selector is one of the names, or a pattern (`server__.*`) for all of one.
 
-    A pattern that takes too long matches: it is there to withhold something.
+    Args:
+        selector: a name or a pattern.
+        names: every name of one thing.
+        if_late: the answer for a pattern that takes too long: true where it withholds something.
     """
     if selector in names:
         return True
@@ -69,7 +72,7 @@ def matches_name(selector: str, names: Collection[str]) -> bool:
             pattern.fullmatch(name, timeout=_NAME_SECONDS) for name in names
         )
     except TimeoutError:
-        return True
+        return if_late
 
 
 @functools.lru_cache(maxsize=256)

@@ -93,6 +93,8 @@ class MCPServer:
         client_id: the name by which we are known to its authorization server.
         client_secret: what goes with that name, if anything.
         client_name: the name under which we ask its authorization server for an id.
+        client_metadata_url: where a document about this client is, which is its id at authorization
+            servers that read such documents; others are asked for an id.
         oauth_port: the port that the browser comes back to after a login; 0: any.
         auth_scope: who shares a login: all workspaces, this one, or those that give this name.
         start_timeout: until it is ready; None: as `mcpTimeoutSeconds` says.
@@ -126,6 +128,9 @@ class MCPServer:
     client_id: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientId"))
     client_secret: Secret | None = attrs.field(default=None, metadata=setting(KEY, "clientSecret"))
     client_name: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientName"))
+    client_metadata_url: str | None = attrs.field(
+        default=None, metadata=setting(_NAME, "clientMetadataUrl")
+    )
     oauth_port: int = attrs.field(default=0, metadata=setting(COUNT, "oauthPort"))
     auth_scope: str = attrs.field(default="global", metadata=setting(_NAME, "authScope"))
     start_timeout: float | None = attrs.field(

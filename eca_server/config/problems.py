@@ -13,7 +13,11 @@ from typing import Literal
 
 import attrs
 
+from eca_server.printable import printable_line
+
 __all__ = ["Problem", "Source", "dotted", "kind_of"]
+
+_LONGEST = 8_000
 
 SourceState = Literal["used", "absent", "broken"]
 _PLAIN_NAME = re.compile(r"[\w-]+")
@@ -43,7 +47,8 @@ class Problem:
         """`FILE:LINE:COLUMN: KEY: MESSAGE`, without the parts that are not known."""
         place = [self.source, self.line, self.column]
         where = ":".join(str(part) for part in place if part is not None)
-        return ": ".join(part for part in (where, self.key, self.message) if part)
+        text = ": ".join(part for part in (where, self.key, self.message) if part)
+        return printable_line(text, longest=_LONGEST)  # names in it may be a folder's
 
 
 @attrs.frozen(kw_only=True)

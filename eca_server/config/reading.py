@@ -275,7 +275,7 @@ def _name(value: object, place: Place) -> str | None:
 def _path(value: object, place: Place) -> str | None:
     name = _name(value, place)
     try:
-        return name and str(place.surroundings.path(name))
+        return name and place.surroundings.named(name)
     except Unresolved as fault:
         place.refuse(str(fault))
 

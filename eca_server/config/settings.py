@@ -36,6 +36,7 @@ from eca_server.config.reading import (
 from eca_server.config.tool_settings import (
     BEHAVIORS,
     BUILT_IN,
+    BUILT_IN_SUBAGENTS,
     NAMES,
     Behavior,
     CustomTool,
@@ -49,6 +50,7 @@ __all__ = [
     "CatalogSettings",
     "Config",
     "Cost",
+    "InlineChats",
     "Limit",
     "Model",
     "Prompts",
@@ -122,6 +124,25 @@ class Model:
 
 
 @attrs.frozen(kw_only=True)
+class Retry:
+    """`retry`: what is None is the retry room's own default.
+
+    Attributes:
+        max_retries: tries after the first one; 0 turns them off.
+        base_delay_ms: the first wait, in milliseconds.
+        backoff_multiplier: what each wait is multiplied by to give the next.
+        max_delay_ms: no wait is longer, in milliseconds.
+    """
+
+    max_retries: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxRetries"))
+    base_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "baseDelayMs"))
+    backoff_multiplier: float | None = attrs.field(
+        default=None, metadata=setting(NUMBER, "backoffMultiplier")
+    )
+    max_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "maxDelayMs"))
+
+
+@attrs.frozen(kw_only=True)
 class Provider:
     """`providers.<name>`: an endpoint and its models.
 
@@ -138,6 +159,8 @@ class Provider:
         think_tag_start: what begins a thought in the text of an answer; None: `<think>`.
         think_tag_end: what ends it; None: `</think>`.
         fetch_models: whether the endpoint is asked which models it has, to offer them, too.
+        retry: how a failed request is tried again; None in it: as `retry` for all.
+        rate_limit_max_wait: a longer wait asked for by the endpoint is not slept; None: as for all.
         models: by the name the user gives them.
     """
 
@@ -159,6 +182,10 @@ class Provider:
     think_tag_start: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagStart"))
     think_tag_end: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagEnd"))
     fetch_models: bool = attrs.field(default=True, metadata=setting(FLAG, "fetchModels"))
+    retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
+    rate_limit_max_wait: float | None = attrs.field(
+        default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
+    )
     models: Mapping[str, Model] = attrs.field(
         factory=dict, metadata=setting(each(record(Model)), "models")
     )
@@ -175,25 +202,6 @@ class CatalogSettings:
 
     refresh: bool = attrs.field(default=True, metadata=setting(FLAG, "refresh"))
     url: str = attrs.field(default="https://models.dev/api.json", metadata=setting(NAME, "url"))
-
-
-@attrs.frozen(kw_only=True)
-class Retry:
-    """`retry`: what is None is the retry room's own default.
-
-    Attributes:
-        max_retries: tries after the first one; 0 turns them off.
-        base_delay_ms: the first wait, in milliseconds.
-        backoff_multiplier: what each wait is multiplied by to give the next.
-        max_delay_ms: no wait is longer, in milliseconds.
-    """
-
-    max_retries: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxRetries"))
-    base_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "baseDelayMs"))
-    backoff_multiplier: float | None = attrs.field(
-        default=None, metadata=setting(NUMBER, "backoffMultiplier")
-    )
-    max_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "maxDelayMs"))
 
 
 @attrs.frozen(kw_only=True)
@@ -223,6 +231,21 @@ class Prompts:
 
 
 @attrs.frozen(kw_only=True)
+class InlineChats:
+    """`chatInline`: what a chat has that is shown in the text, unless its prompt says another.
+
+    Attributes:
+        model: `provider/model`; None: its source's, or the selected one.
+        variant: of that model.
+        agent: who answers.
+    """
+
+    model: str | None = attrs.field(default=None, metadata=setting(NAME, "model"))
+    variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
+    agent: str | None = attrs.field(default=None, metadata=setting(NAME, "agent"))
+
+
+@attrs.frozen(kw_only=True)
 class Config:
     """The whole configuration. Times are in seconds, each None: the HTTP room's own default.
 
@@ -237,8 +260,11 @@ class Config:
         rewrite_model: likewise for rewrites.
         rewrite_file_lines: of the file around it a rewrite is shown at most so many lines.
         chat_title: whether a title is asked from the model (ruling W-25).
+        chat_inline: what chats have that are shown in the text.
         auto_compact_percentage: how full of its chat a model's context may be, in percent, before
             a summary takes the chat's place.
+        auto_compact_tokens_left: how many tokens of a model's context must be left, in place of
+            that percentage; it does not count for a model whose whole context is not larger.
         connect_timeout: for the connection to an endpoint.
         first_byte_timeout: from the request to the first byte of its answer.
         stream_idle_timeout: between two bytes of an answer.
@@ -254,6 +280,7 @@ class Config:
         catalog: where more is learned about models.
         behaviors: what differs in each behaviour, by its name.
         disabled_tools: never offered to the model.
+        enabled_tools: the only tools that are offered, named as in `disabledTools`; None: all.
         tool_call: which calls may run, and the limits of tools.
         custom_tools: commands the model may call, by the name of the tool.
         rules: files whose text every chat is given.
@@ -264,6 +291,8 @@ class Config:
         lsp_timeout: for what the editor is asked.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
         mcp_timeout: until an MCP server is ready.
+        mcp_tool_search: keep the schemas of MCP tools out of the model's context until it looks for
+            them.
         mcp_keep_alive: between two signs of life of an MCP server at a `url`.
         extra_configs: more files like this one; they win over all others.
         include_parent_agents_files: whether an AGENTS.md above the workspace counts.
@@ -298,8 +327,14 @@ class Config:
         default=2000, metadata=setting(COUNT, "rewrite.fullFileMaxLines")
     )
     chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
+    chat_inline: InlineChats = attrs.field(
+        default=InlineChats(), metadata=setting(record(InlineChats), "chatInline")
+    )
     auto_compact_percentage: float = attrs.field(
         default=75, metadata=setting(PERCENT, "autoCompactPercentage")
+    )
+    auto_compact_tokens_left: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
     )
     connect_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")
@@ -337,10 +372,14 @@ class Config:
         metadata=setting(record(CatalogSettings), "catalog", workspace=Workspace.NEVER),
     )
     behaviors: Mapping[str, Behavior] = attrs.field(
-        factory=dict, metadata=setting(BEHAVIORS, "agent", "behavior")
+        factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
+        metadata=setting(BEHAVIORS, "agent", "behavior"),
     )
     disabled_tools: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
+    )
+    enabled_tools: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=setting(NAMES, "enabledTools", workspace=Workspace.RESTRICTS)
     )
     tool_call: ToolCall = attrs.field(
         default=ToolCall(), metadata=setting(record(ToolCall), "toolCall")
@@ -372,6 +411,7 @@ class Config:
         factory=dict, metadata=setting(MCP_SERVERS, "mcpServers")
     )
     mcp_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "mcpTimeoutSeconds"))
+    mcp_tool_search: bool = attrs.field(default=False, metadata=setting(FLAG, "mcpToolSearch"))
     mcp_keep_alive: float = attrs.field(
         default=30, metadata=setting(SECONDS, "mcpKeepAliveSeconds")
     )

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from eca_server.config.agent_files import LARGEST, MOST, BadAgent, Budget, agent_of
-from eca_server.config.files import Stamp, Unreadable, read_text, stamp_of
+from eca_server.config.files import MAX_BYTES, Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.inheritance import inherited, where_it_inherits
 from eca_server.config.interpolation import Surroundings
 from eca_server.config.jsonc import BadText, Places, Spot, parse
@@ -25,7 +25,10 @@ from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
 from eca_server.config.upstream import without_effect
 
-__all__ = ["CONFIG", "Sources"]
+__all__ = ["CONFIG", "OPTIONS", "Sources"]
+
+OPTIONS = "initializationOptions"
+"""The name of the source that the client sends."""
 
 # Each problem becomes a message in the editor; nobody reads a thousand.
 _MOST_PROBLEMS = 20
@@ -40,6 +43,7 @@ class Sources:
     environ: Mapping[str, str]
     home: Path
     before: Mapping[str, object]
+    commands: Callable[[str], str] | None = None
     merged: dict[str, Any] = attrs.field(factory=dict)
     problems: list[Problem] = attrs.field(factory=list)
     sources: list[Source] = attrs.field(factory=list)
@@ -68,16 +72,15 @@ class Sources:
 
     def add_options(self, options: object) -> bool:
         """Add the client's options; tell whether they ask for no other source."""
-        name = "initializationOptions"
         if not options:
-            self.sources.append(Source(name=name, state="absent"))
+            self.sources.append(Source(name=OPTIONS, state="absent"))
             return False
         place = self._place()
-        self._add(name, options, place)
+        self._add(OPTIONS, options, place)
         pure: dict[str, Any] = {}
         if isinstance(options, Mapping):
             FLAG.attempt(options.get("pureConfig"), place.at("pureConfig"), pure, "pureConfig")
-        self._report(name, place.faults)
+        self._report(OPTIONS, place.faults)
         return pure.get("pureConfig") is True
 
     def add_file(self, path: Path, *, required: bool = False) -> None:
@@ -85,7 +88,7 @@ class Sources:
         self.note_file(path)
         folder = path.absolute().parent
         try:
-            text = read_text(path)
+            text = self._read(path)
         except Unreadable as fault:
             if fault.absent and not required:
                 self.sources.append(Source(name=str(path), state="absent"))
@@ -104,7 +107,7 @@ class Sources:
             self.note_file(path)
             place = self._place(folder)
             try:
-                value = agent_of(path, read_text(path, most=LARGEST), self.budget)
+                value = agent_of(path, self._read(path, most=LARGEST), self.budget)
             except (Unreadable, BadAgent) as fault:
                 self._broken(str(path), str(fault), None, place)
                 continue
@@ -157,9 +160,14 @@ class Sources:
             environ=self.environ,
             home=self.home,
             before=self.before,
+            commands=self.commands,
             files=self.files,
             budget=self.budget,
         )
+
+    def _read(self, path: Path, *, most: int = MAX_BYTES) -> str:
+        """Return the text of a file that is a source of its own. Raises as `read_text`."""
+        return read_text(path, most=most)
 
     def _add(self, name: str, value: object, place: Place) -> None:
         if isinstance(value, Mapping):
@@ -182,6 +190,7 @@ class Sources:
                 folder=folder,
                 on_file=self.note_file,
                 kept=kept,
+                commands=self.commands,
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -32,6 +33,7 @@ from eca_server.config.reading import (
 __all__ = [
     "BEHAVIORS",
     "BUILT_IN",
+    "BUILT_IN_SUBAGENTS",
     "OTHER_NAMES",
     "RULE",
     "Approval",
@@ -319,14 +321,18 @@ class Behavior:
             the user.
         description: what other agents are told of it.
         spawnable_by: the behaviours that may have it work for them; empty: all.
+        subagents: the agents that may work for this one, by name or regular expression; None: all.
+        skills: the skills that it may load, likewise.
         max_steps: requests of one turn; None: as many as there may be.
         default_model: `provider/model`; None: as everywhere.
         variant: of whichever model answers, if it has one of that name and none was selected.
         system_prompt: stands in place of our instructions.
         system_prompt_file: its text does, if `systemPrompt` is not set.
         disabled_tools: not offered; None: what is usual for this behaviour.
+        enabled_tools: the only tools that are offered, as far as the global list has them, too.
         approval: rules beside the global ones; at the same rank these count first.
         auto_compact_percentage: as for all behaviours; None: as everywhere.
+        auto_compact_tokens_left: the same.
         completion_prompt: how a completion is asked for; None, as for the rest: as everywhere.
         rewrite_prompt: how a rewrite is asked for.
         title_prompt: how a title is asked for.
@@ -346,6 +352,10 @@ class Behavior:
     spawnable_by: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(_ONE_OR_MORE, "spawnableBy")
     )
+    subagents: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=setting(NAMES, "subagents")
+    )
+    skills: tuple[str, ...] | None = attrs.field(default=None, metadata=setting(NAMES, "skills"))
     max_steps: int | None = attrs.field(
         default=None, metadata=setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
     )
@@ -360,11 +370,17 @@ class Behavior:
     disabled_tools: tuple[str, ...] | None = attrs.field(
         default=None, metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
     )
+    enabled_tools: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=setting(NAMES, "enabledTools", workspace=Workspace.RESTRICTS)
+    )
     approval: Approval = attrs.field(
         default=Approval(), metadata=setting(record(Approval), "toolCall.approval")
     )
     auto_compact_percentage: float | None = attrs.field(
         default=None, metadata=setting(PERCENT, "autoCompactPercentage")
+    )
+    auto_compact_tokens_left: int | None = attrs.field(
+        default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
     )
     completion_prompt: str | None = attrs.field(
         default=None, metadata=setting(TEXT, "prompts.completion")
@@ -421,6 +437,25 @@ def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
 
 BUILT_IN: Final = ("agent", "plan")
 """The behaviours that are there without a word in the configuration."""
+
+BUILT_IN_SUBAGENTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "explorer": {
+            "mode": ("subagent",),
+            "inherit": "plan",
+            "description": "Finds and reads code and answers questions about it; changes nothing.",
+            "system_prompt": "You are ECA, exploring a code base inside the user's editor. Find "
+            "what you are asked for with the tools that search and read. Change nothing. Report "
+            "what you found with paths and line numbers, briefly and exactly; say what you did "
+            "not find.",
+        },
+        "general": {
+            "mode": ("subagent",),
+            "description": "Does a task of several steps by itself, changes of files included.",
+        },
+    }
+)
+"""The agents that others may call without a word in the configuration."""
 
 OTHER_NAMES: Mapping[str, str] = {"code": "agent", "build": "agent"}
 """What the upstream server calls our behaviours, or has called them."""

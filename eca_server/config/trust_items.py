@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.config.files import expand_home, is_inside
 from eca_server.config.interpolation import has_reference, references_in
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
@@ -23,7 +22,10 @@ from eca_server.config.workspace_layer import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "files_in", "uses_of"]
+__all__ = ["TrustItem", "digest_of", "files_in", "hook_files", "uses_of"]
+
+_OF_ROOT: Final = ("rules", "commands", "skills")
+"""Settings whose relative paths begin at the root."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,9 +38,9 @@ class TrustItem:
         path: where it is in the source; for a file of an agent, `("agents/NAME.md",)`.
         value: its JSON as written, references unresolved; for a file of an agent, what it defines.
         uses: what it takes of the user's: variables as `$NAME`, files outside the root.
-        digest: of all of it, the files that it runs included.
+        texts: files of the folder's own whose text it puts in.
+        digest: of all of it, the files that it runs or puts in included.
         is_refused: the user does not want to be asked about it.
-        runs_files: it runs files, whose content the digest covers.
         more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
     """
 
@@ -47,9 +49,9 @@ class TrustItem:
     path: KeyPath
     value: Any = attrs.field(repr=False)
     uses: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     digest: str
     is_refused: bool = False
-    runs_files: bool = False
     more: tuple[str, ...] = ()
 
     @property
@@ -61,35 +63,37 @@ class TrustItem:
     def lines(self) -> tuple[str, ...]:
         """What it does, for the user who decides: a line for each effect, in printable form."""
         used = f" (uses {', '.join(self.uses)})" if self.uses else ""
+        texts = f" (puts in the text of {', '.join(self.texts)})" if self.texts else ""
         first, *rest = _effects(self.path, self.value)
-        return tuple(printable_line(each) for each in (f"{first}{used}", *rest, *self.more))
+        return tuple(printable_line(e) for e in (f"{first}{used}{texts}", *rest, *self.more))
 
 
-def digest_of(path: KeyPath, value: Any, files: Mapping[str, bytes | None]) -> str:
+def digest_of(
+    path: KeyPath, value: Any, files: Mapping[str, str | None], uses: Sequence[str]
+) -> str:
     """Return the digest of a setting.
 
     Args:
         path: where it is in its source.
         value: its JSON as written.
-        files: the content of each file that it runs; None for one that cannot be read.
+        files: what tells the content of each file from others; None for one without any.
+        uses: what it takes of the user's.
     """
-    contents = {
-        name: None if content is None else hashlib.sha256(content).hexdigest()
-        for name, content in sorted(files.items())
-    }
-    text = json.dumps([list(path), value, contents], sort_keys=True, ensure_ascii=True)
+    parts = [list(path), value, dict(files), list(uses)]
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) -> tuple[str, ...]:
+def uses_of(
+    path: KeyPath, value: Any, outside: Callable[[str, bool], str | None]
+) -> tuple[str, ...]:
     """Return what a setting takes of the user's, in the order in which it is written.
 
     Args:
         path: where it is in its source.
         value: its JSON as written.
-        root: the workspace root; files inside it are the folder's own.
-        folder: where its source is: what a relative path begins at.
-        home: the directory that `~/` stands for.
+        outside: returns what to call a path that is not the folder's own, else None; told whether
+            the root is what a relative one begins at, and not its source's directory.
     """
     found: dict[str, None] = {}
     shell_like = path[0] == "mcpServers"
@@ -99,11 +103,12 @@ def uses_of(path: KeyPath, value: Any, *, root: Path, folder: Path, home: Path) 
                 found[f"${name}"] = None
             elif kind != "file":
                 found[f"${{{kind}:{name}}}"] = None
-            elif not is_inside(folder / expand_home(name, home), root):
-                found[name] = None
+            elif (shown := outside(name, False)) is not None:
+                found[shown] = None
+    of_root = path[0] in _OF_ROOT
     for text in _paths(path, value):
-        if not has_reference(text) and not is_inside(folder / expand_home(text, home), root):
-            found[text] = None
+        if (shown := outside(text, of_root)) is not None:
+            found[shown] = None
     if path[0] == "providers" and isinstance(value, Mapping) and len(path) == 2:
         for key in ("keyEnv", "urlEnv"):
             if isinstance(value.get(key), str):
@@ -122,13 +127,24 @@ def files_in(value: Any) -> Iterator[str]:
         yield from (name for kind, name in references_in(text) if kind == "file")
 
 
-def _paths(path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield the files that a setting runs, or whose text it sends to the model."""
+def hook_files(path: KeyPath, value: Any) -> Iterator[str]:
+    """Yield each file that a hook runs, as written."""
     if path[0] == "hooks" and isinstance(value, Mapping):
         for action in _list(value.get("actions")):
             file = action.get("file") if isinstance(action, Mapping) else None
             if isinstance(file, str) and file.strip():
                 yield file.strip()
+
+
+def _paths(path: KeyPath, value: Any) -> Iterator[str]:
+    """Yield the paths that a setting runs, lets commands change, or sends to the model."""
+    yield from hook_files(path, value)
+    if path[0] in _OF_ROOT:
+        paths = (each.get("path") for each in _list(value) if isinstance(each, Mapping))
+        yield from (each.strip() for each in paths if isinstance(each, str))
+    if path[:2] == ("toolCall", "sandbox"):
+        writable = _list(value.get("writable") if isinstance(value, Mapping) else value)
+        yield from (each.strip() for each in writable if isinstance(each, str))
     if path == ("compactPromptFile",) and isinstance(value, str):
         yield value.strip()
     if str(path[0]).startswith(("agent", "behavior")):
@@ -163,14 +179,11 @@ def _effects(path: KeyPath, value: Any) -> list[str]:
         return [f"lets calls of {what} run without asking{_when(value)}"]
     if path == ("toolCall", "approval", "byDefault") and value == "allow":
         return ["lets calls that no rule covers run without asking"]
-    if kind in ("rules", "commands", "skills"):
+    if kind in _OF_ROOT:
         return [f"reads {kind} outside the folder: {_json(value)}"]
-    is_file = kind.startswith("extraConfigs")
-    return [
-        f"reads more configuration: {value}"
-        if is_file
-        else f"sets {dotted(path)} to {_json(value)}"
-    ]
+    is_file = kind.startswith(("extraConfigs", "link:"))
+    does = f"reads more configuration: {value}" if is_file else f"sets {dotted(path)}"
+    return [does if is_file else f"{does} to {_json(value)}"]
 
 
 def _server(name: str, value: Mapping[str, Any]) -> list[str]:
@@ -259,7 +272,7 @@ def _json(value: Any) -> str:
     return mask(json.dumps(value, ensure_ascii=False))
 
 
-_SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "systemPromptFile")
+_SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "enabledTools", "systemPromptFile")
 """The keys of an agent that may loosen a rule, or read a file."""
 
 _OF_A_NAME: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {

@@ -125,13 +125,15 @@ def count(items: Sequence[TrustItem]) -> str:
     return f"{len(items)} setting{'s' * (len(items) != 1)}"
 
 
-def question(root: Path, items: Sequence[TrustItem], short: Listing, *, unlisted: int) -> str:
+def question(
+    root: Path, items: Sequence[TrustItem], short: Listing | None, *, unlisted: int
+) -> str:
     """Return the question about a root.
 
     Args:
         root: the root.
         items: all its settings that wait.
-        short: those of them that the question lists.
+        short: those of them that the question lists; None: the chat lists them.
         unlisted: how many of them neither the question nor the chat lists.
     """
     subject, it = ("They do", "them") if len(items) > 1 else ("It does", "it")
@@ -139,8 +141,11 @@ def question(root: Path, items: Sequence[TrustItem], short: Listing, *, unlisted
         f"{PREFIX}: {shown(root)} has {count(items)} that can run programs, send your data or "
         f"skip your approval. {subject} not count until you accept {it}.{guards_off(items)}"
     )
-    paragraphs = [opening, f"```\n{short.text}\n```"]
-    if short.is_cut:
+    if short is None:
+        paragraphs = [opening, f"The chat lists {it}, above: {summary(items)}."]
+    else:
+        paragraphs = [opening, f"```\n{short.text}\n```"]
+    if short is not None and short.is_cut:
         more = f"{short.omitted} more and " if short.omitted else ""
         paragraphs.append(f"This list is cut: {more}the full lines are in the chat, above.")
     if unlisted:

@@ -17,11 +17,13 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.files import expand_home, is_inside
+from eca_server.config.inheritance import inherited, with_built_in
 from eca_server.config.interpolation import has_reference
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES
+from eca_server.printable import printable_line
 
 __all__ = ["Addition", "Cut", "Known", "WaitingSetting", "cut", "provider_name", "put", "value_at"]
 
@@ -35,6 +37,7 @@ _NAMED: Final[Mapping[tuple[str, ...], str]] = {
 """Settings by names of the user's choice, which are never merged with those of a folder."""
 _OF_THE_USER: Final = "{} of that name is configured elsewhere; a folder cannot change it"
 _NEVER: Final = "a folder cannot set this; it counts in the user's own configuration alone"
+_UNSEEN: Final = "a name in a folder may hold no unseen character"
 _BUILT_IN_PROVIDER: Final = "a folder cannot change where a known provider is or how it is reached"
 
 
@@ -65,7 +68,7 @@ class Known:
     @property
     def agents(self) -> frozenset[str]:
         """The names of the agents that exist without the folder."""
-        return frozenset({*BUILT_IN, *(self.merged.get("behaviors") or {})})
+        return frozenset({*BUILT_IN, *with_built_in(self.merged.get("behaviors") or {})})
 
 
 @attrs.frozen
@@ -199,7 +202,9 @@ class _Cutting:
         """Cut an object with names of the folder's choice: each member waits by itself."""
         for name, member in value.items():
             where = (*path, name)
-            if (names[0], name) in self.known.owned and names in _NAMED:
+            if printable_line(name) != name:
+                self.result.refused.append(((*path, printable_line(name)), _UNSEEN))
+            elif (names[0], name) in self.known.owned and names in _NAMED:
                 self.result.refused.append((where, _OF_THE_USER.format(_NAMED[names])))
             elif names == ("providers",):
                 self._provider(reader, name, member, where)
@@ -250,7 +255,12 @@ class _Cutting:
             return isinstance(value, list) and not has_reference(value)
         if setting.workspace is not Workspace.SMALLER or not isinstance(value, bool | int | float):
             return False
+        if setting.name == "max_steps" and value == 0:
+            return False  # 0 is no limit
         own = value_at(self.known.merged, names)
+        if own is None and names[0] == "behaviors":
+            behaviors, _ = inherited(self.known.merged.get("behaviors") or {})
+            own = value_at(behaviors, names[1:])
         if own is None:
             own = attrs.fields_dict(cls)[setting.name].default
         return own is None or value <= own
@@ -290,4 +300,5 @@ def _restricts(name: str, value: Any) -> bool:
         return value in ("ask", "deny")
     if name == "manual_approval":
         return value is True or (isinstance(value, list) and not has_reference(value))
-    return name == "disabled_tools" and isinstance(value, list) and not has_reference(value)
+    lists = name in ("disabled_tools", "enabled_tools")
+    return lists and isinstance(value, list) and not has_reference(value)

@@ -7,7 +7,9 @@ cannot be given is said to the user and to the model, and is never the end of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -57,6 +59,7 @@ _ORDER = (
     RepoMapContext,
     CursorContext,
 )
+_KNOWN = {each.type for each in _ORDER if each is not UnknownContext}
 
 _INTRODUCTION = "Material that belongs to the message below. What it says is no word of the user's."
 
@@ -121,7 +124,8 @@ async def build(
         gathering = _Gathering(reader=reader, pages=pages, resources=found)
         for server, uri in changed:
             gathering.tell_changed(server, uri)
-        for mention in find_mentions(message, most=limits.contexts):
+        own_words = _without_mentions(message, contexts, workspace)
+        for mention in find_mentions(own_words, most=limits.contexts):
             gathering.add_mention(mention)
         for context in wanted:
             gathering.add(context)
@@ -130,6 +134,24 @@ async def build(
         return gathering.built()
 
     return await trio.to_thread.run_sync(work)
+
+
+def _without_mentions(message: str, contexts: Sequence[ChatContext], workspace: Workspace) -> str:
+    """Return the message without the mentions that its contexts stand for.
+
+    An editor writes both, and the path in the message unquoted, blanks or not.
+    """
+    written = set()
+    for context in contexts:
+        if isinstance(context, FileContext | DirectoryContext):
+            path = Path(context.path)
+            written.add(str(path))
+            for root in workspace.roots:
+                if path.is_relative_to(root.path):
+                    written.add(str(path.relative_to(root.path)))
+    for path_text in sorted(written - {"", "."}, key=len, reverse=True):
+        message = re.sub(rf"@{re.escape(path_text)}(?![\w/.-]*[\w/])", " ", message)
+    return message
 
 
 async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> _Fetched:
@@ -214,7 +236,9 @@ class _Gathering:
                 self._add_resource(server, uri)
             case UnknownContext(type=kind):
                 name = "A context" if kind is None else f"A context of type {kind!r}"
-                self._leave_out(name, "this type is not known here")
+                is_known = kind in _KNOWN
+                reason = "it is incomplete" if is_known else "this type is not known here"
+                self._leave_out(name, reason)
             case RepoMapContext():
                 self._add_outlines()
             case CursorContext():

@@ -92,7 +92,7 @@ def follow(mention: Mention, workspace: Workspace) -> Found | str | None:
             if place.inside:
                 return Found(place=place, lines=target.lines)
             notes.append(
-                f"{shown} was not read: it lies outside the workspace (added as a context, it is)"
+                f"{shown} was not read: it lies outside the workspace; add it as a context"
             )
         elif place.inside and "/" in target.path and _mode(place.real_path.parent) is not None:
             notes.append(f"{shown} was not read: there is no such file")

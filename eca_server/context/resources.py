@@ -79,7 +79,7 @@ class GivenResource:
 def matching_resources(
     servers: Iterable[Server], query: str, given: Iterable[object]
 ) -> tuple[McpResourceContext, ...]:
-    """The resources whose URI, name or description holds a query; a blank one finds all.
+    """The resources whose URI, name, `server:name` or description holds a query; or all, if blank.
 
     Args:
         servers: those that run.
@@ -108,7 +108,8 @@ def matching_resources(
 def _matching(server: Server, wanted: str) -> Iterator[tuple[str, Resource | ResourceTemplate]]:
     folded = wanted.casefold()
     for resource in server.resources:
-        told = (resource.uri, resource.name, resource.title, resource.description)
+        shown = f"{server.name}:{resource.name}"  # as clients list it, and complete it
+        told = (resource.uri, resource.name, resource.title, resource.description, shown)
         if any(folded in each[:_LONGEST_URI].casefold() for each in told):
             yield resource.uri, resource
     for template in server.templates:

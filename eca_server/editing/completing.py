@@ -3,14 +3,14 @@
 The rules it keeps: the newest request alone counts, the one before it ends when it comes and is
 answered with nothing; one request at a time is with the provider; who types faster than a model is
 asked is waited for; what was offered and is being typed is not asked for again; there is an answer
-within the time, or nothing is offered. Nothing is said of what goes wrong, but once of what the
-user has to set right.
+within the time, or nothing is offered. The user is told once of what only the user can set right,
+and once of a model that fails again and again; a single failure is logged.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -33,6 +33,9 @@ TIMEOUT: Final = 8.0
 
 PAUSE: Final = 0.075
 """Seconds without a newer request before a model is asked, while the user types."""
+
+MOST_FAILURES: Final = 3
+"""Failures of a model, one after the other, of which the user is told whatever their kind."""
 
 MOST_KEPT: Final = 32
 """Completions that are kept for what is typed next."""
@@ -92,6 +95,7 @@ class Completions:
         self._one_at_a_time = trio.Lock()
         self._offers: deque[_Offer]
         self._complained: set[tuple[str, str]]
+        self._failures: Counter[str]
         self._unable: set[str]
         self.forget()
 
@@ -107,6 +111,7 @@ class Completions:
         """Settings or keys are others: what was found out with those before counts no more."""
         self._offers = deque(maxlen=MOST_KEPT)
         self._complained = set()
+        self._failures = Counter()
         self._unable = set()
 
     async def complete(
@@ -143,14 +148,20 @@ class Completions:
                 except BackendError as error:
                     self.say_once(name, error.kind, model.explain(error))
                     return ""
+            self._failures.pop(name, None)
             offers.append(_Offer(name, document, text))
             return "" if wanted.scope.cancel_called else text
+        if trio.current_time() >= wanted.scope.deadline:
+            self.say_once(name, "timeout", f"{name} did not answer within {TIMEOUT:g} s.")
         return ""
 
     def say_once(self, name: str, kind: str, words: str) -> None:
-        """Log what went wrong; show it if the user has to set it right, the first time."""
+        """Log a failure; show it once if the user has to set it right, or if failures repeat."""
         _log.info("no completion: %s", words)
-        if kind in _TO_BE_SET_RIGHT and (name, kind) not in self._complained:
+        self._failures[name] += 1
+        is_told = any(name == each for each, _ in self._complained)
+        is_repeated = self._failures[name] >= MOST_FAILURES and not is_told
+        if is_repeated or (kind in _TO_BE_SET_RIGHT and (name, kind) not in self._complained):
             self._complained.add((name, kind))
             self._complain(f"Completion: {words}")
 

@@ -3,6 +3,8 @@
 The rules it keeps: the text told takes the selection's place and is never more than that; what was
 begun ends with one `finished` or one `error`, and after that its id is silent; a stop takes at once
 and closes the connection to the provider; a newer rewrite of the same id takes the older's place.
+An `error` always follows a `started`, and a moment after it and the last text: VS Code restores the
+selection only when it has applied both, and else deletes it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ MOST_CHARACTERS: Final = 1_000_000
 """Of an answer."""
 
 CLOSING_SECONDS: Final = 1.5
+
+SETTLING_SECONDS: Final = 0.2
+"""Between what a client applies to the document and the `error` that takes it back."""
 
 _STOPPED: Final = "The rewrite was stopped."
 _NOTHING: Final = "The model answered without any text."
@@ -106,10 +111,18 @@ class Rewrite:
 
 @attrs.define(eq=False)
 class _Running:
-    """One rewrite on its way; mute once it is over for the client."""
+    """One rewrite on its way.
+
+    Attributes:
+        scope: cancelled by a stop.
+        ended: set when nothing of it runs.
+        is_started: whether `started` was written.
+        is_mute: whether nothing more is written.
+    """
 
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
+    is_started: bool = False
     is_mute: bool = False
 
 
@@ -164,20 +177,33 @@ class Rewrites:
             if older is not None:
                 await older.ended.wait()
             with running.scope:
-                fault = await self._write(rewrite, running)
-                spent = round((trio.current_time() - began) * 1000)
-                end: m.RewriteContent = m.RewriteFinishedContent(total_time_ms=spent)
+                try:
+                    fault = await self._write(rewrite, running)
+                except Exception:  # noqa: BLE001 - what begun has its end, whatever happens
+                    _log.exception("the rewrite %s failed", rewrite.id[:100])
+                    fault = _FAILED
                 if fault is not None:
-                    end = m.RewriteErrorContent(message=fault)
-                self._tell(rewrite.id, running, end)
-        except Exception:  # noqa: BLE001 - what begun has its end, whatever happens
-            _log.exception("the rewrite %s failed", rewrite.id[:100])
-            self._tell(rewrite.id, running, m.RewriteErrorContent(message=_FAILED))
+                    await self._fail(rewrite.id, running, fault)
+                spent = round((trio.current_time() - began) * 1000)
+                self._tell(rewrite.id, running, m.RewriteFinishedContent(total_time_ms=spent))
         finally:
             running.is_mute = True
             running.ended.set()
             if self._running.get(rewrite.id) is running:
                 del self._running[rewrite.id]
+
+    def _begin(self, rewrite_id: str, running: _Running) -> None:
+        """Write `started`, once."""
+        if not running.is_started:
+            running.is_started = True
+            self._tell(rewrite_id, running, m.RewriteStartedContent())
+
+    async def _fail(self, rewrite_id: str, running: _Running, message: str) -> None:
+        """End with an error when the client has applied what was written."""
+        self._begin(rewrite_id, running)
+        await trio.sleep(SETTLING_SECONDS)
+        self._tell(rewrite_id, running, m.RewriteErrorContent(message=message))
+        running.is_mute = True
 
     async def _write(self, rewrite: Rewrite, running: _Running) -> str | None:
         """Ask the model and tell the new text; what the user is told if there is none."""
@@ -185,13 +211,11 @@ class Rewrites:
         replacement = Replacement(rewrite.selected)
         finished: Finished | None = None
         refused = ""
-        started = False
         try:
             async with rewrite.model.stream(rewrite.request(around)) as events:
                 async for event in events:
-                    if not started and not isinstance(event, Note | Progress):
-                        started = True
-                        self._tell(rewrite.id, running, m.RewriteStartedContent())
+                    if not isinstance(event, Note | Progress):
+                        self._begin(rewrite.id, running)
                     match event:
                         case ReasoningStarted():
                             self._tell(rewrite.id, running, m.RewriteReasoningContent())

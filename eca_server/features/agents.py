@@ -17,6 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
+from eca_server.child_process import of_chat
 from eca_server.commands import told_of_hidden
 from eca_server.config import Behavior, Config, in_behavior
 from eca_server.context import Built, build, read_instruction_files
@@ -28,13 +29,15 @@ from eca_server.features.selection import Chosen
 from eca_server.features.subagents import WORKS_FOR_ANOTHER, Superior, spawning
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
-from eca_server.skills import SKILL_TOOL, Skill, list_skills
+from eca_server.skills import SKILL_TOOL, Skill, is_allowed, list_skills
 from eca_server.tools.approval import NATIVE, Call, Policy, policy_of
 from eca_server.tools.ask_user import AskUser
 from eca_server.tools.native import NativeTools
 from eca_server.tools.permissions import Permissions
+from eca_server.tools.search_tools import CallTool, SearchTools, searchable
 from eca_server.tools.tasks import TASK_TOOL, lists_in
 from eca_server.tools.toolbox import ServedTool
+from eca_server.tools.view_image import ViewImage
 
 if TYPE_CHECKING:
     from eca_server.context.resources import ResourceReader
@@ -100,11 +103,13 @@ async def make_agent(
             turn.chat.ledger, owner.id, reader=turn.chat.id, behavior=behavior
         )
         native = native.without(AskUser.name).without(TASK_TOOL)
+    if not asked.capabilities.images:
+        native = native.without(ViewImage.name)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,
         memos=connection.memos,
-        variables=connection.child_variables,
+        variables=of_chat(connection.child_variables, turn.chat.id),
         trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)
@@ -115,6 +120,9 @@ async def make_agent(
     model = f"{asked.origin.provider}/{asked.origin.model}"
     told = told_of(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
     served, more = await _of_servers(connection, turn, config, policy, native)
+    if config.mcp_tool_search and served:
+        served = searchable(served)
+        native = native.adding([SearchTools(served=served), CallTool(served=served)])
     return Agent(
         model=asked,
         asked=(Message(role="user", parts=(TextPart(text),)),),
@@ -124,7 +132,7 @@ async def make_agent(
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
         wants_title=config.chat_title and superior is None,
-        compact_at=_compact_at(config, behavior),
+        compact_at=_compact_at(config, behavior, asked.capabilities.context),
         answer_max_kb=config.answer_max_kb,
         gather=gather,
         title_prompt=config.prompts.chat_title,
@@ -158,11 +166,15 @@ def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | Non
     return mcp.ResourceReader(servers=connection.mcp, chat=turn.chat)
 
 
-def _compact_at(config: Config, behavior: str) -> float:
-    own = config.behaviors.get(behavior)
-    if own is None or own.auto_compact_percentage is None:
-        return config.auto_compact_percentage
-    return own.auto_compact_percentage
+def _compact_at(config: Config, behavior: str, context: int | None) -> float:
+    """Return how full a context of so many tokens may be, in percent."""
+    own = config.behaviors.get(behavior, Behavior())
+    left, percentage = own.auto_compact_tokens_left, own.auto_compact_percentage
+    if left is None and percentage is None:
+        left = config.auto_compact_tokens_left
+    if left is not None and context is not None and left < context:
+        return 100 * (context - left) / context
+    return config.auto_compact_percentage if percentage is None else percentage
 
 
 async def _compact_prompt(turn: Turn, config: Config) -> str:
@@ -194,20 +206,24 @@ async def _system(
         except UnreadablePrompt as fault:
             own = ""
             turn.say(str(fault), role="system")
-        skills = await _listed_skills(connection, turn, policy)
+        only = config.behaviors.get(behavior, Behavior()).skills
+        skills = await _listed_skills(connection, turn, policy, only)
         part = instructions(config.built_in(behavior), connection.session.roots, own)
         text = "\n\n".join(filter(None, [part, found.text, skills]))
         systems[behavior] = System(text=text, lists_skills=bool(skills))
     return systems[behavior]
 
 
-async def _listed_skills(connection: Connection, turn: Turn, policy: Policy) -> str:
+async def _listed_skills(
+    connection: Connection, turn: Turn, policy: Policy, only: Sequence[str] | None
+) -> str:
     """The skills that the model may load, as a part of its instructions."""
     found = await connection.skill_files.read()
     connection.has_skills = bool(found.skills)
     if not _offers_skills(policy):
         return ""
-    allowed = [each for each in found.skills if _may_be_loaded(each, policy)]
+    named = (each for each in found.skills if is_allowed(each, only))
+    allowed = [each for each in named if _may_be_loaded(each, policy)]
     text, too_long = list_skills(allowed)
     for note in (*found.notes, *told_of_hidden(allowed), too_long):
         if note:

@@ -5,6 +5,7 @@ The rule it keeps: what a client is told because of a request stands before its 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Generator, Mapping
 from functools import partial
 from typing import Literal
@@ -15,6 +16,7 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
+from eca_server.chat.flags import Flag, anchor_of
 from eca_server.chat.pages import CursorExpired, Page, page_of
 from eca_server.chat.replay import Told, replayed
 from eca_server.chat.store import ChatSummary
@@ -30,7 +32,7 @@ from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["contents_of", "found", "handlers_of"]
+__all__ = ["contents_of", "delete_chat", "found", "handlers_of", "show_again"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
@@ -90,16 +92,21 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
         chat = await found(connection, params.chat_id)
-        if not chat.has_message(params.content_id):
+        anchor = anchor_of(chat.said, params.content_id)
+        if anchor is None and chat.call(params.content_id) is not None:
+            anchor = params.content_id  # of the answer that is being written
+        if anchor is None:
             raise RPCError(
                 INVALID_PARAMS,
-                "params.contentId: expected the id of a message of the user's in this chat, "
-                f"got {params.content_id[:100]!r}",
+                "params.contentId: expected the id of a prompt, a tool call or a thought in this "
+                f"chat, got {params.content_id[:100]!r}",
             )
-        chat.set(flags={**chat.settings.flags, params.content_id: params.text})
-        flag = m.ChatFlagContent(text=params.text, content_id=params.content_id)
-        connection.session.emit(chat.id, "system", flag)
-        await chat.keep_settings()
+        name = str(uuid.uuid4())
+        flag = Flag(after=anchor, text=params.text)
+        chat.set(flags={**chat.settings.flags, name: flag})
+        if chat.is_busy:  # it comes to its place when the turn has ended
+            chat.emit("system", m.ChatFlagContent(text=params.text, content_id=name))
+        await _flags_changed(connection, chat)
         return m.ChatAddFlagResponse()
 
     async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
@@ -107,16 +114,11 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         flags = dict(chat.settings.flags)
         if flags.pop(params.content_id, None) is not None:
             chat.set(flags=flags)
-            await chat.keep_settings()
+            await _flags_changed(connection, chat)
         return m.ChatRemoveFlagResponse()
 
     def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
-        tell_end(connection, params.chat_id or "")
-        connection.chats.delete(params.chat_id)
-        if params.chat_id:
-            if connection.has_jobs:
-                connection.jobs.forget_chat(params.chat_id)
-            connection.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=params.chat_id))
+        delete_chat(connection, params.chat_id or "")
         return m.ChatDeleteResponse()
 
     return {
@@ -129,6 +131,16 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         "chat/removeFlag": remove_flag,
         "chat/delete": delete,
     }
+
+
+def delete_chat(connection: Connection, chat_id: str) -> None:
+    """Forget a chat with everything in it, and tell the client (W-24)."""
+    tell_end(connection, chat_id)
+    connection.chats.delete(chat_id)
+    if chat_id:
+        if connection.has_jobs:
+            connection.jobs.forget_chat(chat_id)
+        connection.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=chat_id))
 
 
 async def _list(connection: Connection, params: m.ChatListParams) -> m.ChatListResponse:
@@ -160,6 +172,7 @@ def _listed(stored: ChatSummary, chat: Chat | None) -> m.ChatSummary:
         updated_at=_milliseconds(stored.updated),
         model=(chat and chat.settings.model) or stored.model,
         message_count=stored.messages,
+        kind=_kind((chat and chat.settings.kind) or stored.kind),
     )
 
 
@@ -172,7 +185,12 @@ def _listed_alive(chat: Chat) -> m.ChatSummary:
         updated_at=_milliseconds(chat.updated),
         model=chat.settings.model,
         message_count=len(chat.history),
+        kind=_kind(chat.settings.kind),
     )
+
+
+def _kind(kind: str | None) -> m.ChatKind | None:
+    return None if kind is None else m.UnknownValue(kind)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -203,7 +221,7 @@ def _page(chat: Chat, params: m.ChatOpenParams | m.ChatHistoryParams) -> Page:
 
 
 async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
-    """Show the client a chat again; one that runs it has before its eyes already."""
+    """Show the client a chat it may not show; one that runs it has before its eyes already."""
     page = _page(chat, params)
     session = connection.session
     if not chat.is_busy:
@@ -221,18 +239,45 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
         chat_id=chat.id,
         title=chat.title,
         selection=_select_again(connection, chat),
-        meta=page.meta,
+        meta=None if (params.limit, params.before, params.after) == (None,) * 3 else page.meta,
     )
+
+
+async def show_again(connection: Connection, chat: Chat) -> None:
+    """Show the client a chat that it shows anew, as its past is now."""
+    cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
+    connection.session.notify("chat/cleared", cleared, asked=True)
+    await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
+    chat.tell_title()
+
+
+async def _flags_changed(connection: Connection, chat: Chat) -> None:
+    """Store the flags and show the chat with them: now, or once the running turn has ended."""
+
+    async def show() -> None:
+        if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
+            await show_again(connection, chat)
+
+    await chat.keep_settings()
+    is_busy = chat.is_busy
+    shown = chat.between_turns.later(show)
+    if not is_busy:
+        await shown.wait()
 
 
 def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
     """Let the chat go on with what it was last prompted with, as far as that is still there."""
-    kept, selection = chat.settings, chat.selection
-    if selection.model is None and kept.model in connection.models.names:
+    kept, selection, names = chat.settings, chat.selection, connection.models.names
+    wanted = selection.model or kept.model
+    if selection.model is None:
         selection.model, selection.variant = kept.model, kept.variant
+    if selection.model not in names:
+        selection.model, selection.variant = None, None
     selection.behavior = selection.behavior or kept.behavior
     chosen = choose(connection, chat)
     variants = connection.models.variants(chosen.model)
+    variant = chosen.variant if chosen.variant in variants else None
+    agent = connection.session.profile.agent_name(chosen.behavior)
     if connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
         connection.session.notify(
             "config/updated",
@@ -241,16 +286,16 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
                 chat=m.ChatConfig(
                     variants=variants,
                     select_model=chosen.model,
-                    select_variant=chosen.variant,
-                    select_agent=chosen.behavior,
+                    select_variant=variant or "",
+                    select_agent=agent,
                     select_trust=kept.trust,
                 ),
             ),
         )
     return m.ChatSelection(
-        model=chosen.model,
-        agent=chosen.behavior,
-        variant=chosen.variant,
+        model=chosen.model if wanted in (None, *names) else None,
+        agent=agent,
+        variant=variant,
         variants=variants,
         trust=kept.trust,
     )

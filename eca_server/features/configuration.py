@@ -16,7 +16,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ChatConfig, ConfigUpdatedParams, UnknownValue
-from eca_server.config import OTHER_NAMES, Loaded
+from eca_server.config import OTHER_NAMES, Behavior, Loaded
 from eca_server.features.connection import Connection
 from eca_server.features.tools import announce_tools
 
@@ -30,6 +30,7 @@ __all__ = [
     "tell_problems",
     "tell_variants",
     "unlock_logins",
+    "variant_in_force",
 ]
 
 
@@ -109,9 +110,16 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
         news["select_model"] = offer.select_model
     connection.client_model = news.get("select_model", connection.client_model)
     variants = connection.models.variants(connection.client_model or "")
-    if variants != told.variants and connection.session.writes(ChatConfig, "variants"):
-        news["variants"] = variants
-    connection.told.config = attrs.evolve(offer, variants=variants)
+    variant = told.select_variant
+    if connection.session.writes(ChatConfig, "variants"):
+        if variants != told.variants:
+            news["variants"] = variants
+        if variants != told.variants or "select_model" in news:
+            selected = connection.variant if connection.model == connection.client_model else None
+            variant = variant_in_force(connection, connection.client_model or "", selected)
+            if variant != told.select_variant:
+                news["select_variant"] = variant
+    connection.told.config = attrs.evolve(offer, variants=variants, select_variant=variant)
     if news:
         params = ConfigUpdatedParams(chat=ChatConfig(**news))
         connection.session.notify("config/updated", params)
@@ -122,16 +130,39 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
         tell_providers(connection)
 
 
-def tell_variants(connection: Connection, model: str, chat_id: str | None) -> None:
-    """Tell the client the variants of a model it selected, for a chat or (None) for all."""
+def variant_in_force(
+    connection: Connection, model: str, selected: str | None, behavior: str | None = None
+) -> str:
+    """Return the variant of a model: the selected one, else the agent's own; empty: none."""
+    config = connection.config
+    own = config.behaviors.get(behavior or select_behavior(connection), Behavior()).variant
+    variants = connection.models.variants(model)
+    return next((each for each in (selected, own) if each in variants), "")
+
+
+def tell_variants(
+    connection: Connection, model: str, variant: str | None, chat_id: str | None, *, asked: bool
+) -> None:
+    """Tell the client the variants of a model it selected, and which of them is in force.
+
+    Args:
+        connection: whose client.
+        model: the selected model.
+        variant: the variant in force; None: no variant.
+        chat_id: the chat; None: all chats.
+        asked: whether the client selected that variant itself.
+    """
     if not connection.session.writes(ChatConfig, "variants"):
         return
-    variants = connection.models.variants(model)
+    told = ChatConfig(variants=connection.models.variants(model), select_variant=variant or "")
     if chat_id is None:
-        if variants == connection.told.config.variants:
+        before = connection.told.config
+        connection.told.config = attrs.evolve(
+            before, variants=told.variants, select_variant=told.select_variant
+        )
+        if asked and told.variants == before.variants:
             return
-        connection.told.config = attrs.evolve(connection.told.config, variants=variants)
-    params = ConfigUpdatedParams(chat=ChatConfig(variants=variants), chat_id=chat_id)
+    params = ConfigUpdatedParams(chat=told, chat_id=chat_id)
     connection.session.notify("config/updated", params)
 
 
@@ -176,15 +207,16 @@ def select_behavior(connection: Connection, *asked: str | None) -> str:
 
 
 def _offer(connection: Connection) -> ChatConfig:
-    behaviors = connection.config.selectable_behaviors
+    spelled = connection.session.profile.agent_name
+    behaviors = tuple(map(spelled, connection.config.selectable_behaviors))
     selected = select_behavior(connection)
     return ChatConfig(
         models=connection.models.names,
         select_model=connection.models.selected_in(selected),
         behaviors=tuple(map(UnknownValue, behaviors)),
-        select_behavior=UnknownValue(selected),
+        select_behavior=UnknownValue(spelled(selected)),
         agents=behaviors,
-        select_agent=selected,
+        select_agent=spelled(selected),
         welcome_message=connection.config.welcome_message,
     )
 

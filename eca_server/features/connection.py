@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from eca_server.tools.tasks import Tasks
     from eca_server.tools.tool import Tool
     from eca_server.workspace import FileIndex, Root, Workspace
+    from eca_server.workspace.temporaries import Temporaries
 
 __all__ = ["Connection", "Options", "Told"]
 
@@ -77,6 +78,7 @@ class Told:
         servers: the MCP servers, by name.
         approved_as: the MCP tools, by server and name, as approvals for the session mean them.
         links: to log in to MCP servers, those that were told in a chat.
+        wanted_logins: MCP servers at which the user has asked for a login.
         too_many_tools: that not all tools are offered.
         problems: those the user was shown, each without its line.
         providers: by name; None before the client has asked for them.
@@ -87,6 +89,7 @@ class Told:
     servers: dict[str, MCPServerUpdatedParams] = attrs.field(factory=dict)
     approved_as: dict[tuple[str, str], MCPTool] = attrs.field(factory=dict)
     links: set[str] = attrs.field(factory=set)
+    wanted_logins: set[str] = attrs.field(factory=set)
     too_many_tools: bool = False
     problems: Collection[object] = ()
     providers: dict[str, ProviderStatus] | None = None
@@ -241,7 +244,7 @@ class Connection:
             hide=self.options.hide,
             **self._discovered(),
         )
-        self.options.hide(models.secrets)
+        self.options.hide((*models.secrets, *self.loaded.secrets))
         return models
 
     def _discovered(self) -> dict[str, Any]:
@@ -280,14 +283,26 @@ class Connection:
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
         environ = self.options.environ
-        return Workspace(self.session.roots, private=[data_folder(environ), cache_folder(environ)])
+        private = [data_folder(environ), cache_folder(environ)]
+        return Workspace(self.session.roots, private, self.temporaries)
+
+    @cached_property
+    def temporaries(self) -> Temporaries:
+        """The notes of temporary files in the workspace."""
+        from eca_server.workspace.temporaries import Temporaries  # noqa: PLC0415 - as above
+
+        return Temporaries(data_folder(self.options.environ) / "temporaries")
 
     @cached_property
     def index(self) -> FileIndex:
         """The workspace's files, listed when they are first searched and kept fresh."""
         from eca_server.workspace import FileIndex  # noqa: PLC0415 - see the module's docstring
 
-        index = FileIndex(self.session.roots, gitignore=self.follows_gitignore)
+        index = FileIndex(
+            self.session.roots,
+            gitignore=self.follows_gitignore,
+            on_problem=partial(self.session.show_once, "warning"),
+        )
         self.nursery.start_soon(_keep_fresh, index, self.indexing)
         return index
 
@@ -351,7 +366,7 @@ class Connection:
             reader=reader,
             jobs=self.jobs if is_current else None,
             more=[
-                LoadSkill(files=self.skill_files),
+                LoadSkill(files=self.skill_files, agent=config.behaviors.get(behavior)),
                 *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
                 *more,
             ],

@@ -15,8 +15,8 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
+from eca_server.chat.flags import end_of, flags_within
 from eca_server.chat.pages import page_of
-from eca_server.chat.rollback import UnknownMessage, place_of
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.title import title_of_fork
 from eca_server.features.chats import contents_of, found
@@ -31,36 +31,45 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     async def fork(params: m.ChatForkParams) -> m.ChatForkResponse:
         chat = await found(connection, params.chat_id)
-        try:
-            place, _ = place_of(chat.history, params.content_id)
-        except UnknownMessage:
+        flag = chat.settings.flags.get(params.content_id)
+        end = end_of(chat.history, params.content_id if flag is None else flag.after)
+        if end is None:
             raise RPCError(
                 INVALID_PARAMS,
-                "params.contentId: expected the id of a message of the user's that was answered in "
-                f"this chat, got {params.content_id[:100]!r}",
-            ) from None
-        title = await fork_chat(connection, chat, chat.history[: place + 1])
+                "params.contentId: expected the id of a flag, or of a message of the user's that "
+                f"was answered in this chat, got {params.content_id[:100]!r}",
+            )
+        forked = await fork_chat(connection, chat, chat.history[:end])
         if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
-            told = m.ChatTextContent(text=f"This chat goes on as another one, too: {title}.")
+            told = m.ChatTextContent(text=f"\n\nThis chat was forked to {forked.title}.\n\n")
             chat.emit("system", told)
-        return m.ChatForkResponse()
+        return m.ChatForkResponse(chat_id=forked.id)
 
     return {"chat/fork": fork}
 
 
-async def fork_chat(connection: Connection, chat: Chat, messages: Sequence[Message]) -> str:
-    """Make a chat that begins with these messages of another one, and show it; its title."""
-    ids = {each.content_id for each in messages}
-    flags = {key: flag for key, flag in chat.settings.flags.items() if key in ids}
-    settings = attrs.evolve(chat.settings, trust=False, flags=flags, is_named_by_user=True)
-    title = title_of_fork(chat.title, await connection.chats.titles())
-    await begin_chat(connection, messages, title, settings)
-    return title
+async def fork_chat(
+    connection: Connection, chat: Chat, messages: Sequence[Message], title: str | None = None
+) -> Chat:
+    """Make a chat that begins with these messages of another one, and show it.
+
+    Args:
+        connection: the client's.
+        chat: the other one.
+        messages: of that.
+        title: what it is called; None: as the other one, with a number.
+    """
+    flags = flags_within(chat.settings.flags, messages)
+    settings = attrs.evolve(
+        chat.settings, trust=False, flags=flags, is_named_by_user=True, kind=None
+    )
+    title = title or title_of_fork(chat.title, await connection.chats.titles())
+    return await begin_chat(connection, messages, title, settings)
 
 
 async def begin_chat(
     connection: Connection, messages: Sequence[Message], title: str, settings: ChatSettings
-) -> None:
+) -> Chat:
     """Make a chat of what was said elsewhere, and show it to the client."""
     chat = await connection.chats.begin(messages, title=title, settings=settings)
     if settings.model in connection.models.names:
@@ -70,3 +79,4 @@ async def begin_chat(
     connection.session.notify("chat/opened", opened, asked=True)
     await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
     chat.tell_title()
+    return chat

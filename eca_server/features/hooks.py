@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from eca_server.config.folders import home_folder
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "begin_session",
+    "begin_session_of_added",
     "end_session",
     "make_beside",
     "tell_end",
@@ -53,13 +56,23 @@ async def turn_hooks(
     from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - as above
 
     await connection.beside.wait("sessionStart")
-    return TurnHooks(_hooks(connection, config), turn, told, connection.greeted)
+    hooks = _hooks(connection, config)
+    return TurnHooks(hooks, turn, told, connection.greeted, connection.beside)
 
 
 def begin_session(connection: Connection) -> None:
     """Tell hooks that the client listens."""
     if _has(connection, "sessionStart"):
         connection.beside.fire(_hooks(connection, connection.config), "sessionStart", {})
+
+
+def begin_session_of_added(connection: Connection, before: Config) -> None:
+    """Run the hooks at the session's start that the user has accepted since, by trust."""
+    hooks = connection.config.hooks
+    added = {name: hook for name, hook in hooks.items() if before.hooks.get(name) != hook}
+    if connection.is_introduced and added:
+        config = attrs.evolve(connection.config, hooks=added)
+        connection.beside.fire(_hooks(connection, config), "sessionStart", {})
 
 
 async def end_session(connection: Connection) -> None:
@@ -113,6 +126,8 @@ def told_of(
         variant: of that model.
         behavior: how.
     """
+    if behavior is not None:
+        behavior = chat.session.profile.agent_name(behavior)
     told = {
         "chat_id": chat.id,
         "agent": behavior,

@@ -12,6 +12,7 @@ from eca_server.features.configuration import Watcher, tell_offer, tell_problems
 from eca_server.features.connection import Connection, Told
 from eca_server.features.discovery import discover
 from eca_server.features.hooks import begin_session
+from eca_server.features.workspace import remove_leftovers
 
 __all__ = ["handlers_of"]
 
@@ -59,6 +60,7 @@ def _introduce(connection: Connection) -> None:
     for notice in connection.notices:
         session.show("warning", notice)
     begin_session(connection)
+    connection.nursery.start_soon(remove_leftovers, connection)
     if connection.config.keyring:
         connection.nursery.start_soon(_begin_with_keyring, connection)
     else:

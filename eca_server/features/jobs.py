@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eca_protocol import messages as m
-from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
+from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
 from eca_server.features.connection import Connection
 from eca_server.jobs import Job
@@ -30,11 +30,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
         job = _found(connection, params.job_id)
         if job is None:
-            raise RPCError(
-                INVALID_PARAMS,
-                "params.jobId: expected the id of a job that is listed, "
-                f"got {params.job_id[:100]!r}",
-            )
+            return m.JobsReadOutputResult(lines=())
         return m.JobsReadOutputResult(
             lines=tuple(_lines(job)), status=job.status, exit_code=job.exit_code
         )

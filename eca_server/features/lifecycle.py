@@ -137,14 +137,18 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         logins=connection.provider_logins,
     )
     has_more = any(map(os.path.exists, _slow_places(connection)))
-    connection.loaded = connection.load(is_first=has_more)
-    if has_more:
+    connection.loaded = connection.load(is_first=has_more, runs_commands=False)
+    if has_more or connection.loaded.awaits_commands:
         connection.gate.close()
         connection.nursery.start_soon(_load_all, connection)
     configure(connection.config.otlp)
     connection.initial_behavior = options.chat_agent or options.chat_behavior
     _watch_client(connection, params.process_id)
-    return InitializeResponse(chat_welcome_message=connection.config.welcome_message)
+    environ, own_file = connection.options.environ, connection.options.config_file
+    return InitializeResponse(
+        chat_welcome_message=connection.config.welcome_message,
+        global_config_path=str((own_file or user_folder(environ) / "config.json").absolute()),
+    )
 
 
 def _slow_places(connection: Connection) -> Iterator[Path]:

@@ -17,7 +17,9 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol import messages as m
+from eca_server.browser import open_page
 from eca_server.chat import Chat, Turn
+from eca_server.chat.citations import markdown_link
 from eca_server.config import MCPServer, OutputTruncation
 from eca_server.config.folders import home_folder
 from eca_server.config.mcp_settings import as_written
@@ -55,6 +57,9 @@ __all__ = [
 
 MOST_TOOLS = 128
 """Tools of a request, at the strictest of the APIs."""
+
+MOST_NAMES = 10
+"""Servers that a turn names as starting still; of more it tells the number."""
 
 LARGEST_ANNOUNCEMENT = 1_000_000
 """Bytes of descriptions and schemas; behind it the tools of a server are told in brief."""
@@ -139,6 +144,7 @@ def _login(connection: Connection, name: str, url: str, settings: MCPServer) -> 
         client_id=settings.client_id,
         client_secret=settings.client_secret,
         client_name=settings.client_name,
+        client_metadata_url=settings.client_metadata_url,
         port=settings.oauth_port,
         shared_by=_shared_by(connection, settings.auth_scope),
         hide=connection.options.hide,
@@ -268,6 +274,9 @@ def _tell_fault(connection: Connection, server: Server) -> None:
         link = f" Log in here: {fault.url}" if fault.url else ""
         text = f"The MCP server {server.name} needs a login: {reason}.{link}"
         connection.session.show("warning", text)
+        if fault.url and server.name in connection.told.wanted_logins:
+            connection.nursery.start_soon(open_page, fault.url, connection.child_variables)
+        connection.told.wanted_logins.discard(server.name)
     elif server.state is State.FAILED:
         connection.session.show("error", f"The MCP server {server.name} failed: {reason}")
     else:
@@ -301,18 +310,29 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
 
     That one wants a login is said here, too: not every client shows what is said outside of chats.
     """
-    if any(server.state is State.STARTING for server in connection.mcp):
-        turn.progress("Waiting for MCP servers")
+    starting = connection.mcp.newly_starting
+    if starting:
+        turn.progress(f"Waiting for MCP servers: {_names(starting)}")
         late = await connection.mcp.settled()
         if late:
-            names = ", ".join(late)
-            turn.say(f"Still starting, and not in this turn: {names}.\n\n", role="system")
+            turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
     for server in connection.mcp:
         link = server.fault.url if server.fault and server.state is State.REQUIRES_AUTH else None
-        shows = connection.session.profile.shows_messages  # else the message is in the turn
-        if link is not None and shows and link not in connection.told.links:
-            connection.told.links.add(link)
-            turn.say(f"The MCP server {server.name} needs a login: {link}\n\n", role="system")
+        if link is None or link in connection.told.links:
+            continue
+        connection.told.links.add(link)
+        profile = connection.session.profile
+        if profile.has_plain_own_texts:  # an answer alone has links that can be clicked
+            words = markdown_link(f"Log in to the MCP server {server.name}", link)
+            turn.say(f"{words}\n\n")
+        elif profile.shows_messages:  # else the message is in the turn
+            turn.say(f"The MCP server {server.name} needs a login: {link}", role="system")
+
+
+def _names(servers: Sequence[str]) -> str:
+    """Return names for a line of text; of many only the first ones."""
+    more = len(servers) - MOST_NAMES
+    return ", ".join(servers[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def served_tools(
@@ -340,14 +360,15 @@ def served_tools(
     }
     names = tool_names(listed, taken)
     served, left = [], MOST_TOOLS - len(taken)
+    if connection.config.mcp_tool_search:
+        left = len(listed)  # their number does not matter to an API
     for key, (server, tool) in listed.items():
         why = _why(policy, server, tool)
         left -= why is None
         if why is None and left < 0:
             why = f"no more than {MOST_TOOLS} tools can be offered"
         made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
-        withheld = None if why is None else f"Not available: {why}."
-        served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=withheld))
+        served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=why))
     if left < 0 and not connection.told.too_many_tools:
         connection.told.too_many_tools = True
         connection.session.show(

@@ -49,6 +49,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         elif connection.is_introduced and not connection.mcp.start(params.name):
             _warn_of_unknown(connection, params.name)
 
+    def connect(params: m.MCPConnectServerParams) -> None:
+        """Start the server; the page of the login that it wants is opened in the browser."""
+        if params.name in connection.config.mcp_servers:
+            connection.told.wanted_logins.add(params.name)
+        start(params)
+
     def stop(params: m.MCPStopServerParams) -> None:
         if connection.is_introduced and not connection.mcp.stop(params.name):
             _warn_of_unknown(connection, params.name)
@@ -74,7 +80,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     return {
         "mcp/startServer": start,
         "mcp/stopServer": stop,
-        "mcp/connectServer": start,  # a server that wants a login gives the link to it again
+        "mcp/connectServer": connect,
         "mcp/logoutServer": log_out,
         "mcp/enableServer": enable,
         "mcp/disableServer": disable,
@@ -269,7 +275,11 @@ def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> No
         )
     environ = connection.options.environ
     surroundings = Surroundings(
-        environ=environ, home=home_folder(environ), folder=None, kept=lambda _: "kept"
+        environ=environ,
+        home=home_folder(environ),
+        folder=None,
+        kept=lambda _: "kept",
+        commands=lambda _: "",
     )
     fault = fault_in(name, settings, surroundings)
     if fault is not None:

@@ -16,11 +16,11 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
-from eca_server.chat.pages import page_of
 from eca_server.chat.rollback import RollbackRefused, RolledBack, UnknownMessage, Wanted, roll_back
 from eca_server.chat.undo import LeftAlone
-from eca_server.features.chats import contents_of
+from eca_server.features.chats import show_again
 from eca_server.features.connection import Connection
+from eca_server.session import MessageKind
 
 __all__ = ["handlers_of"]
 
@@ -41,8 +41,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if connection.chats.subagent(params.chat_id) is not None:
             raise _unknown(params)
         chat = connection.chats.open(params.chat_id)
-        is_known = chat.has_message(params.content_id) or params.content_id in chat.unheard
-        if chat.is_busy and not is_known:
+        known = (*chat.unheard, *(message.content_id for message in chat.said))
+        if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
         done = chat.between_turns.do(task.run)
@@ -79,7 +79,7 @@ class _Task:
     fault: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
 
     async def run(self) -> None:
-        chat, session = self.chat, self.connection.session
+        chat = self.chat
         wanted = _wanted(self.params)
         try:
             done = await self._roll_back(wanted)
@@ -87,20 +87,21 @@ class _Task:
             self.fault = _unknown(self.params)
             return
         except RollbackRefused as fault:
-            session.show("warning", str(fault))
+            self._show("warning", str(fault))
             self.fault = RPCError(INVALID_PARAMS, str(fault), {"code": "not_restorable"})
             return
         self.fault = None
         if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return
         if wanted.messages:
-            cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-            session.notify("chat/cleared", cleared, asked=True)
-            contents = contents_of(self.connection, chat, page_of(chat.history))
-            await chat.showing.run(contents)
-            chat.tell_title()
+            await show_again(self.connection, chat)
         if told := done.told():
-            session.show("warning" if done.left else "info", told)
+            self._show("warning" if done.left else "info", told)
+
+    def _show(self, kind: MessageKind, message: str) -> None:
+        is_there = self.connection.chats.get(self.chat.id) is self.chat
+        chat_id = self.chat.id if is_there else None
+        self.connection.session.show(kind, message, chat_id=chat_id)
 
     async def _roll_back(self, wanted: Wanted) -> RolledBack:
         memory = self.connection.chats.memory

@@ -13,15 +13,21 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.config import Behavior
+from eca_server.config import OTHER_NAMES, Behavior
 from eca_server.features import tools
-from eca_server.features.configuration import note_selection, select_behavior, tell_variants
+from eca_server.features.configuration import (
+    note_selection,
+    select_behavior,
+    tell_variants,
+    variant_in_force,
+)
 from eca_server.features.connection import Connection
+from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat
 
-__all__ = ["Chosen", "choose", "handlers_of", "select_model"]
+__all__ = ["Chosen", "choose", "handlers_of", "select_agent", "select_model", "unknown_agent"]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +46,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if chat_id:
             chat = connection.chats.open(chat_id)
             chat.selection.behavior = name or chat.selection.behavior
+            if not chat.history and not chat.is_busy and connection.is_introduced:
+                _select_own_model(connection, chat)
             return
         connection.behavior = name or connection.behavior
         if connection.is_introduced:
@@ -54,20 +62,53 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     def model_selected(params: m.ChatSelectedModelChanged) -> None:
         chat = connection.chats.open(params.chat_id) if params.chat_id else None
-        model = params.model or choose(connection, chat).model
+        before = choose(connection, chat)
+        model = connection.models.named(params.model or before.model)
+        variant = params.variant
+        if variant is not None or model != before.model:
+            variant = variant_in_force(connection, model, variant, before.behavior) or None
         if chat is None:
-            connection.model, connection.variant = model, params.variant
+            connection.model, connection.variant = model, variant
             connection.client_model = model
         else:
-            chat.selection.model, chat.selection.variant = model, params.variant
+            chat.selection.model, chat.selection.variant = model, variant
         if connection.is_introduced:
-            tell_variants(connection, model, params.chat_id)
+            asked = variant == params.variant
+            tell_variants(connection, model, variant, params.chat_id, asked=asked)
 
     return {
         "chat/selectedBehaviorChanged": behavior_selected,
         "chat/selectedAgentChanged": agent_selected,
         "chat/selectedModelChanged": model_selected,
     }
+
+
+def _select_own_model(connection: Connection, chat: Chat) -> None:
+    """Select the model and the variant that a chat's agent has of its own, and tell the client.
+
+    A chat that has begun keeps its model.
+    """
+    if not connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
+        return
+    behavior = choose(connection, chat).behavior
+    config = connection.config
+    own = config.behaviors.get(behavior, Behavior())
+    if own.default_model or config.default_model:
+        chat.selection.model, chat.selection.variant = None, None
+        model = connection.models.selected_in(behavior)
+    elif own.variant:
+        model = choose(connection, chat).model
+    else:
+        return
+    variant = variant_in_force(connection, model, None, behavior)
+    chat.selection.model, chat.selection.variant = model, variant or None
+    selected = m.ChatConfig(
+        select_model=model,
+        variants=connection.models.variants(model),
+        select_variant=variant,
+    )
+    params = m.ConfigUpdatedParams(chat_id=chat.id, chat=selected)
+    connection.session.notify("config/updated", params)
 
 
 def choose(
@@ -83,11 +124,34 @@ def choose(
     if connection.model:
         selected.append((connection.model, connection.variant))
     first = selected[0][0] if selected else connection.models.selected_in(behavior)
-    model = prompt.model or first
+    model = connection.models.named(prompt.model or first)
     configured = connection.config.behaviors.get(behavior, Behavior()).variant
     variants = (variant for name, variant in selected if name == model)
     variant = prompt.variant or next(variants, configured)
     return Chosen(model=model, variant=variant, behavior=behavior)
+
+
+def unknown_agent(
+    connection: Connection, chat: Chat, params: m.ChatPromptParams, chosen: Chosen
+) -> str:
+    """Return a note that the client asks for an agent that cannot be selected, or nothing."""
+    names = (
+        params.agent,
+        params.behavior,
+        chat.selection.behavior,
+        connection.behavior,
+        connection.initial_behavior,
+    )
+    asked = next((name for name in names if name is not None), None)
+    agents = connection.config.selectable_behaviors
+    if asked is None or OTHER_NAMES.get(asked, asked) in agents:
+        return ""
+    known = ", ".join(f"`{name}`" for name in agents)
+    return (
+        f"There is no agent `{printable_line(str(asked), longest=80)}` to select: "
+        f"`{chosen.behavior}` answers instead. "
+        f"The agents are {known}."
+    )
 
 
 def select_model(connection: Connection, chat: Chat, model: str) -> None:
@@ -99,10 +163,33 @@ def select_model(connection: Connection, chat: Chat, model: str) -> None:
     variants = connection.models.variants(model)
     if connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
         chat.selection.model, chat.selection.variant = model, None
-        scope, selected = chat.id, m.ChatConfig(select_model=model, variants=variants)
+        selected = m.ChatConfig(select_model=model, variants=variants, select_variant="")
+        scope: str | None = chat.id
     else:
         connection.model, connection.variant = model, None
         connection.client_model = model
         scope, selected = None, m.ChatConfig(select_model=model)
+    params = m.ConfigUpdatedParams(chat_id=scope, chat=selected)
+    connection.session.notify("config/updated", params)
+
+
+def select_agent(connection: Connection, chat: Chat, agent: str) -> None:
+    """Select an agent in the client's place, and tell it; model and variant stay.
+
+    A client that has one selection for all of its chats gets it for all of them.
+    """
+    has_own = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
+    if has_own:
+        before = choose(connection, chat)
+        chat.selection.behavior = agent
+        chat.selection.model, chat.selection.variant = before.model, before.variant
+        spelled = connection.session.profile.agent_name(agent)
+        scope, selected = chat.id, m.ChatConfig(select_agent=spelled)
+    else:
+        connection.behavior = agent
+        note_selection(connection)
+        tools.announce_tools(connection, agent)
+        behavior = m.UnknownValue(agent)
+        scope, selected = None, m.ChatConfig(select_agent=agent, select_behavior=behavior)
     params = m.ConfigUpdatedParams(chat_id=scope, chat=selected)
     connection.session.notify("config/updated", params)

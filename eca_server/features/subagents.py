@@ -14,6 +14,7 @@ import attrs
 
 from eca_protocol.messages import ChatContentReceivedParams, ChatContext
 from eca_server.config import OTHER_NAMES, Behavior, in_behavior
+from eca_server.config.matchers import matches_name
 
 if TYPE_CHECKING:
     from eca_server.chat.agent import Agent
@@ -115,11 +116,17 @@ def _subagents_of(connection: Connection, behavior: str) -> Mapping[str, Behavio
     """Whom an agent of that behaviour may call, by name."""
     if not connection.session.writes(ChatContentReceivedParams, "parent_chat_id"):
         return {}
+    own = connection.config.behaviors.get(behavior, Behavior()).subagents
     return {
         name: each
         for name, each in connection.config.behaviors.items()
-        if name and _SUBAGENT in each.mode and _may_spawn(behavior, each)
+        if name and _SUBAGENT in each.mode and _may_spawn(behavior, each) and _is_listed(name, own)
     }
+
+
+def _is_listed(name: str, agents: Sequence[str] | None) -> bool:
+    """Return whether an agent's own list of subagents, if it has one, names this one."""
+    return agents is None or any(matches_name(each, {name}, if_late=False) for each in agents)
 
 
 def _may_spawn(behavior: str, subagent: Behavior) -> bool:

@@ -25,8 +25,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def approve(params: m.ChatToolCallApproveParams) -> None:
         chat = connection.chats.get(params.chat_id)
         call = chat.call(params.tool_call_id) if chat is not None else None
-        if call is not None and call.approve() and params.save == "session" and call.memo:
-            connection.memos.add(call.memo)
+        if call is not None and call.approve() and params.save == "session":
+            connection.memos.update(call.memos)
 
     def reject(params: m.ChatToolCallRejectParams) -> None:
         chat = connection.chats.get(params.chat_id)

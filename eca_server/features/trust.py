@@ -40,6 +40,7 @@ from eca_server.config.trust_texts import (
     unique_roots,
 )
 from eca_server.features.configuration import put_in_force
+from eca_server.features.hooks import begin_session_of_added
 from eca_server.tools.ask_user import PATIENCE, client_asks_questions
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Trust:
             return None if answer.cancelled else answer.answer
 
         turn.progress("Waiting for your answer")
-        await self.ask(ask, lambda text: turn.say(f"{text}\n\n", role="system"))
+        await self.ask(ask, lambda text: turn.say(text, role="system"))
         turn.progress("Waiting model")
 
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
@@ -226,13 +227,16 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
+        is_apart = self._connection.session.profile.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
-        if short.is_cut:
+        if is_apart or short.is_cut:
             whole = list_items(waiting, longest=LIST_LINE, most=LIST)
             listed = whole.items
             say(full_list(root, whole))
-        text = question(root, waiting, short, unlisted=len(waiting) - len(listed))
+        text = question(
+            root, waiting, None if is_apart else short, unlisted=len(waiting) - len(listed)
+        )
         params = ChatAskQuestionParams(
             chat_id="", question=text, options=_OPTIONS, allow_freeform=False
         )
@@ -290,5 +294,7 @@ class Trust:
         await self._reload()
 
     async def _reload(self) -> None:
+        before = self._connection.config
         load = partial(self._connection.load, before=self._connection.loaded)
         put_in_force(self._connection, await trio.to_thread.run_sync(load))
+        begin_session_of_added(self._connection, before)

@@ -1,7 +1,7 @@
 """The user's project has other folders than at the start.
 
 The rule it keeps: what is asked from now on sees the new folders, a turn that runs keeps its own;
-chats stay where they were kept.
+chats stay where they were kept. Temporary files of killed servers are removed from what is opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eca_server.features.configuration import put_in_force
 from eca_server.features.connection import Connection
 from eca_server.workspace import parse_roots, path_of
 
-__all__ = ["handlers_of"]
+__all__ = ["handlers_of", "remove_leftovers"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
@@ -36,8 +36,23 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if roots != connection.session.roots:
             connection.change_roots(roots)
             connection.nursery.start_soon(_reload, connection)
+            connection.nursery.start_soon(remove_leftovers, connection)
 
     return {"workspace/didChangeWorkspaceFolders": folders_changed}
+
+
+async def remove_leftovers(connection: Connection) -> None:
+    """Remove the temporary files of killed servers; those too young, a little later."""
+    temporaries = connection.temporaries
+    roots = [root.real_path for root in connection.session.roots]
+    if not temporaries.folder.is_dir():
+        return
+    clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
+    if await clean():
+        from eca_server.workspace.temporaries import AGE  # noqa: PLC0415 - seldom needed
+
+        await trio.sleep(AGE)
+        await clean()
 
 
 def _paths(folders: Iterable[WorkspaceFolder]) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from eca_server.config.hook_settings import HookEvent
-from eca_server.hooks.hooks import Hooks
+from eca_server.hooks.hooks import Heard, Hooks
 from eca_server.hooks.outcome import Outcome
 from eca_server.hooks.running import Ran
 from eca_server.tools.output import Cap, cut_middle
@@ -63,6 +63,21 @@ class _Lane:
     over: trio.Event = attrs.field(factory=trio.Event)
 
 
+class _Start:
+    """The hooks at a chat's start.
+
+    Attributes:
+        scope: in which they run.
+        heard: what they said, once they have.
+        over: set when none runs any more.
+    """
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.heard: Heard | Exception | None = None
+        self.over = trio.Event()
+
+
 class Beside:
     """The hooks beside a session.
 
@@ -76,7 +91,33 @@ class Beside:
         self._stage = _Unseen(warn)
         self._places = trio.CapacityLimiter(MOST)
         self._lanes: dict[Hashable, _Lane] = {}
+        self._starts: dict[str, _Start] = {}
         self._is_closing = False
+
+    async def begin(
+        self, chat_id: str, run: Callable[[], Awaitable[Heard]], outlives: Callable[[], bool]
+    ) -> Heard:
+        """Run the hooks at a chat's start; those at its end wait for them.
+
+        Args:
+            chat_id: the chat.
+            run: runs them.
+            outlives: whether they run to their end though the caller is cancelled.
+        """
+        start = self._starts[chat_id] = _Start()
+        self._nursery.start_soon(self._begin, chat_id, start, run)
+        try:
+            await start.over.wait()
+        except trio.Cancelled:
+            if not outlives():
+                start.scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await start.over.wait()
+            raise
+        if isinstance(start.heard, Exception):
+            raise start.heard
+        assert start.heard is not None
+        return start.heard
 
     def fire(
         self, hooks: Hooks, event: HookEvent, told: Mapping[str, Any], chat_id: str = ""
@@ -129,14 +170,28 @@ class Beside:
         self.fire(hooks, "sessionEnd", told)
         self._is_closing = True
         lanes = [lane for lane in self._lanes.values() if lane.scope is not None]
+        running: list[_Lane | _Start] = [*lanes, *self._starts.values()]
         with trio.move_on_after(CLOSE_SECONDS):
-            for lane in lanes:
-                await lane.over.wait()
-        for lane in lanes:
-            if lane.scope is not None:
-                lane.scope.cancel()
-        for lane in lanes:
-            await lane.over.wait()
+            for each in running:
+                await each.over.wait()
+        for each in running:
+            if each.scope is not None:
+                each.scope.cancel()
+        for each in running:
+            await each.over.wait()
+
+    async def _begin(
+        self, chat_id: str, start: _Start, run: Callable[[], Awaitable[Heard]]
+    ) -> None:
+        try:
+            with start.scope:
+                start.heard = await run()
+        except Exception as fault:  # noqa: BLE001 - the caller's
+            start.heard = fault
+        finally:
+            if self._starts.get(chat_id) is start:
+                del self._starts[chat_id]
+            start.over.set()
 
     async def _run(self, key: Hashable, lane: _Lane, scope: trio.CancelScope) -> None:
         try:
@@ -164,6 +219,9 @@ class Beside:
 
     async def _tell(self, lane: _Lane, happened: _Happened) -> None:
         lane.state = happened.told if happened.event == "chatStatusChanged" else None
+        start = self._starts.get(happened.told.get("chat_id", ""))
+        if happened.event == "chatEnd" and start is not None:
+            await start.over.wait()
         try:
             await happened.hooks.fire(happened.event, happened.told, self._stage)
         except Exception:  # noqa: BLE001 - a fault of a hook's must not end the server

@@ -17,6 +17,8 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
+from eca_server.config.files import Unreadable
+from eca_server.config.folder_files import FolderFile
 from eca_server.config.hook_settings import HookAction
 from eca_server.jobs import RunningShell, Stream
 from eca_server.tools.output import cut_mark
@@ -71,7 +73,9 @@ async def run_action(
         command = await trio.to_thread.run_sync(
             _command, action, environment, abandon_on_cancel=True
         )
-        child = spawn(command, cwd=directory, env=environment, stderr="pipe")
+        child = spawn(command, cwd=directory, env=environment, stderr="pipe", guarded=True)
+    except Unreadable as fault:
+        return Ran(status=FAILED, stderr=f"{action.file}: {fault.message}; it was not run")
     except (StartFailed, ValueError) as fault:  # a file's name may be none: `\0` is in it
         return Ran(status=FAILED, stderr=str(fault))
     said: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
@@ -101,11 +105,17 @@ async def run_action(
 
 
 def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
-    """A file that can be run is run, another one is a script for the shell; looks at the disk."""
+    """A file that can be run is run, another one is a script for the shell; looks at the disk.
+
+    Raises:
+        Unreadable: a file of an opened folder is not the one that was accepted.
+    """
     shell = shell_in(environment)
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None
+    if isinstance(action.file, FolderFile):
+        action.file.check()
     return [action.file] if os.access(action.file, os.X_OK) else [shell, action.file]
 
 

@@ -44,6 +44,7 @@ _BRIEF: Final = 160
 
 _LANES: Final = {
     "chat/askQuestion": Lane.TOOLS,
+    "chat/inlinePrompt": Lane.MODEL,
     "chat/prompt": Lane.MODEL,
     "chat/promptSteer": Lane.MODEL,
     "completion/inline": Lane.MODEL,
@@ -185,7 +186,7 @@ class Rows:
         if method == "chat/contentReceived":
             return self._content(row, params)
         match method:
-            case "chat/prompt":
+            case "chat/prompt" | "chat/inlinePrompt":
                 self._chat(chat).prompts.append(self.count)
             case "chat/promptStop" if self._chat(chat).prompts:
                 self._chat(chat).stop = self.count
@@ -207,7 +208,7 @@ class Rows:
         row.chat = asked.chat or row.chat
         if asked.method == "chat/delete" and row.kind == "answer":
             self._forget(asked.chat, asked.number)
-        if asked.method == "chat/prompt":
+        if asked.method in {"chat/prompt", "chat/inlinePrompt"}:
             if row.kind == "error":
                 self._take_prompt(asked.number, asked.chat)
             elif not asked.chat:  # the server has named it just now

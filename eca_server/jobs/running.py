@@ -2,7 +2,7 @@
 
 The rule it keeps: it is over when the shell is. What the shell left behind in its session is
 ended, and a daemon that holds on to the outputs is not waited for. Stopped, everything gets TERM
-and a moment, then KILL.
+and a moment, then KILL. What it writes is read without the escape sequences of terminals.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import trio
 
 from eca_protocol.process import Child, Ladder, spawn
 from eca_protocol.streams import Transport
+from eca_server.jobs.escapes import EscapeFilter
 from eca_server.jobs.output import Stream
 
 __all__ = ["RunningShell", "start_shell"]
@@ -43,7 +44,7 @@ def start_shell(
         StartFailed: it cannot be started; the text says why.
     """
     command = [*prefix, shell, "-c", text]
-    return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe")
+    return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe", guarded=True)
 
 
 class RunningShell:
@@ -58,6 +59,10 @@ class RunningShell:
         self._child = child
         self._errors = child.take_stderr()
         self._take = take
+        self._filters: dict[Stream, EscapeFilter] = {
+            "stdout": EscapeFilter(),
+            "stderr": EscapeFilter(),
+        }
 
     @property
     def returncode(self) -> int | None:
@@ -93,4 +98,5 @@ class RunningShell:
 
     async def _copy(self, stream: Stream, source: Transport) -> None:
         while data := await source.receive():
-            await self._take(stream, data)
+            if text := self._filters[stream].feed(data):
+                await self._take(stream, text)

@@ -19,9 +19,10 @@ from eca_server.llm.backend import BackendError, ErrorKind, Request
 from eca_server.llm.errors import error_from_fault
 from eca_server.secret import Secret
 
-__all__ = ["Access", "KeyAccess", "Target", "TokenAccess", "Way", "endpoint"]
+__all__ = ["VERSION", "Access", "KeyAccess", "Target", "TokenAccess", "Way", "endpoint"]
 
-_VERSION = re.compile(r"v\d\w*")
+VERSION = re.compile(r"v\d\w*")
+"""A version of an API, as a part of a path."""
 
 
 def endpoint(base: str, path: str) -> str:
@@ -38,7 +39,7 @@ def endpoint(base: str, path: str) -> str:
     added, _, query = path.partition("?")
     before, after = parts.path.rstrip("/"), added.lstrip("/")
     version, _, rest = after.partition("/")
-    if _VERSION.fullmatch(version) and before.endswith(f"/{version}"):
+    if VERSION.fullmatch(version) and before.endswith(f"/{version}"):
         after = rest
     joined = f"{before}/{after}"
     queries = "&".join(piece for piece in (parts.query, query) if piece)

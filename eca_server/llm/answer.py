@@ -6,6 +6,11 @@ were cut are not in the message, since no provider takes them back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+
 from eca_server.llm.events import (
     Block,
     Citation,
@@ -58,6 +63,7 @@ class Answer:
         self.calls: list[ToolCallFinished] = []
         self.open_reasonings: dict[str, list[str]] = {}
         self.open_calls: dict[str, ToolCallStarted] = {}
+        self._reasons: dict[int, str] = {}
         self._parts: list[Part] = []
         self._run: list[str] = []
         self._run_is_refusal = False
@@ -67,6 +73,14 @@ class Answer:
         """All visible text so far."""
         self._end_run()
         return "".join(part.text for part in self._parts if isinstance(part, TextPart))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it for the user: no text, picture, source or call."""
+        self._end_run()
+        texts = (part.text for part in self._parts if isinstance(part, TextPart | RefusalPart))
+        is_shown = any(isinstance(part, ImagePart | CitationPart) for part in self._parts)
+        return not (self.calls or is_shown or any(text.strip() for text in texts))
 
     def feed(self, event: Event) -> None:
         """Takes the next event of the stream."""
@@ -92,12 +106,29 @@ class Answer:
             case _:
                 self._add(event)
 
-    def message(self, origin: Origin, *, interrupted: bool = False) -> Message:
-        """The answer as it stands; it may be taken at any time."""
+    def message(
+        self,
+        origin: Origin,
+        *,
+        interrupted: bool = False,
+        thoughts: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> Message:
+        """The answer as it stands; it may be taken at any time.
+
+        Args:
+            origin: who made it.
+            interrupted: whether it was cut short.
+            thoughts: the id and the milliseconds of each block of reasoning, by its key.
+        """
         self._end_run()
         return Message(
             role="assistant",
-            parts=tuple(self._parts),
+            parts=tuple(
+                _shown_as(part, thoughts.get(self._reasons[place]))
+                if isinstance(part, ReasoningPart)
+                else part
+                for place, part in enumerate(self._parts)
+            ),
             origin=origin,
             interrupted=interrupted,
         )
@@ -107,6 +138,7 @@ class Answer:
         match event:
             case ReasoningFinished():
                 text = "".join(self.open_reasonings.pop(event.key))
+                self._reasons[len(self._parts)] = event.key
                 self._parts.append(
                     ReasoningPart(text=text, opaque=event.opaque, redacted=event.redacted)
                 )
@@ -137,3 +169,10 @@ class Answer:
             text = "".join(self._run)
             self._run.clear()
             self._parts.append(RefusalPart(text) if self._run_is_refusal else TextPart(text))
+
+
+def _shown_as(part: ReasoningPart, thought: tuple[str, int] | None) -> ReasoningPart:
+    if thought is None:
+        return part
+    name, spent_ms = thought
+    return attrs.evolve(part, id=name, total_time_ms=spent_ms)

@@ -23,6 +23,7 @@ class API:
         load: imports its backend.
         key_header: where it expects the key; in `authorization` a Bearer token.
         root: the path of a base that has none.
+        roots_paths: `root` follows the path of a base that has one without a version, too.
         access: makes the way to it, where a key in a header is not enough.
         thoughts_optional: its models go on without what they thought before.
     """
@@ -30,6 +31,7 @@ class API:
     load: Callable[[], type[HTTPBackend]]
     key_header: str = "authorization"
     root: str = ""
+    roots_paths: bool = False
     access: Callable[[Way], Access] | None = None
     thoughts_optional: bool = False
 
@@ -82,5 +84,5 @@ APIS: Mapping[str, API] = {
     "github-copilot": API(load=_github_copilot, access=_to_github_copilot, thoughts_optional=True),
     "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
     "ollama": API(load=_ollama, thoughts_optional=True),
-    "openai-responses": API(load=_openai_responses, root="/v1"),
+    "openai-responses": API(load=_openai_responses, root="/v1", roots_paths=True),
 }

@@ -12,10 +12,10 @@ from eca_server.config import Config
 from eca_server.credentials import LOGIN, Credential, Location, Tokens, find_key, find_url
 from eca_server.credentials.netrc import netrc_file
 from eca_server.llm import simulator
-from eca_server.llm.apis import APIS, DEFAULT_API
+from eca_server.llm.apis import APIS
 from eca_server.llm.backend import ModelInfo
 from eca_server.llm.facts import ModelFacts, Price
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, server_of
+from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, api_of
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import ModelSettings, ProviderSettings, Timers
 from eca_server.llm.retry import RetryPolicy
@@ -76,10 +76,9 @@ def provider_facts(
         if location.url is None and known is not None:
             location = _known_location(name, known, environ)
         listed = listing(Endpoint(name, location.url or "")) if provider.fetch_models else None
-        ways = KNOWN_PROVIDERS.get(server_of(name, location.url))
         yield ProviderFacts(
             name=name,
-            api=provider.api or (ways.api if ways else DEFAULT_API),
+            api=provider.api or api_of(name, location.url),
             location=location,
             credential=credential,
             models=tuple(provider.models),
@@ -173,17 +172,29 @@ def timers_of(config: Config) -> Timers:
     return attrs.evolve(Timers(), **{k: v for k, v in given.items() if v is not None})
 
 
-def policy_of(config: Config) -> RetryPolicy:
-    """How a failed request is tried again."""
-    retry, policy = config.retry, RetryPolicy()
+def policy_of(config: Config, provider: str = "") -> RetryPolicy:
+    """How a failed request to a provider is tried again: as it is set there, else for all."""
+    own = config.providers.get(provider, configuration.Provider())
+    wait = (
+        config.rate_limit_max_wait if own.rate_limit_max_wait is None else own.rate_limit_max_wait
+    )
+    policy, retry = (
+        RetryPolicy(),
+        {
+            name: common if value is None else value
+            for name, value in attrs.asdict(own.retry).items()
+            for common in [getattr(config.retry, name)]
+        },
+    )
     given = {
-        "base": _seconds(retry.base_delay_ms),
-        "factor": retry.backoff_multiplier,
-        "longest": _seconds(retry.max_delay_ms),
-        "longest_demanded": config.rate_limit_max_wait,
+        "base": _seconds(retry["base_delay_ms"]),
+        "factor": retry["backoff_multiplier"],
+        "longest": _seconds(retry["max_delay_ms"]),
+        "longest_demanded": wait,
     }
+    most = retry["max_retries"]
     return RetryPolicy(
-        attempts=policy.attempts if retry.max_retries is None else retry.max_retries + 1,
+        attempts=policy.attempts if most is None else most + 1,
         **{name: value for name, value in given.items() if value is not None},
     )
 

@@ -15,6 +15,7 @@ from eca_protocol.errors import HTTPFault, InvalidJSON
 from eca_server.llm.backend import BackendError, ErrorKind
 from eca_server.llm.signals import TRANSIENT, classify
 from eca_server.llm.waits import wait_demanded
+from eca_server.printable import printable_lines
 from eca_server.secret import mask
 
 __all__ = [
@@ -93,7 +94,7 @@ def in_words(error: BackendError) -> str:
     words, advice = _IN_WORDS[error.kind]
     facts = [f"status {error.status}"] if error.status else []
     facts += [f"request {error.request_id}"] if error.request_id else []
-    told = error.message.strip()[:600].rstrip(".")
+    told = printable_lines(error.message.strip()[:600].rstrip("."))
     if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
         advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
     aside = f" ({', '.join(facts)})" if facts else ""

@@ -24,7 +24,7 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 
-__all__ = ["Kind", "tokens_asked", "tokens_by_kind", "tokens_in"]
+__all__ = ["BYTES_OF_A_TOKEN", "Kind", "tokens_asked", "tokens_by_kind", "tokens_in"]
 
 Kind: TypeAlias = Literal["instructions", "tools", "messages", "calls", "files"]
 """What a request is made of."""

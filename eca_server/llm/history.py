@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
+if TYPE_CHECKING:
+    from eca_protocol.messages import ToolCallDetails
+
 __all__ = [
     "BlockPart",
+    "CallView",
     "CitationPart",
     "CompactionPart",
     "FilePart",
@@ -70,11 +74,16 @@ class FilePart:
 
 @attrs.frozen(kw_only=True)
 class ReasoningPart:
-    """What the model thought; `opaque` goes back only to where the message came from."""
+    """What the model thought; `opaque` goes back only to where the message came from.
+
+    `id` is the one by which clients know it.
+    """
 
     text: str = ""
     opaque: Any = None
     redacted: bool = False
+    id: str | None = None
+    total_time_ms: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -116,6 +125,23 @@ class Subagent:
 
 
 @attrs.frozen(kw_only=True)
+class CallView:
+    """How the user was shown a call that has ended; no model is sent it.
+
+    Attributes:
+        summary: its title.
+        details: what was shown inside it.
+        total_time_ms: how long it ran; None: it did not run.
+        reason: why it was rejected; None: it was not.
+    """
+
+    summary: str | None = None
+    details: ToolCallDetails | None = None
+    total_time_ms: int | None = None
+    reason: Literal["user-choice", "user-config", "hookRejected", "interrupted"] | None = None
+
+
+@attrs.frozen(kw_only=True)
 class ToolResultPart:
     """What came of a call; `subagent`: who worked in it, if an agent did."""
 
@@ -123,6 +149,7 @@ class ToolResultPart:
     parts: tuple[TextPart | ImagePart | FilePart, ...]
     is_error: bool = False
     subagent: Subagent | None = None
+    view: CallView | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -185,7 +212,8 @@ class Message:
         role: `tool` messages hold `ToolResultPart`s and nothing else.
         parts: what it says, in order.
         origin: who made an assistant's message.
-        interrupted: it was stopped, or broke, before its end.
+        interrupted: it was stopped, or broke, before its end; of a user's message: the server
+            wrote it, behind an answer that ended with the server.
         content_id: of a message that the client was shown as the user's: the id of that content.
         shown: the words it was shown in, if they are not its last text.
     """

@@ -25,12 +25,13 @@ from eca_server.llm.access import Access, Target
 from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
 from eca_server.llm.attachments import Attachment, suspects, without
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
-from eca_server.llm.errors import error_from_fault, error_from_response
+from eca_server.llm.errors import error_from_fault, error_from_page, error_from_response
 from eca_server.llm.events import Event, Note, Progress, Started, Usage
 from eca_server.llm.exchange_log import Exchange
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
 from eca_server.llm.written import encoded
+from eca_server.printable import printable_line
 from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Amended", "HTTPBackend", "refused_parameter"]
@@ -185,7 +186,7 @@ class HTTPBackend(ABC):
         try:
             return self.read_models(listed)
         except (AttributeError, TypeError, KeyError):
-            excerpt = json.dumps(listed)[:200].decode("utf-8", "replace")
+            excerpt = printable_line(json.dumps(listed).decode(), longest=200)
             raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
 
     async def count_tokens(self, request: Request) -> int | None:
@@ -251,9 +252,9 @@ class HTTPBackend(ABC):
             raise self._refusal(response, body)
         try:
             return json.loads(body)
-        except InvalidJSON as fault:
-            excerpt = body[:200].decode("utf-8", "replace")
-            raise BackendError("protocol", f"expected JSON ({fault}), got {excerpt}") from None
+        except InvalidJSON:
+            content_type = response.headers.get("content-type", "")
+            raise error_from_page(content_type, body[:65_536]) from None
 
     def _refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
         error = error_from_response(response.status, response.headers, body)

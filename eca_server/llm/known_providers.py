@@ -13,7 +13,7 @@ import attrs
 
 from eca_server.llm.apis import DEFAULT_API
 
-__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "server_of"]
+__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "api_of", "is_at_home", "server_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +29,7 @@ class KnownProvider:
         root: the path of a base that has none; None: that of its API.
         hosts: a base of any other name on one of these is this provider's, too; with a dot in
             front: on any host below it.
+        chat_root: the end of a base that speaks Chat Completions whatever `api` says.
         lists: what it lists as models are those that can be asked.
         lists_for_all: anybody may see that list, so it proves no key.
         sought: asked for its models on this machine though nobody configured it.
@@ -42,6 +43,7 @@ class KnownProvider:
     key_header: str | None = None
     root: str | None = None
     hosts: tuple[str, ...] = ()
+    chat_root: str | None = None
     lists: bool = True
     lists_for_all: bool = False
     sought: bool = False
@@ -68,6 +70,7 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         url="https://generativelanguage.googleapis.com/v1beta",
         key_variable="GEMINI_API_KEY",
         hosts=("generativelanguage.googleapis.com",),
+        chat_root="/openai",
         default_model="gemini-3.1-pro-preview",
     ),
     "github-copilot": KnownProvider(
@@ -137,6 +140,23 @@ def server_of(provider: str, url: str | None) -> str:
     return next(
         (name for name, known in KNOWN_PROVIDERS.items() if _is_on(host, known.hosts)), provider
     )
+
+
+def api_of(provider: str, url: str | None) -> str:
+    """Return the API that a provider speaks if none is configured."""
+    known = KNOWN_PROVIDERS.get(server_of(provider, url))
+    if known is None:
+        return DEFAULT_API
+    try:
+        path = urlsplit((url or "").strip()).path.rstrip("/")
+    except ValueError:
+        path = ""
+    return DEFAULT_API if known.chat_root and path.endswith(known.chat_root) else known.api
+
+
+def is_at_home(provider: str, url: str | None) -> bool:
+    """Return whether a base is the known provider's own, and no proxy of the user's."""
+    return url is None or server_of("", url) == server_of(provider, url)
 
 
 def _is_on(host: str, hosts: tuple[str, ...]) -> bool:

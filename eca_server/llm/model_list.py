@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eca_server.llm.backend import Capabilities, ModelInfo
@@ -11,6 +12,11 @@ __all__ = ["read_models"]
 
 _CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
 """OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
+_META_CONTEXT = ("n_ctx", "n_ctx_train")
+"""llama.cpp and llama-swap: the context in use, else the one it was trained with."""
+_EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_efforts", "efforts")
+_EFFORT = re.compile(r"[a-z][a-z0-9_-]{0,19}")
+_MOST_EFFORTS = 10
 _OUTPUT = ("max_completion_tokens", "max_output_tokens")
 _NO_CHAT_TYPES = ("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe")
 
@@ -41,17 +47,34 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
     inputs = _names(_object(model, "architecture"), "input_modalities", otherwise="image")
     parameters = model.get("supported_parameters")
     takes = parameters if isinstance(parameters, list) else None
+    efforts = tuple(_efforts(model))
     return ModelInfo(
-        name=str(model["id"]),
+        name=str(model["id"]).removeprefix("models/"),  # Google's, by their full names
         capabilities=Capabilities(
             tools=told.get("function_calling") is not False and (takes is None or "tools" in takes),
             images=told.get("vision") is not False and "image" in inputs,
-            reasoning=told.get("reasoning") is True or "reasoning" in (takes or ()),
-            context=_first_count(model, _CONTEXT),
+            reasoning=told.get("reasoning") is True
+            or "reasoning" in (takes or ())
+            or bool(efforts),
+            context=_first_count(model, _CONTEXT)
+            or _first_count(_object(model, "meta"), _META_CONTEXT),
             output=_first_count(_object(model, "top_provider"), _OUTPUT)
             or _first_count(model, _OUTPUT),
+            efforts=efforts or None,
         ),
     )
+
+
+def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how much a model can be asked to think, as far as it is listed."""
+    for holder in (model, _object(model, "reasoning"), _object(model, "capabilities")):
+        for name in _EFFORT_LISTS:
+            listed = holder.get(name)
+            words = listed if isinstance(listed, list) else ()
+            found = [each for each in words if isinstance(each, str) and _EFFORT.fullmatch(each)]
+            if found:
+                yield from dict.fromkeys(found[:_MOST_EFFORTS])
+                return
 
 
 def _first_count(holder: Mapping[str, Any], names: Sequence[str]) -> int | None:

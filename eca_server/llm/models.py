@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 
 from eca_protocol.http import HTTPClient
 from eca_server import config as configuration
 from eca_server.config import Config, Problem
+from eca_server.config.workspace_layer import provider_name
 from eca_server.credentials import Logins, StoredKeys, Tokens, TokenSet
 from eca_server.llm.access import Access
 from eca_server.llm.answer import Answer
@@ -27,6 +29,7 @@ from eca_server.llm.configured import (
     settings_of,
     timers_of,
 )
+from eca_server.llm.efforts import efforts_of
 from eca_server.llm.errors import readable
 from eca_server.llm.events import Event
 from eca_server.llm.facts import ModelFacts
@@ -152,7 +155,7 @@ class Models:
             for secret in secrets_in(headers)
         )
         self._passphrase = config.network.passphrase(environ)
-        self._policy = policy_of(config)
+        self._policy = partial(policy_of, config)
         self._catalog = catalog or Catalog()
         self._configured = {name: each.models for name, each in config.providers.items()}
         facts_of_all = tuple(provider_facts(config, environ, stored.keys, listing))
@@ -166,6 +169,13 @@ class Models:
             (facts.name, model.name): model.capabilities
             for facts in self.providers
             for model in facts.listed
+        }
+        self._apis = {facts.name: facts.api for facts in self.providers}
+        self._listed_apis = {
+            (facts.name, model.name): model.api
+            for facts in self.providers
+            for model in facts.listed
+            if model.api is not None
         }
         tokens = {
             name: Tokens(name, each, logins=logins, http=http, hide=hide)
@@ -216,9 +226,18 @@ class Models:
         """The tokens of a provider's stored login, if they are what it is."""
         return self._stored.tokens.get(provider)
 
+    def named(self, name: str) -> str:
+        """Return `name` with its provider spelled as it is configured."""
+        provider, slash, model = name.partition("/")
+        known = [facts.name for facts in self.providers]
+        if provider in known:
+            return name
+        spelled = (each for each in known if provider_name(each) == provider_name(provider))
+        return f"{next(spelled, provider)}{slash}{model}"
+
     def about(self, name: str) -> tuple[ModelFacts, Capabilities]:
         """What is known of the model `provider/model`, whether or not it can be asked."""
-        provider, _, model = name.partition("/")
+        provider, _, model = self.named(name).partition("/")
         return self._facts(provider, model), self._capabilities(provider, model)
 
     def selected_in(self, behavior: str) -> str:
@@ -229,6 +248,7 @@ class Models:
         """A configured default if it can be asked: then it is offered; else that is a problem."""
         if name is None:
             return None
+        name = self.named(name)
         try:
             self.find(name)
         except BackendError as error:
@@ -244,7 +264,7 @@ class Models:
 
         One that is configured as empty is none.
         """
-        provider, _, model = name.partition("/")
+        provider, _, model = self.named(name).partition("/")
         configured = self._configured_model(provider, model).variants
         known = self._capabilities(provider, model)
         efforts = _EFFORTS if known.efforts is None else known.efforts
@@ -257,7 +277,7 @@ class Models:
         Raises:
             BackendError: there is none, or something is missing for it.
         """
-        effort = None
+        name, effort = self.named(name), None
         if variant in self.variants(name):
             provider, _, model = name.partition("/")
             if variant in self._configured_model(provider, model).variants:
@@ -270,7 +290,7 @@ class Models:
         api = APIS.get(origin.api)
         return Model(
             backend,
-            self._policy,
+            self._policy(origin.provider),
             self._facts(origin.provider, origin.model),
             configured.reasoning_history if api and api.thoughts_optional else "all",
             effort,
@@ -306,7 +326,15 @@ class Models:
 
     def _capabilities(self, provider: str, model: str) -> Capabilities:
         wire_name = self._configured_model(provider, model).model_name or model
-        return self._facts(provider, model).capabilities(self._told(provider, wire_name))
+        facts = self._facts(provider, model)
+        known = facts.capabilities(self._told(provider, wire_name))
+        if known.efforts is None and facts.reasoning is not False:
+            api = self._listed_apis.get((provider, wire_name)) or self._apis.get(provider, "")
+            router = self._servers.get(provider) == "openrouter"
+            efforts = efforts_of(wire_name, api, is_openrouter=router)
+            if efforts is not None:
+                return attrs.evolve(known, reasoning=True, efforts=efforts)
+        return known
 
     def _told(self, provider: str, wire_name: str) -> Capabilities:
         """What the provider said of a model when it listed it."""

@@ -18,11 +18,17 @@ from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.config.reading import deep_merge
 from eca_server.credentials import Tokens, url_fault
 from eca_server.llm import simulator
-from eca_server.llm.access import Access, KeyAccess, TokenAccess, Way, endpoint
-from eca_server.llm.apis import API, APIS, DEFAULT_API
+from eca_server.llm.access import VERSION, Access, KeyAccess, TokenAccess, Way, endpoint
+from eca_server.llm.apis import API, APIS
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, KnownProvider, server_of
+from eca_server.llm.known_providers import (
+    KNOWN_PROVIDERS,
+    KnownProvider,
+    api_of,
+    is_at_home,
+    server_of,
+)
 from eca_server.llm.listings import Endpoint
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
@@ -234,7 +240,7 @@ class Registry:
         """The way to a provider for one of its APIs; one that holds tokens is there once."""
         url = str(settings.url or (known and known.url))
         if not settings.path:
-            url = _rooted(url, api.root if known is None or known.root is None else known.root)
+            url = _rooted(url, api, known)
         make = APIS[_api_of(provider, settings)].access
         if make is None and settings.tokens is None:
             header = (known and known.key_header) or api.key_header
@@ -263,8 +269,8 @@ class Registry:
             return f"providers.{name}.url is not set"
         if settings.url is not None and (fault := url_fault(settings.url)):
             return f"the url of {name}: {fault}"
-        hosted = known is not None and settings.url is None and known.key_variable
-        if hosted and settings.key is None:
+        hosted = known is not None and is_at_home(name, settings.url) and known.key_variable
+        if hosted and settings.key is None and not _has_key_header(settings):
             return f"no key for {name}: set {hosted} or providers.{name}.key, or `/login {name}`"
         return None
 
@@ -297,15 +303,27 @@ def _parted(asked: str, models: Mapping[str, ModelSettings]) -> tuple[str, Mappi
     return asked, {}
 
 
-def _rooted(url: str, root: str) -> str:
-    """A base, with `root` as its path if it has none."""
-    has_path = urlsplit(url.strip()).path.strip("/")
-    return url if has_path or not root else endpoint(url, root)
+def _rooted(url: str, api: API, known: KnownProvider | None) -> str:
+    """A base with the root of its API, unless its path says the version or needs none."""
+    *before, last = urlsplit(url.strip()).path.rstrip("/").split("/")
+    own = None if known is None else known.root
+    if not before:
+        root = api.root if own is None else own
+    else:
+        needs_it = api.roots_paths and own is None and not VERSION.fullmatch(last)
+        root = api.root if needs_it else ""
+    return endpoint(url, root) if root else url
 
 
 def _api_of(name: str, settings: ProviderSettings) -> str:
-    known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
-    return settings.api or (known.api if known else DEFAULT_API)
+    return settings.api or api_of(name, settings.url)
+
+
+def _has_key_header(settings: ProviderSettings) -> bool:
+    """Whether the user sends a key in a header of their own."""
+    headers = [settings.extra_headers, *(each.extra_headers for each in settings.models.values())]
+    keys = {api.key_header for api in APIS.values()} | {"api-key"}
+    return any(name.lower() in keys for each in headers for name in each)
 
 
 def _few(names: Iterable[str]) -> str:

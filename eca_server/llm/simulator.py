@@ -59,10 +59,12 @@ from eca_server.llm.events import (
 from eca_server.llm.history import Origin, TextPart
 from eca_server.llm.signals import TRANSIENT
 
-__all__ = ["MODELS", "PROVIDER", "Simulator"]
+__all__ = ["DEFAULT", "MODELS", "PROVIDER", "Simulator"]
 
 PROVIDER = "simulator"
 MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
+DEFAULT = f"{PROVIDER}/{MODELS[0]}"
+"""The model that is selected where none is configured."""
 
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
 _ASIDE = re.compile("title|summary", re.IGNORECASE)

@@ -7,14 +7,16 @@ one name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, Protocol
 
 import attrs
 import trio
 
 from eca_server.config import MCPServer
-from eca_server.mcp.server import Connect, Server
+from eca_server.mcp.server import Connect, Server, ServerSession
 from eca_server.mcp.states import State
 
 __all__ = ["CLOSE_SECONDS", "PATIENCE", "ConnectTo", "Manager"]
@@ -62,6 +64,7 @@ class Manager:
         self._servers: dict[str, Server] = {}
         self._leaving: set[Server] = set()
         self._delayed: set[Server] = set()
+        self._spawning = trio.Lock()
         self._is_closed = False
 
     def __iter__(self) -> Iterator[Server]:
@@ -124,7 +127,7 @@ class Manager:
         server = self._servers[name] = Server(
             name,
             settings,
-            connect=self._connect_to(name, settings),
+            connect=partial(self._connect_in_turn, self._connect_to(name, settings)),
             nursery=self._nursery,
             on_change=self._changed,
             on_listed=self._on_listed,
@@ -133,6 +136,14 @@ class Manager:
             self._on_change(server)
         else:
             self._start(server)
+
+    @asynccontextmanager
+    async def _connect_in_turn(self, connect: Connect) -> AsyncIterator[ServerSession]:
+        """Connect in a step of the loop of its own: spawning many processes in one holds it up."""
+        async with self._spawning:
+            await trio.lowlevel.checkpoint()
+        async with connect() as session:
+            yield session
 
     def _start(self, server: Server) -> None:
         """Let it run as soon as nobody else is left who had its name."""
@@ -165,9 +176,17 @@ class Manager:
         if self._servers.get(server.name) is server:
             self._on_change(server)
 
+    @property
+    def newly_starting(self) -> tuple[str, ...]:
+        """The names of the servers that are starting and that no prompt has waited for."""
+        return tuple(server.name for server in self._newly_starting())
+
+    def _newly_starting(self) -> list[Server]:
+        return [each for each in self if each.state is State.STARTING and not each.was_waited_for]
+
     async def settled(self, seconds: float = PATIENCE) -> tuple[str, ...]:
         """Wait for those that are starting, once for each start; who is starting still."""
-        new = [each for each in self if each.state is State.STARTING and not each.was_waited_for]
+        new = self._newly_starting()
         with trio.move_on_after(seconds):
             for server in new:
                 await server.settled()

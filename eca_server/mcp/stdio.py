@@ -24,7 +24,6 @@ from eca_protocol.process import Child, Ladder, spawn
 from eca_server.child_process import find_program
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.guard import Guard
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
 
@@ -35,6 +34,7 @@ LADDER: Final = Ladder(after_stdin=0.8, after_term=0.5, after_kill=0.3)
 
 _SHOWN_FOLDERS: Final = 6
 _DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
+_SLICE: Final = 8192  # bytes read at a stretch: a flood must not hold up the loop
 _WRITE: Final = 30.0  # seconds that a server may leave its input unread, and at most twice that
 
 
@@ -67,7 +67,9 @@ def start_stdio(
         raise MCPFault(f"its directory does not exist: {directory}", kind="start")
     program = _find(settings, full.get("PATH", os.defpath), directory)
     try:
-        child = spawn([program, *settings.args], cwd=directory, env=full, stderr="pipe")
+        child = spawn(
+            [program, *settings.args], cwd=directory, env=full, stderr="pipe", guarded=True
+        )
     except StartFailed as fault:
         raise MCPFault(str(fault), kind="start") from fault
     return StdioTransport(child, log)
@@ -108,10 +110,10 @@ class StdioTransport:
     def __init__(self, child: Child, log: ServerLog) -> None:
         self._child = child
         self.shape = WriteShape(size=1, send_now=child.send_now)
-        self._guard = Guard.over(child.pid)
         self._log = log
         self._errors = child.take_stderr()
         self._errors_read = trio.Event()
+        self._unread = b""
         self._reading_errors = trio.CancelScope(shield=True)
         self._watching = trio.CancelScope(shield=True)
         self._writes = 0
@@ -124,8 +126,13 @@ class StdioTransport:
         """Nothing depends on it here."""
 
     async def receive(self) -> bytes:
-        """Some bytes of its output; `b""` once it has ended."""
-        return await self._child.transport.receive()
+        """Return the next bytes of its output, a slice of a flood at a time; `b""` at its end."""
+        if self._unread:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._unread = await self._child.transport.receive()
+        data, self._unread = self._unread[:_SLICE], self._unread[_SLICE:]
+        return data
 
     async def send(self, data: bytes) -> None:
         """Write one line.
@@ -159,7 +166,9 @@ class StdioTransport:
     async def _read_errors(self) -> None:
         with self._reading_errors, contextlib.suppress(OSError):
             while data := await self._errors.receive():
-                self._log.heard(data)
+                for start in range(0, len(data), _SLICE):
+                    self._log.heard(data[start : start + _SLICE])
+                    await trio.lowlevel.checkpoint()
         self._errors_read.set()
 
     async def _end_with_process(self) -> None:
@@ -194,7 +203,6 @@ class StdioTransport:
         self._watching.cancel()
         if await self._child.end(LADDER) is None:
             self._log.warn_once(f"the process {self._child.pid} could not be ended")
-        await self._guard.dismiss()
         self._reading_errors.cancel()
         await self._errors.aclose()
 

@@ -81,8 +81,8 @@ class ServerTool:
         return self._cleaned.schema
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Calling tool of server`."""
-        text = f"Calling {self.name} of {self.server}"
+        """`Calling 'tool' (MCP server 'name')`."""
+        text = f"Calling '{self.name}' (MCP server '{self.server}')"
         return text if len(text) <= _LONGEST_SUMMARY else f"{text[: _LONGEST_SUMMARY - 3]}..."
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,10 @@ _BASE = (
 )
 _CLOSED = ("--cap-drop", "ALL")
 _NO_NESTING = "--disable-userns"
+_FILTER = Path(__file__).with_name("keyrings.bpf")
+_HAS_FILTER = sys.byteorder == "little"
+_WITH_FILTER = ("/bin/sh", "-c", 'exec "$@" 9<"$0"', str(_FILTER)) if _HAS_FILTER else ()
+"""Starts bubblewrap with the filter of `keyrings` as descriptor 9, which bubblewrap closes."""
 
 
 def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> tuple[str, ...]:
@@ -33,6 +38,7 @@ def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> 
         can_close: whether this bubblewrap knows `--disable-userns` (0.8).
     """
     return (
+        *_WITH_FILTER,
         program,
         *_start(can_close=can_close, network=plan.network),
         *_mounts(plan),
@@ -44,7 +50,8 @@ def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> 
 
 def trial(program: str, *, can_close: bool) -> tuple[str, ...]:
     """Return a whole command that ends well where sandboxes work."""
-    return program, *_start(can_close=can_close, network=False), "--", "/bin/sh", "-c", ":"
+    start = _start(can_close=can_close, network=False)
+    return *_WITH_FILTER, program, *start, "--", "/bin/sh", "-c", ":"
 
 
 def _start(*, can_close: bool, network: bool) -> Iterator[str]:
@@ -54,7 +61,10 @@ def _start(*, can_close: bool, network: bool) -> Iterator[str]:
     if can_close:
         yield _NO_NESTING
     yield from _CLOSED
+    if _HAS_FILTER:
+        yield from ("--seccomp", "9")
     yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    yield from ("--remount-ro", "/proc")  # root may write kernel settings without capabilities
 
 
 def _mounts(plan: Plan) -> Iterator[str]:

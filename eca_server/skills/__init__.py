@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_server.skills.files import FoundSkills, SkillFiles
 from eca_server.skills.listed import list_skills
 from eca_server.skills.skill import NotASkill, Skill, parse_skill
-from eca_server.skills.tool import SKILL_TOOL, LoadSkill
+from eca_server.skills.tool import SKILL_TOOL, LoadSkill, is_allowed
 
 __all__ = [
     "SKILL_TOOL",
@@ -14,6 +14,7 @@ __all__ = [
     "NotASkill",
     "Skill",
     "SkillFiles",
+    "is_allowed",
     "list_skills",
     "parse_skill",
 ]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
 
+from eca_server.config import Behavior
+from eca_server.config.matchers import matches_name
 from eca_server.llm.history import TextPart
 from eca_server.skills.files import SkillFiles
+from eca_server.skills.skill import Skill
 from eca_server.tools.files import printable
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 
-__all__ = ["SKILL_TOOL", "LoadSkill"]
+__all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]
 
 SKILL_TOOL: Final = "skill"
 """The tool's name."""
@@ -21,14 +24,24 @@ _MOST_NAMES = 50  # told to who named none
 _SHOWN = 64  # characters of a name in the summary
 
 
+def is_allowed(skill: Skill, only: Sequence[str] | None) -> bool:
+    """Return whether an agent's own list of skills, if it has one, names a skill."""
+    return only is None or any(matches_name(each, {skill.name}, if_late=False) for each in only)
+
+
 @attrs.frozen(kw_only=True)
 class LoadSkill:
     """The tool `skill`; it reads the file as it is now.
 
     The name is taken exactly as it is listed: rules that deny a skill by its name know no other.
+
+    Attributes:
+        files: where skills are.
+        agent: the agent that loads them, and which of them it may; None: all.
     """
 
     files: SkillFiles
+    agent: Behavior | None = None
 
     name: ClassVar = SKILL_TOOL
     effect: ClassVar[Effect] = "read"
@@ -54,9 +67,11 @@ class LoadSkill:
 
         async def run() -> ToolOutput:
             found = await self.files.read()
+            only = None if self.agent is None else self.agent.skills
+            allowed = [each for each in found.skills if is_allowed(each, only)]
             skill = found.find(name)
-            if skill is None:
-                known = ", ".join(each.name for each in found.skills[:_MOST_NAMES]) or "none"
+            if skill is None or skill not in allowed:
+                known = ", ".join(each.name for each in allowed[:_MOST_NAMES]) or "none"
                 raise ToolFault(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")
             return ToolOutput(parts=(TextPart(skill.introduced(skill.text)),))
 

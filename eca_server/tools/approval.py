@@ -18,7 +18,9 @@ import attrs
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.printable import printable_line
 from eca_server.spelling import NATIVE
+from eca_server.tools.command_keys import CommandPart
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect
 
@@ -66,6 +68,7 @@ class Call:
         arguments: as the model gave them.
         effect: what the tool may do at most.
         command: the text of the command, if it runs one.
+        parts: the parts of the command, where an approval may cover other commands too.
         outside: the paths it touches, or may touch, outside the workspace.
         guarded: those it may change that decide what runs in the workspace.
         programs: why Git would run programs that a repository names.
@@ -78,6 +81,7 @@ class Call:
     arguments: Mapping[str, Any] = attrs.field(factory=dict)
     effect: Effect
     command: str | None = None
+    parts: tuple[CommandPart, ...] = ()
     outside: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
@@ -92,7 +96,7 @@ class Memo:
     Attributes:
         server: of the tool.
         tool: any call of it, or
-        command: only this very command
+        command: only the commands with this key (`git checkout`), or this very text
         folder: in this very folder;
         rule: the rule that asked, if it looks at arguments: no other rule's question is answered.
         is_sandboxed: whether what was approved runs in the sandbox; outside it asks again.
@@ -113,12 +117,18 @@ class Decision:
     Attributes:
         verdict: run it, ask first, refuse it.
         rule: what decided, for people: a key of the configuration, or words.
-        memo: what to remember if the user approves for the session; None: nothing may be.
+        memos: what to remember if the user approves for the session, or what was remembered and
+            allows the call; none: nothing may be.
     """
 
     verdict: Verdict
     rule: str
-    memo: Memo | None = None
+    memos: tuple[Memo, ...] = ()
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether nothing but an approval for the session allows the call."""
+        return self.verdict == "allow" and bool(self.memos)
 
 
 def policy_of(config: Config, behavior: str, *, within: Policy | None = None) -> Policy:
@@ -142,8 +152,16 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
             f"behavior.{behavior}.disabledTools": disabled,
             "disabledTools": config.disabled_tools,
         },
+        enabled=_enabled(config, own, behavior),
         within=within,
     )
+
+
+def _enabled(config: Config, own: Behavior, behavior: str) -> dict[str, Collection[str]]:
+    """Return the lists of enabled tools that there are, by the key they are in."""
+    lists = {f"behavior.{behavior}.enabledTools": own.enabled_tools}
+    lists["enabledTools"] = config.enabled_tools
+    return {key: names for key, names in lists.items() if names is not None}
 
 
 def _restricting(
@@ -162,6 +180,7 @@ def _restricting(
                 f"behavior.{name}.disabledTools": own.disabled_tools or (),
                 "disabledTools": restriction.disabled_tools,
             },
+            enabled=_enabled(restriction, own, name),
             within=within,
             only_restricts=True,
         )
@@ -187,6 +206,7 @@ class Policy:
         reads_only: whether it may do nothing but read, as `plan` always.
         manual: `toolCall.manualApproval`.
         disabled: selectors of tools that are not offered, by the key they stand under.
+        enabled: selectors of which each list must have one for an offered tool, by its key.
         within: another policy; what it refuses or asks for, this one does too.
         only_restricts: a call that none of its rules is about runs, as far as this policy goes.
     """
@@ -200,6 +220,7 @@ class Policy:
         reads_only: bool = False,
         manual: bool | Collection[str] = False,
         disabled: Mapping[str, Collection[str]] | None = None,
+        enabled: Mapping[str, Collection[str]] | None = None,
         within: Policy | None = None,
         only_restricts: bool = False,
     ) -> None:
@@ -215,16 +236,19 @@ class Policy:
         self._reads_only = reads_only or (behavior == _PLAN and not only_restricts)
         self._only_restricts = only_restricts
         self._disabled = disabled or {}
+        self._enabled = enabled or {}
         self._within = within
 
     def told(self) -> Iterator[str]:
         """Yield what decides, in words: what is withheld, the rules, what counts without one."""
         if self._within is not None and self._within._only_restricts:
             prefix = "" if self._only_restricts else "of the opened folder: "
-            yield from (f"{prefix}{line}" for line in self._within.told())
+            yield from (f"{prefix}{printable_line(line)}" for line in self._within.told())
         for key, names in self._disabled.items():
             if names:
                 yield f"{key}: {', '.join(names)}"
+        for key, names in self._enabled.items():
+            yield f"{key}, and no other tool: {', '.join(names) or 'none'}"
         for rule in self._rules:
             matched = f", by its {' or '.join(rule.matchers)}" if rule.matchers else ""
             yield f"{rule.verdict} {rule.selector} ({rule.name}{matched})"
@@ -253,6 +277,9 @@ class Policy:
         for key, names in self._disabled.items():
             if any(matches_name(selector, selectors) for selector in names):
                 return key
+        for key, names in self._enabled.items():
+            if not any(matches_name(each, selectors, if_late=False) for each in names):
+                return f"{key}, which does not name it"
         for rule in self._rules:
             if rule.verdict == "deny" and not rule.matchers and rule.rank(server, tool):
                 return rule.name
@@ -274,6 +301,8 @@ class Policy:
         if self._within is None:
             return decision
         wider = self._within.decide(call, remembered, is_trusted=is_trusted)
+        if decision.is_remembered and wider.verdict == "allow":
+            return decision
         return max(wider, decision, key=lambda each: _STRICTNESS[each.verdict])
 
     def _decide(self, call: Call, remembered: Collection[Memo], *, is_trusted: bool) -> Decision:
@@ -289,17 +318,11 @@ class Policy:
             return Decision(verdict="ask", rule=name)
         if is_trusted:
             return Decision(verdict="allow", rule="this chat is trusted")
-        memo = Memo(
-            server=call.server,
-            tool=call.tool,
-            command=call.command,
-            folder=_folder(call),
-            rule=name if rule is not None and rule.matchers else None,
-            is_sandboxed=call.is_sandboxed,
-        )
-        if memo in remembered:
-            return Decision(verdict="allow", rule="approved for this session")
-        return Decision(verdict="ask", rule=name, memo=memo)
+        memos = _memos(call, name if rule is not None and rule.matchers else None)
+        is_covered = all(part.key for part in call.parts) and set(memos) <= set(remembered)
+        if is_covered:
+            return Decision(verdict="allow", rule="approved for this session", memos=memos)
+        return Decision(verdict="ask", rule=name, memos=memos)
 
     def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
         """What refuses the call, if something does."""
@@ -357,7 +380,7 @@ class Policy:
             return "ask", _ELSE_ASKS
         verdict, name = self._default
         if call.warning is not None and verdict == "allow":
-            return "ask", f"{name} allows it, but its server says: {call.warning}"
+            return "ask", f"the MCP server says: {call.warning}"
         return verdict, name
 
 
@@ -440,6 +463,22 @@ def _text(argument: object) -> str | None:
 
 def _server_names(server: str) -> frozenset[str]:
     return frozenset({NATIVE, "ECA"}) if server == NATIVE else frozenset({server})
+
+
+def _memos(call: Call, rule: str | None) -> tuple[Memo, ...]:
+    """Return what an approval of a call covers: the call's tool, or each part of its command."""
+    memo = Memo(
+        server=call.server,
+        tool=call.tool,
+        command=call.command,
+        folder=_folder(call),
+        rule=rule,
+        is_sandboxed=call.is_sandboxed,
+    )
+    if not call.parts:
+        return (memo,)
+    keyed = [part for part in call.parts if part.key]
+    return tuple(attrs.evolve(memo, command=part.key, folder=part.folder) for part in keyed)
 
 
 def _folder(call: Call) -> str | None:

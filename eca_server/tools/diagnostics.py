@@ -108,13 +108,13 @@ class EditorDiagnostics:
             )
         except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
             raise ToolFault(f"The editor gave no diagnostics: {fault}") from fault
-        first = 1 if self.session.profile.diagnostics_are_zero_based else 0
-        lines = [_line(found, first) for found in answer.diagnostics]
+        firsts = self.session.profile.first_position
+        lines = [_line(found, *firsts(found.source)) for found in answer.diagnostics]
         return cut_end("\n".join(lines), self.cap) if lines else "No diagnostics."
 
 
-def _line(found: EditorDiagnostic, first: int) -> str:
-    """One finding; `first` is what is added to its positions to count them from 1."""
+def _line(found: EditorDiagnostic, line: int, character: int) -> str:
+    """One finding; `line` and `character` are the numbers of the first ones."""
     try:
         file = path_of(found.uri)
     except ValueError:
@@ -122,5 +122,5 @@ def _line(found: EditorDiagnostic, first: int) -> str:
     start = found.range.start
     code = "" if found.code in (None, "") else f"[{found.code}] "
     message = " ".join(found.message.split())
-    where = f"{file}:{start.line + first}:{start.character + first}"
+    where = f"{file}:{start.line - line + 1}:{start.character - character + 1}"
     return f"{where}: {found.severity}: {code}{message}"

@@ -9,7 +9,7 @@ import attrs
 
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
-from eca_server.tools.output import Cap, cut_end, cut_mark
+from eca_server.tools.output import Cap, counted, cut_end, cut_mark
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import Directory, Place, list_files, open_place
 
@@ -89,7 +89,8 @@ class DirectoryTree:
             list_files(folder, limit=_MOST + 1, gitignore=gitignore, checkpoint=checkpoint)
         )
         tree = _Directory.of(names[:_MOST])
-        notes = [f"{tree.directories} directories, {tree.count} files"]
+        folders = "1 directory" if tree.directories == 1 else f"{tree.directories:,} directories"
+        notes = [f"{folders}, {counted(tree.count, 'file')}"]
         if len(names) > _MOST:
             notes.append(f"only the first {_MOST} files were listed; {_FURTHER}")
         if names and self.files.gitignore and not gitignore:
@@ -157,6 +158,6 @@ class _Directory:
                 yield f"{indent}{printable(name)}/"
                 yield from each._lines(depth - 1, f"{indent} ")
             else:
-                yield f"{indent}{printable(name)}/ ({each.count} files)"
+                yield f"{indent}{printable(name)}/ ({counted(each.count, 'file')})"
         for name in sorted(self.names):
             yield indent + printable(name)

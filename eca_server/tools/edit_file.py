@@ -12,6 +12,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import Edited, edit
 from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
+from eca_server.tools.output import counted
 from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import (
     Fingerprint,
@@ -176,7 +177,7 @@ class EditFile:
         self.files.ledger.saw(place.real_path, after)
         details = looked_at.details
         words = (
-            f"Edited {details.path}: {details.lines_added} lines added, "
+            f"Edited {details.path}: {counted(details.lines_added, 'line')} added, "
             f"{details.lines_removed} removed."
         )
         if edited.count > 1:

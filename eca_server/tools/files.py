@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-from eca_server.printable import printable_line
+from eca_server.printable import LONGEST_NAME, printable_line
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
@@ -29,7 +29,7 @@ from eca_server.workspace import (
     read_file,
 )
 
-__all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "naming", "printable"]
+__all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "naming", "printable", "short_name"]
 
 LARGEST = 16 * 1024 * 1024
 """Bytes of a text file that is read or changed as a whole."""
@@ -37,7 +37,6 @@ LARGEST = 16 * 1024 * 1024
 checkpoint = trio.from_thread.check_cancelled
 """Called between pieces of work in a thread; it raises if the call was stopped."""
 
-_LONGEST_NAME = 80  # characters of a name in a summary
 _NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for nothing
 
 T = TypeVar("T")
@@ -127,9 +126,12 @@ def _sentence(text: str) -> str:
 def naming(action: str, arguments: Mapping[str, Any]) -> str:
     """What a call does to which file, in a few words; its arguments may be incomplete."""
     path = arguments.get("path")
-    name = printable(Path(path).name) if isinstance(path, str) else ""
-    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    return f"{action} {shown}".rstrip()
+    return f"{action} {short_name(Path(path).name)}".rstrip() if isinstance(path, str) else action
+
+
+def short_name(name: str) -> str:
+    """Return a file's name or path as one line that is not too long for a title."""
+    return printable_line(printable(name), longest=LONGEST_NAME)
 
 
 def printable(path: Path | str) -> str:

@@ -12,7 +12,7 @@ import attrs
 
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
-from eca_server.tools.output import Cap, cut_end
+from eca_server.tools.output import Cap, counted, cut_end
 from eca_server.tools.ripgrep import RipgrepUnusable, find_ripgrep, ripgrep
 from eca_server.tools.search import (
     LARGEST_SEARCHED,
@@ -218,11 +218,9 @@ def _below_text(directory: str, path: str) -> str:
 def _told(found: Sequence[Found], cap: Cap) -> str:
     if not found:
         return "No line matches."
-    count = str(len(found)) if len(found) <= MOST_FOUND else f"more than {MOST_FOUND}"
-    hint = (
-        f"{count} lines in {len({each.path for each in found})} files match; to see the others "
-        "narrow the pattern, the path or include"
-    )
+    count = "more than " * (len(found) > MOST_FOUND) + counted(min(len(found), MOST_FOUND), "line")
+    files = counted(len({each.path for each in found}), "file")
+    hint = f"{count} in {files} match; to see the others narrow the pattern, the path or include"
     lines = (f"{printable(each.path)}:{each.line}:{each.text}" for each in found)
     return cut_end("\n".join(lines), cap, hint=hint)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 
 from eca_server.llm.history import TextPart
-from eca_server.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.tools.files import Files, checkpoint, in_thread, printable, short_name
 from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import Place, move_file
 
@@ -41,8 +42,13 @@ class MoveFile:
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Moving file`, whatever the arguments."""
-        return "Moving file"
+        """`Moving NAME to NAME`, or to a path where the directory changes."""
+        source, destination = arguments.get("source"), arguments.get("destination")
+        if not isinstance(source, str) or not isinstance(destination, str):
+            return "Moving file"
+        old, new = Path(source), Path(destination)
+        goes_to = new.name if new.parent == old.parent else destination
+        return f"Moving {short_name(old.name)} to {short_name(goes_to)}"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Look whether there is something to move, and whether the new name is free.

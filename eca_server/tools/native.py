@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from eca_server.child_process import of_chat
 from eca_server.config import Config
 from eca_server.jobs import Jobs
 from eca_server.sandbox import Sandbox
@@ -28,10 +29,12 @@ from eca_server.tools.navigation import EditorDefinition, EditorReferences, edit
 from eca_server.tools.output import Cap
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
+from eca_server.tools.search_tools import CallTool, SearchTools
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tasks import TaskTool
 from eca_server.tools.tool import Tool
 from eca_server.tools.toolbox import ServedTool, ToolBox
+from eca_server.tools.view_image import ViewImage
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import Workspace
 
@@ -40,7 +43,7 @@ __all__ = ["NATIVE_NAMES", "NativeTools", "native_tools"]
 _NATIVE_TOOLS: Final = (
     *(DirectoryTree, ReadFile, Grep, WriteFile, EditFile, PreviewFileChange, MoveFile),
     *(ShellCommand, BgJob, EditorDiagnostics, EditorDefinition, EditorReferences, AskUser),
-    TaskTool,
+    *(TaskTool, ViewImage, SearchTools, CallTool),
 )
 
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
@@ -66,12 +69,16 @@ class NativeTools:
         tools = tuple(tool for tool in self.tools if tool.name != name)
         return attrs.evolve(self, tools=tools)
 
+    def adding(self, tools: Iterable[Tool]) -> NativeTools:
+        """Return these and more tools behind them."""
+        return attrs.evolve(self, tools=(*self.tools, *tools))
+
     def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
         """What is offered under a policy, and behind it what MCP servers offer."""
         withheld = {tool.name: _why(tool, policy) for tool in self.tools}
         return ToolBox(
             [tool for tool in self.tools if withheld[tool.name] is None],
-            {name: f"Not available: {why}." for name, why in withheld.items() if why is not None},
+            {name: why for name, why in withheld.items() if why is not None},
             served,
             self.described,
         )
@@ -132,6 +139,7 @@ def native_tools(
         reserved: the names of all tools of other packages, offered or not.
         sandbox: where commands run; None: as they are.
     """
+    environment = of_chat(environment, reader or chat_id)
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
     files = Files(
@@ -164,6 +172,7 @@ def native_tools(
     tools: list[Tool] = [
         DirectoryTree(files=files),
         ReadFile(files=files),
+        ViewImage(files=files),
         Grep(files=files),
         WriteFile(files=files),
         EditFile(files=files),
@@ -174,7 +183,7 @@ def native_tools(
         *more,
         *customs,
     ]
-    tools[3:3] = _of_client(config, session, workspace, cap, chat_id)
+    tools[4:4] = _of_client(config, session, workspace, cap, chat_id)
     described = {
         tool.name: text
         for tool in tools

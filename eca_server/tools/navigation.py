@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
+import trio
 
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.messages import (
@@ -36,6 +37,8 @@ __all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
 Answer: TypeAlias = EditorGetDefinitionResponse | EditorGetReferencesResponse
 
 MOST_PLACES = 500
+PAUSE = 1.0
+"""Seconds before an editor whose language server starts is asked again."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _LONGEST_LINE = 200
 _LARGEST_SHOWN = 1024 * 1024  # bytes of a file of which lines are shown
@@ -108,7 +111,7 @@ class _Navigation(ABC):
         async def run() -> ToolOutput:
             position = await in_thread(look)
             try:
-                answer = await self._ask(uri_of(place.path), position, arguments)
+                answer = await self._answer(uri_of(place.path), position, arguments)
             except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
                 raise ToolFault(f"The editor did not say: {fault}") from fault
             if answer.status != "success":
@@ -119,9 +122,21 @@ class _Navigation(ABC):
 
         return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
+    async def _answer(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:
+        """Return the editor's answer; while its language server starts it is asked again."""
+        end = trio.current_time() + self.timeout
+        while True:
+            left = end - trio.current_time()
+            answer = await self._ask(uri, position, arguments, deadline=left)
+            if answer.status != "starting" or end - trio.current_time() <= PAUSE:
+                return answer
+            await trio.sleep(PAUSE)
+
     @abstractmethod
-    async def _ask(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:
-        """The editor's answer."""
+    async def _ask(
+        self, uri: str, position: Position, arguments: Mapping[str, Any], *, deadline: float
+    ) -> Answer:
+        """Ask the editor once."""
 
     def _shown(self, locations: Iterable[EditorLocation]) -> str:
         """A line for each place, with what stands there if it is in the workspace."""
@@ -165,10 +180,12 @@ class EditorDefinition(_Navigation):
         "required": ["path", "line", "symbol"],
     }
 
-    async def _ask(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:
+    async def _ask(
+        self, uri: str, position: Position, arguments: Mapping[str, Any], *, deadline: float
+    ) -> Answer:
         params = EditorGetDefinitionParams(uri=uri, position=position)
         answer: Answer = await self.session.request(
-            "editor/getDefinition", params, deadline=self.timeout
+            "editor/getDefinition", params, deadline=deadline
         )
         return answer
 
@@ -196,12 +213,14 @@ class EditorReferences(_Navigation):
         "required": ["path", "line", "symbol"],
     }
 
-    async def _ask(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:
+    async def _ask(
+        self, uri: str, position: Position, arguments: Mapping[str, Any], *, deadline: float
+    ) -> Answer:
         params = EditorGetReferencesParams(
             uri=uri, position=position, include_declaration=arguments.get("include_declaration")
         )
         answer: Answer = await self.session.request(
-            "editor/getReferences", params, deadline=self.timeout
+            "editor/getReferences", params, deadline=deadline
         )
         return answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = ["Cap", "OutputBuffer", "cut_end", "cut_mark", "cut_middle"]
+__all__ = ["Cap", "OutputBuffer", "counted", "cut_end", "cut_mark", "cut_middle"]
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +23,11 @@ class Cap:
 
     lines: int = 2000
     size: int = 50 * 1024
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def cut_mark(left_out: int, hint: str = "") -> str:

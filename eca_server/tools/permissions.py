@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import trio
 
+from eca_protocol.messages import ShellCommandDetails, ToolCallDetails
 from eca_server.tools.approval import NATIVE, Call, Decision, Memo, Policy
 from eca_server.tools.shell_words import touched
 from eca_server.tools.tool import PreparedCall, Tool
@@ -49,8 +51,32 @@ class Permissions:
         *,
         server: str = NATIVE,
     ) -> Decision:
-        """What becomes of a call that was looked at; `server` is that of the tool."""
-        return await trio.to_thread.run_sync(self._decide, tool, prepared, arguments, server)
+        """What becomes of a call that was looked at; `server` is that of the tool.
+
+        One that consists in a call of another tool is judged as that one, too.
+        """
+        decide, inner = trio.to_thread.run_sync, prepared.inner
+        outer = await decide(self._decide, tool, prepared, arguments, server)
+        if inner is None or outer.verdict == "deny":
+            return outer
+        decision = await decide(self._decide, inner.tool, prepared, inner.arguments, inner.server)
+        asks = outer.verdict == "ask" and decision.verdict == "allow"
+        return outer if asks else decision
+
+    def details(self, prepared: PreparedCall, decision: Decision) -> ToolCallDetails | None:
+        """Return what the client shows of a call, with what an approval would remember."""
+        details = prepared.details
+        if not isinstance(details, ShellCommandDetails):
+            return details
+        memos = {(memo.command, memo.folder): memo for memo in decision.memos}
+        keyed = [memos.get((part.key, part.folder)) for part in prepared.parts]
+        commands = (
+            command
+            if memo is None
+            else attrs.evolve(command, approval_key=memo.command, remembered=memo in self._memos)
+            for command, memo in zip(details.commands, keyed, strict=True)
+        )
+        return attrs.evolve(details, commands=tuple(commands))
 
     def _decide(
         self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any], server: str
@@ -68,6 +94,7 @@ class Permissions:
             arguments=arguments,
             effect=tool.effect,
             command=prepared.command,
+            parts=prepared.parts,
             outside=found.outside,
             guarded=() if tool.effect == "read" else found.guarded,
             programs=found.programs,

@@ -12,6 +12,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.edit_file import PARAMETERS, Wanted, look
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.tools.output import counted
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import Place
 
@@ -70,6 +71,6 @@ class PreviewFileChange:
 
 def _words(details: FileChangeDetails) -> str:
     return (
-        f"Nothing was written. In {details.path} {details.lines_added} lines would be added, "
-        f"{details.lines_removed} removed:"
+        f"Nothing was written. In {details.path} {counted(details.lines_added, 'line')} would be "
+        f"added, {details.lines_removed} removed:"
     )

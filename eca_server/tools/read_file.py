@@ -15,7 +15,7 @@ from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import NotAFile, NotText, Place, TooLarge, decode, read_file
 
-__all__ = ["ReadFile"]
+__all__ = ["ReadFile", "shown_as_it_is"]
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +83,7 @@ class ReadFile:
         except NotAFile as fault:
             raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
         if media_type := media_type_of(snapshot.data[:SIGNATURE]):
-            return _shown_as_it_is(place, media_type, snapshot.data)
+            return shown_as_it_is(place, media_type, snapshot.data)
         try:
             text = decode(snapshot.data).text
         except NotText as fault:
@@ -94,7 +94,12 @@ class ReadFile:
         return ToolOutput(parts=(TextPart(shown),))
 
 
-def _shown_as_it_is(place: Place, media_type: str, data: bytes) -> ToolOutput:
+def shown_as_it_is(place: Place, media_type: str, data: bytes) -> ToolOutput:
+    """Return a picture or a document for the model.
+
+    Raises:
+        ToolFault: it is too large.
+    """
     most = largest(media_type)
     if len(data) > most:
         raise ToolFault(

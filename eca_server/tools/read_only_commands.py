@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
 
-__all__ = ["why_not_read_only"]
+__all__ = ["only_reads", "reading_programs", "why_not_read_only"]
 
 _JOINS = frozenset({";", "\n", "&&", "||", "|", "|&"})
 _WRITES = frozenset({">", ">>", "&>", "&>>"})
@@ -56,6 +56,20 @@ def why_not_read_only(command: str) -> str | None:
     except (Unreadable, _Refused) as fault:
         return str(fault)
     return None
+
+
+def only_reads(words: Sequence[Word]) -> bool:
+    """Return whether one command, without its redirections, is known to only read."""
+    try:
+        _check(words)
+    except _Refused:
+        return False
+    return True
+
+
+def reading_programs() -> frozenset[str]:
+    """Return the names of the programs that only read with some arguments."""
+    return _NO_OPTION_WRITES | _CHECKS.keys()
 
 
 class _Refused(Exception):

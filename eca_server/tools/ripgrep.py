@@ -18,6 +18,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
+from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
 from eca_server.child_process import find_program
 from eca_server.tools.search import LARGEST_SEARCHED, MOST_FOUND, Found, Include, Pattern, shown
@@ -81,15 +82,18 @@ def ripgrep(
     if include.names:
         command += ["--type=wanted", *(f"--type-add=wanted:{name}" for name in include.names)]
     try:
-        with subprocess.Popen(
-            [*command, "./"],
-            **working_directory(folder.path if folder.fd is None else folder.fd),
-            env={name: os.environ[name] for name in _KEPT if name in os.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as process:
+        with (
+            subprocess.Popen(
+                [*command, "./"],
+                **working_directory(folder.path if folder.fd is None else folder.fd),
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as process,
+            GUARD.over(process.pid),
+        ):
             try:
                 assert process.stdout is not None
                 yield from _found(process.stdout.fileno(), include, checkpoint)

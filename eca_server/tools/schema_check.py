@@ -2,8 +2,8 @@
 
 The rule it keeps: everything that is wrong is told at once, in words the model can mend its call
 by, and nothing is converted (5.0 is no integer, "5" no number). Of JSON Schema the keywords
-`type`, `properties`, `required`, `enum`, `items`, `minimum` and `maximum` are read; others are
-passed over.
+`type`, `properties`, `required`, `enum`, `items`, `minimum`, `maximum` and an
+`additionalProperties` that is false are read; others are passed over.
 """
 
 from __future__ import annotations
@@ -31,10 +31,17 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def fitting(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def fitting(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool = False
+) -> dict[str, Any]:
     """The arguments as a tool may rely on them: they fit, and no optional one is null.
 
     Models write null for what they leave out; where the schema knows no null it is dropped.
+
+    Args:
+        arguments: written by the model.
+        schema: of the tool.
+        is_closed: whether the arguments in the schema's `properties` are all that the tool knows.
 
     Raises:
         ToolFault: they do not fit; the text lists everything that is wrong.
@@ -46,6 +53,8 @@ def fitting(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str
         for name, value in arguments.items()
         if value is not None or name in required or not any(misfits(None, properties.get(name)))
     }
+    if is_closed:
+        schema = {**schema, "additionalProperties": False}
     wrong = list(itertools.islice(misfits(given, schema), _MOST + 1))
     if wrong:
         wrong[_MOST:] = ["and more"] * (len(wrong) > _MOST)
@@ -91,6 +100,13 @@ def _member_misfits(
     for name, member in value.items():
         if name in properties:
             yield from misfits(member, properties[name], _below(path, name))
+    if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
+        unknown = [json.dumps(name[:_SHOWN]).decode() for name in value if name not in properties]
+        if unknown:
+            more = f" and {len(unknown) - _MOST} more" if len(unknown) > _MOST else ""
+            known = ", ".join(properties) or "none"
+            where = f" in {path}" if path else ""
+            yield f"unknown{where}: {', '.join(unknown[:_MOST])}{more} (supported: {known})"
 
 
 def _is(value: object, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.config.folders import home_folder
 from eca_server.sandbox import Sandbox
 from eca_server.tools.background import Background
+from eca_server.tools.command_keys import CommandPart, command_parts
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
@@ -162,8 +163,9 @@ class ShellCommand:
         else:
             directory = await trio.to_thread.run_sync(default_directory, self.workspace)
         sandbox = await self._sandbox_of(arguments)
+        shell, parts = await trio.to_thread.run_sync(self._look, command, str(directory))
         script = Script(
-            shell=await trio.to_thread.run_sync(shell_in, self.environment),
+            shell=shell,
             text=command,
             directory=directory,
             environment=self.environment,
@@ -183,12 +185,19 @@ class ShellCommand:
         return PreparedCall(
             run=run,
             summary=self._summary(arguments, self._shown(directory)) + self._where(sandbox),
-            details=_details(command) if name else None,
+            details=_details(parts, is_background=bool(name)),
             places=() if place is None else (place,),
             command=command,
+            parts=parts,
             folder=str(directory),
             is_sandboxed=sandbox is not None,
         )
+
+    def _look(self, command: str, folder: str) -> tuple[str, tuple[CommandPart, ...]]:
+        """Return the shell and the parts of a command; look at the disk."""
+        path = self.environment.get("PATH")
+        parts = command_parts(command, folder=folder, workspace=self.workspace, path=path)
+        return shell_in(self.environment), parts
 
     async def _sandbox_of(self, arguments: Mapping[str, Any]) -> Sandbox | None:
         """Return where a call runs; without a sandbox that works it asks as any other command."""
@@ -230,10 +239,14 @@ def _printable(text: str) -> str:
     return shown if len(shown) <= _SHOWN_DIRECTORY else f"...{shown[-_SHOWN_DIRECTORY:]}"
 
 
-def _details(command: str) -> ShellCommandDetails:
-    """That it runs in the background; an approval for the session keeps the very command."""
-    whole = ShellCommandBreakdown(command=command, approval_key=command)
-    return ShellCommandDetails(commands=(whole,), background=True)
+def _details(parts: Sequence[CommandPart], *, is_background: bool) -> ShellCommandDetails:
+    """Return the parts of a command, without what an approval would remember of them."""
+    return ShellCommandDetails(
+        commands=tuple(
+            ShellCommandBreakdown(command=part.words[0], args=part.words[1:]) for part in parts
+        ),
+        background=is_background or None,
+    )
 
 
 def default_directory(workspace: Workspace) -> Path:

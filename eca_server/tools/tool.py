@@ -18,11 +18,13 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ToolCallDetails
 from eca_server.llm.history import FilePart, ImagePart, TextPart
+from eca_server.tools.command_keys import CommandPart
 from eca_server.workspace import FileSnapshot, Fingerprint, Place
 
 __all__ = [
     "Effect",
     "FileChange",
+    "InnerCall",
     "PreparedCall",
     "Tool",
     "ToolFault",
@@ -74,6 +76,21 @@ class FileChange:
 
 
 @attrs.frozen(kw_only=True)
+class InnerCall:
+    """A call of another tool that a call consists in: it is judged, too.
+
+    Attributes:
+        server: of the other tool.
+        tool: the other tool.
+        arguments: its arguments.
+    """
+
+    server: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
 class PreparedCall:
     """A call that has been looked at and has not run.
 
@@ -84,11 +101,13 @@ class PreparedCall:
         details: what it would change, shown before it is approved.
         changes: the same for whoever undoes it; what a command changes nobody knows.
         command: the text of a command, if it runs one.
+        parts: its parts, where an approval for the session covers more than this very text.
         folder: where the command runs.
         is_ordered: later calls of the same answer find what it has done to the chat.
         warning: what the tool's own server warns of, in words; then it asks unless a rule is
             about it.
         is_sandboxed: whether it runs in the sandbox, which holds what would else ask.
+        inner: the call of another tool that it consists in, if it does.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -97,10 +116,12 @@ class PreparedCall:
     details: ToolCallDetails | None = None
     changes: tuple[FileChange, ...] = ()
     command: str | None = None
+    parts: tuple[CommandPart, ...] = ()
     folder: str = ""
     is_ordered: bool = False
     warning: str | None = None
     is_sandboxed: bool = False
+    inner: InnerCall | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:

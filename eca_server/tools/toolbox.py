@@ -25,12 +25,14 @@ class ServedTool:
         name: by which the model calls the tool (ruling W-37).
         tool: itself, under the server's own name for it.
         withheld: why it is not offered, for the model; None: it is.
+        is_deferred: it can be called, and the model has to look for it (`mcpToolSearch`).
     """
 
     server: str
     name: str
     tool: Tool
     withheld: str | None = None
+    is_deferred: bool = False
 
 
 class ToolBox:
@@ -61,7 +63,9 @@ class ToolBox:
         for each in served:
             own = self._served[each.name] = each.server, each.tool.name
             if each.withheld is None:
-                self._tools[own] = named[each.name] = each.tool
+                self._tools[own] = each.tool
+                if not each.is_deferred:
+                    named[each.name] = each.tool
             else:
                 self._withheld[own] = each.withheld
         self.offered = tuple(

@@ -12,6 +12,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import with_newline
 from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
+from eca_server.tools.output import counted
 from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
 from eca_server.workspace import (
     Fingerprint,
@@ -126,9 +127,9 @@ class WriteFile:
         self.files.ledger.saw(place.real_path, after)
         details = writing.details
         words = (
-            f"Created {details.path}: {details.lines_added} lines."
+            f"Created {details.path}: {counted(details.lines_added, 'line')}."
             if writing.expected is None
-            else f"Wrote {details.path}: {details.lines_added} lines added, "
+            else f"Wrote {details.path}: {counted(details.lines_added, 'line')} added, "
             f"{details.lines_removed} removed."
         )
         return ToolOutput(parts=(TextPart(words),), details=details)

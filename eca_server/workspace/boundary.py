@@ -14,12 +14,16 @@ import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from eca_server.workspace.faults import BadPath, Moved
 from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.roots import Root
+
+if TYPE_CHECKING:
+    from eca_server.workspace.temporaries import Temporaries
 
 __all__ = ["Place", "Workspace", "moved_text", "real_path_of"]
 
@@ -37,6 +41,7 @@ class Place:
         real_path: the same with every link resolved; what is opened.
         root: the root that contains the real path, the innermost if several do.
         leads_out: as written it lies in a root, and a link on it leads out of all of them.
+        temporaries: where temporary files of writing it are noted.
     """
 
     text: str
@@ -44,6 +49,7 @@ class Place:
     real_path: Path
     root: Root | None
     leads_out: bool
+    temporaries: Temporaries | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def inside(self) -> bool:
@@ -78,10 +84,17 @@ class Workspace:
     Args:
         roots: the folders that are open.
         private: folders that never count as part of them (our own data lies there).
+        temporaries: where temporary files of writing are noted; None: nowhere.
     """
 
-    def __init__(self, roots: Sequence[Root], private: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        private: Sequence[Path] = (),
+        temporaries: Temporaries | None = None,
+    ) -> None:
         self.roots = tuple(roots)
+        self._temporaries = temporaries
         self._private = tuple(private)
 
     def locate(self, text: str, *, base: Path | None = None) -> Place:
@@ -112,6 +125,7 @@ class Workspace:
             real_path=real_path,
             root=root,
             leads_out=root is None and written_inside,
+            temporaries=self._temporaries,
         )
 
     def must_still_lead_there(self, place: Place) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 import trio
 
+from eca_server.printable import printable_line
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.ignore import list_files
@@ -164,9 +165,23 @@ class FileIndex:
         gitignore: what Git ignores is left out, from the next listing on.
     """
 
-    def __init__(self, roots: Sequence[Root], *, gitignore: bool = True) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        *,
+        gitignore: bool = True,
+        on_problem: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Nothing is listed yet.
+
+        Args:
+            roots: the folders of the workspace.
+            gitignore: leave out what Git ignores.
+            on_problem: called, after each listing, with a sentence for the user.
+        """
         self._workspace = Workspace(roots)
         self.gitignore = gitignore
+        self._on_problem = on_problem
         self._catalogue = Catalogue([])
         self._whole = trio.Event()
         self._wanted = trio.Event()
@@ -233,6 +248,8 @@ class FileIndex:
                 if path.startswith(elsewhere):
                     continue
                 yield _Entry(path, number, False)
+                if self.gitignore and path.rpartition("/")[2] == ".gitignore":
+                    self._check_rules(root.path / path)
                 directory = path.rpartition("/")[0]
                 while directory not in seen:
                     seen.add(directory)
@@ -247,6 +264,15 @@ class FileIndex:
                 limit=limit,
                 gitignore=self.gitignore,
                 checkpoint=trio.from_thread.check_cancelled,
+            )
+
+    def _check_rules(self, file: Path) -> None:
+        """Report a `.gitignore` that cannot be read; in a worker thread."""
+        if not os.access(file, os.R_OK) and os.path.lexists(file):
+            trio.from_thread.run_sync(
+                self._on_problem,
+                f"Could not read `{printable_line(str(file))}`: the files that it ignores are "
+                "listed and searched. Make the file readable.",
             )
 
     def _prefixes_of_roots_in(self, root: Root) -> tuple[str, ...]:

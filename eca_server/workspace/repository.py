@@ -17,7 +17,13 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["is_bare_repository", "makes_bare_repository", "program_of_repository"]
+__all__ = [
+    "is_bare_repository",
+    "makes_bare_repository",
+    "pointed_to",
+    "program_of_repository",
+    "text_of",
+]
 
 _LARGEST = 256 * 1024
 _MOST_MODULES = 100
@@ -131,18 +137,18 @@ def _found(directory: Path) -> _Repository | None:
     for each in (directory, *directory.parents):
         inner = each / ".git"
         if os.path.lexists(inner):
-            return _Repository(directory=_pointed_to(inner), top=each)
+            return _Repository(directory=pointed_to(inner), top=each)
         if is_bare_repository(each):
             is_git_directory = each.name == ".git"
             return _Repository(directory=each, top=each.parent if is_git_directory else None)
     return None
 
 
-def _pointed_to(path: Path) -> Path:
+def pointed_to(path: Path) -> Path:
     """Return the directory that a `.git` is, or that its text names."""
     if not path.is_file():
         return path
-    text = _text(path) or ""
+    text = text_of(path) or ""
     target = text.removeprefix("gitdir:").strip()
     return Path(os.path.normpath(path.parent / target)) if target else path
 
@@ -155,7 +161,7 @@ def _modules(repository: _Repository) -> Iterator[_Repository]:
         if "config" in files and "HEAD" in files:
             names[:] = [name for name in names if name == "modules"]
             yield _Repository(directory=Path(folder), top=None)
-    for name, value in _settings(_text(repository.top / ".gitmodules") or ""):
+    for name, value in _settings(text_of(repository.top / ".gitmodules") or ""):
         if name.startswith("submodule.") and name.endswith(".path") and value:
             inner = repository.top / value / ".git"
             if inner.is_dir():
@@ -164,13 +170,13 @@ def _modules(repository: _Repository) -> Iterator[_Repository]:
 
 def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
     common = directory
-    if (pointer := _text(directory / "commondir")) is not None:
+    if (pointer := text_of(directory / "commondir")) is not None:
         common = Path(os.path.normpath(directory / pointer.strip()))
     hooks = common / "hooks"
     for file in dict.fromkeys((common / "config", directory / "config.worktree")):
         if not os.path.lexists(file):
             continue
-        text = _text(file)
+        text = text_of(file)
         if text is None:
             yield f"{file} cannot be read"
             continue
@@ -241,7 +247,7 @@ def _unquoted(value: str) -> str:
     return text.strip(_BLANKS)
 
 
-def _text(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
     """Return the text of a small ordinary file; None: it is none, or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

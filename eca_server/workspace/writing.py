@@ -2,7 +2,8 @@
 
 The rules it keeps: a file is written beside its place, made durable, and renamed over it; it is
 replaced only while its content is the one that was looked at; a name that must be free is taken
-by a call that fails if it is not. Whatever fails, nothing is left behind.
+by a call that fails if it is not. Whatever fails, nothing is left behind; what a killed server
+leaves, a later one removes (`temporaries`).
 
 Everything here touches the disk: call it in a worker thread.
 """
@@ -285,26 +286,30 @@ def _temporary(
         like: the file whose owner and mode it gets.
     """
     entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
-    fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(fd, "wb", buffering=0) as file:
-            for piece in pieces:
-                checkpoint()
-                rest = memoryview(piece)
-                while rest:
-                    rest = rest[file.write(rest) :]
-            if like is not None:
-                with contextlib.suppress(PermissionError):
-                    os.fchown(fd, like.st_uid, like.st_gid)
-                bits = like.st_mode
-            if bits is not None:
-                os.fchmod(fd, stat.S_IMODE(bits))
-            os.fsync(fd)
-        checkpoint()  # that may have taken long
-        yield entry
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(entry.at, dir_fd=entry.fd)
+    with contextlib.ExitStack() as stack:
+        if entry.place.temporaries is not None:
+            path = entry.directory.path / entry.name
+            stack.enter_context(entry.place.temporaries.noted(path))
+        fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(fd, "wb", buffering=0) as file:
+                for piece in pieces:
+                    checkpoint()
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                if like is not None:
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(fd, like.st_uid, like.st_gid)
+                    bits = like.st_mode
+                if bits is not None:
+                    os.fchmod(fd, stat.S_IMODE(bits))
+                os.fsync(fd)
+            checkpoint()  # that may have taken long
+            yield entry
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry.at, dir_fd=entry.fd)
 
 
 def _make_durable(directory: Directory) -> None:

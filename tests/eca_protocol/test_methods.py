@@ -35,6 +35,7 @@ SPECIFIED = {
 ADDED = {
     (CLIENT, "request"): (
         "chat/queryFiles chat/rollback chat/clear chat/addFlag chat/removeFlag chat/fork "
+        "chat/inlinePrompt "
         "chat/update chat/list chat/open chat/history completion/inline rewrite/prompt "
         "mcp/updateServer mcp/addServer mcp/removeServer providers/list providers/login "
         "providers/loginInput providers/logout jobs/list jobs/kill jobs/readOutput"

@@ -64,7 +64,7 @@ def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, fil
     assert text_of(rest) == "went on"
 
 
-@pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31")
+@pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31b")
 def test_a_rejected_edit_leaves_the_file_and_the_turn_goes_on(agent: Stranger, file: Path) -> None:
     before = file.read_bytes()
     chat, call = asked(agent)
@@ -89,7 +89,7 @@ def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(
     assert file.read_text() == "two, by somebody else"
 
 
-@pytest.mark.requirement("W-30d", "W-31")
+@pytest.mark.requirement("W-30d", "W-31a")
 def test_in_plan_an_edit_is_refused_and_nobody_is_asked(agent: Stranger, file: Path) -> None:
     before = file.read_bytes()
     agent.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.child_process import absolute_entries, find_program, hardened
+from eca_server.child_process import absolute_entries, find_program, hardened, of_chat
 from eca_server.tools.ripgrep import find_ripgrep
 from eca_server.tools.script import shell_in
 
@@ -110,3 +110,23 @@ def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path
     assert not mark.exists()
     subprocess.run(command, cwd=bare, env=plain, check=False, capture_output=True)
     assert mark.exists(), "the repository of this test has to be dangerous"
+
+
+@pytest.mark.parametrize(
+    ("chat_id", "told"),
+    [
+        ("c", "c"),
+        ("", None),
+        ("a\0b", None),
+        ("a\nb", None),
+        ("x" * 256, "x" * 256),
+        ("x" * 257, None),
+    ],
+)
+def test_a_child_is_told_that_an_agent_runs_it_and_for_which_chat(
+    chat_id: str, told: str | None
+) -> None:
+    before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}
+    found = of_chat(before, chat_id)
+    assert (found.pop("ECA_AGENT"), found.pop("ECA_CHAT_ID", None)) == ("1", told)
+    assert found == {"PATH": "/bin"}

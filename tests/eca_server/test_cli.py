@@ -541,7 +541,7 @@ def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_pa
         b"  directory: %b\r\n" % os.fsencode(tmp_path),
         b"  source: a.txt\r\n",
         b"  destination: b\\x1b[2K.txt\r\n",
-        b"Moving file? [y/N] ",
+        b"Moving a.txt to b\\x1b[2K.txt? [y/N] ",
     ):
         tty.until(row)
     tty.type(b"n\n")
@@ -623,10 +623,10 @@ def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) ->
     [
         (
             'call grep {"path": ".", "pattern": "("}',
-            "[grep failed: pattern: expected a regular",
+            "[Searching failed: pattern: expected a regular",
         ),
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
-        ('call edit_file {"path": "x"', "[edit_file failed: The arguments are unreadable"),
+        ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
         ('call shell_command {"command": "pwd"}', "refused by the behaviour or the configuration]"),
     ],
 )

@@ -10,9 +10,14 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from eca_server.cli import run
 from eca_server.config.trust_store import TrustStore
+from eca_server.credentials import Logins
+from eca_server.secret import Secret
+from eca_server.workspace import uri_of
+from tests.eca_server.chat.editor import editor
 from tests.eca_server.stranger import environment
 from tests.eca_server.test_cli import ECA, Terminal, eca
 
@@ -76,6 +81,39 @@ def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path)
     assert "touch marked" in done.stdout
     assert done.stdout.endswith(f"{home} is trusted: 2 settings accepted.\n")
     assert accepted(home) == {str(home): 2}
+
+
+def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Path) -> None:
+    Logins(environment(home), in_keyring=lambda: False).store("logged-in", Secret("sk-123456789"))
+    own = {"url": "https://evil.example", "models": {"m": {}}}
+    providers = {"openai": own, "logged_in": own, "new": own}
+    configure(home, providers=providers, **SERVER)
+
+    async def of_the_server() -> list[str]:
+        async with editor(started=False, **environment(home)) as ours:
+            roots = [{"uri": uri_of(home), "name": "w"}]
+            await ours.ask("initialize", {"workspaceFolders": roots})
+            await ours.connection.gate.wait()
+            return [item.digest for item in ours.connection.loaded.withheld]
+
+    withheld = trio.run(of_the_server)
+    listed = cli("trust", "add", "--yes", ".").stdout
+    assert "adds the provider new at https://evil.example" in listed
+    assert "logged_in" not in listed
+    assert "sets providers.openai.models to" in listed
+    assert len(withheld) == 4
+    decisions = TrustStore(environment(home), home).read()
+    assert list(decisions[str(home)].accepted) == withheld
+
+
+def test_what_a_link_leads_to_waits_once_the_link_is_accepted(cli: Run, home: Path) -> None:
+    folder = home / "folder"
+    (folder / ".eca").mkdir(parents=True)
+    (folder / ".eca" / "config.json").symlink_to(home / ".eca" / "config.json")
+    done = cli("trust", "add", "--yes", "folder")
+    assert f"reads more configuration: {home}/.eca/config.json" in done.stdout
+    assert done.stdout.endswith("2 settings more, in files that were not read before, now wait.\n")
+    assert "2 settings accepted" in cli("trust", "add", "--yes", "folder").stdout
 
 
 def test_it_lists_what_is_trusted_and_what_waits(cli: Run, home: Path) -> None:

@@ -80,7 +80,7 @@ _CHAT: Final = {
 }
 
 _TOOLS: Final = {
-    "TOOL-19": "W-31",
+    "TOOL-19": "W-31b",
     "CLIENT-16": "W-30a",
     "CLIENT-17": "W-30b",
     "CLIENT-18": "W-32a",

@@ -26,5 +26,9 @@ _LIFECYCLE: Final = {
     "W-13c": "A shutdown cannot be made to fail from outside.",
 }
 
-UNSEEN: Final[Mapping[str, str]] = MappingProxyType({**_BASE, **_LIFECYCLE})
+_CHATS: Final = {
+    "W-44a": "The model of a stored chat cannot be taken away from outside.",
+}
+
+UNSEEN: Final[Mapping[str, str]] = MappingProxyType({**_BASE, **_LIFECYCLE, **_CHATS})
 """A row -> why it is untestable, in a sentence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from eca_protocol.testing.requirements.row import SINCE_2025_10, row
+from eca_protocol.testing.requirements.row import SINCE_2025_10, UNTIL_2025_10, row
 
 _prompt = partial(row, section="Chat Prompt")
 _content = partial(row, section="Chat Content Received")
@@ -32,7 +32,13 @@ ROWS = (
     _content("CHAT-15", "server", "A reasoning's start, texts and end share one id."),
     _content("CHAT-16", "server", "A reasoning's end tells its time in milliseconds."),
     _content("CHAT-17", "server", "A link is sent with its title.", ruling="W-26"),
-    _content("CHAT-18", "server", "`sessionTokens` counts both ways, over the whole chat."),
+    _content(
+        "CHAT-18",
+        "server",
+        "`sessionTokens` counts both ways, over the whole chat.",
+        window=UNTIL_2025_10,
+        ruling="W-27",
+    ),
     _content("CHAT-19", "server", "Costs are those of the last message and of the whole chat."),
     _content("CHAT-20", "server", "`limit` tells the model's context and output in tokens."),
     _content("CHAT-21", "server", "`metadata` gives the chat a title.", window=SINCE_2025_10),

@@ -23,11 +23,15 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "ClientCapabilities.codeAssistant": "rewrite?:boolean chatCapabilities?:object",
         "ClientCapabilities.codeAssistant.editor": "definition?:boolean references?:boolean",
         "ClientCapabilities.codeAssistant.chatCapabilities": "askQuestion?:boolean",
-        "InitializeResponse": "chatWelcomeMessage?:string",
+        "InitializeResponse": "chatWelcomeMessage?:string globalConfigPath?:string",
         "ProgressParams": "type:'start'|'finish' taskId:string title:string",
     },
     "CURRENT: chat": {
         "ChatPromptParams": "-behavior agent?:string variant?:string trust?:boolean",
+        "ChatInlinePromptParams": (
+            "chatId:string sourceChatId?:string message:string model?:ChatModel agent?:string "
+            "contexts?:ChatContext[] variant?:string trust?:boolean"
+        ),
         "ImageContext": "type:'image' mediaType:string base64:string",
         "TextContext": "type:'text' label:string content:string",
         "ChatPromptResponse": "status:'prompting'|'login'|'error'",
@@ -43,6 +47,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         ),
         "ChatImageContent": "type:'image' mediaType:string base64:string",
         "ChatUsageContent": "autoCompactPercentage?:number contextBreakdown?:object",
+        "ChatUsageContent.limit": "output?:number",
         "ChatUsageContent.contextBreakdown": (
             "categories:object[] usedTokens:number freeTokens?:number contextLimit?:number "
             "freeColor?:string freeEmoji?:string"
@@ -52,7 +57,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         ),
         "ChatToolCallRejectedContent": (
             "reason:'userChoiceDeny'|'userConfigDeny'|'hookRejected'|'userPromptStop'"
-            "|'userStop'|'user'"
+            "|'userStop'|'user'|'interrupted'"
         ),
         "JsonOutputsDetails": "type:'jsonOutputs' jsons:string[]",
         "SubagentDetails": (
@@ -90,7 +95,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "ChatRemoveFlagParams": "chatId:string contentId:string",
         "ChatRemoveFlagResponse": "",
         "ChatForkParams": "chatId:string contentId:string",
-        "ChatForkResponse": "",
+        "ChatForkResponse": "chatId?:string",
         "ChatClearedParams": "chatId:string messages:boolean",
         "ChatOpenedParams": "chatId:string title?:string",
         "ChatStatusChangedParams": "chatId:string status:ChatStatus",
@@ -101,7 +106,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "ChatListResponse": "chats:ChatSummary[]",
         "ChatSummary": (
             "id:string title?:string status:ChatStatus createdAt?:number updatedAt?:number "
-            "model?:ChatModel messageCount:number"
+            "model?:ChatModel messageCount:number kind?:ChatKind"
         ),
         "ChatOpenParams": _PAGE,
         "ChatOpenResponse": (
@@ -156,7 +161,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "ConfigUpdatedParams": "chatId?:string",
         "ConfigUpdatedParams.chat": (
             "-behaviors -selectBehavior agents?:string[] selectAgent?:string variants?:string[] "
-            "selectVariant?:string selectTrust?:boolean"
+            "selectVariant?:string|null selectTrust?:boolean"
         ),
         "WorkspaceDidChangeWorkspaceFoldersParams": "event:object",
         "WorkspaceDidChangeWorkspaceFoldersParams.event": (
@@ -230,7 +235,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "JobsKillParams": "jobId:string",
         "JobsKillResult": "killed:boolean",
         "JobsReadOutputParams": "jobId:string",
-        "JobsReadOutputResult": "lines:OutputLine[] status:JobStatus exitCode:number|null",
+        "JobsReadOutputResult": "lines:OutputLine[] status:JobStatus|null exitCode:number|null",
         "OutputLine": "text:string stream:'stdout'|'stderr'",
     },
 }
@@ -246,6 +251,7 @@ ALIASES_DATA: Final[dict[str, dict[str, str]]] = {
         "ToolCallOrigin": "'server'|'unknown'",
         "ToolCallDetails": "JsonOutputsDetails|SubagentDetails|TaskDetails|ShellCommandDetails",
         "ChatRollbackInclude": "'messages'|'tools'",
+        "ChatKind": "'inline'",
         "ChatStatus": "'idle'|'running'|'stopping'|'login'",
     },
     "CURRENT: completion and rewrite": {

@@ -14,6 +14,7 @@ __all__ = [
     "SECTIONS",
     "SINCE_2025_10",
     "SINCE_CURRENT",
+    "UNTIL_2025_10",
     "Later",
     "Level",
     "Requirement",
@@ -77,6 +78,7 @@ _RULING: Final = re.compile(r"W-\d+")
 
 SINCE_2025_10: Final = Window(since=Revision.R2025_10)
 SINCE_CURRENT: Final = Window(since=Revision.CURRENT)
+UNTIL_2025_10: Final = Window(until=Revision.R2025_10)
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from eca_protocol.testing.requirements.row import row
+from eca_protocol.testing.requirements.row import SINCE_CURRENT, UNTIL_2025_10, row
 
 _base = partial(row, section="Rulings: base")
 _life = partial(row, section="Rulings: lifecycle")
@@ -21,6 +21,14 @@ ROWS = (
     _base("W-3c", "server", "What may be empty may be missing or null where the text wants it."),
     _base("W-3d", "server", "Only a wrong type or a member without which nothing goes is -32602."),
     _base("W-3e", "both", "Keys that nobody knows are ignored, whatever they look like."),
+    _base("W-3f", "server", "A context without what it needs is skipped; a prompt's is noted."),
+    _base(
+        "W-3g",
+        "server",
+        "Keys that a client in the field misspells are read.",
+        window=SINCE_CURRENT,
+    ),
+    _base("W-3h", "server", "A capability that is an object counts as true."),
     _base("W-4a", "server", "A request sent without an id is done and not answered."),
     _base("W-4b", "server", "A notification sent with an id is done and answered null."),
     _base("W-4c", "both", "A notification nobody knows is ignored, `$/` or not."),
@@ -49,7 +57,13 @@ ROWS = (
     _life("W-11d", "server", "Then MCP servers, each when it comes."),
     _life("W-11e", "server", "`$/progress` tells the start and the finish of one task around it."),
     _life("W-11f", "server", "That finish waits for no MCP server."),
-    _life("W-11g", "server", "Later updates carry only what changed, and never a null."),
+    _life("W-11g", "server", "Later updates carry only what changed; W-11h has the only null."),
+    _life(
+        "W-11h",
+        "server",
+        "`selectVariant` is a variant of the selected model, or null where none is in force.",
+        window=SINCE_CURRENT,
+    ),
     _life(
         "W-12a",
         "server",
@@ -105,7 +119,13 @@ ROWS = (
     _chat("W-22c", "server", "A stop ends the running turn and empties the queue."),
     _chat("W-22d", "server", "Prompts dropped by a stop are repeated in a text of the system's."),
     _chat("W-22e", "server", "Each turn that began ends with exactly one `finished`."),
-    _chat("W-22f", "server", "A stop of a chat that is idle or unknown is ignored."),
+    _chat("W-22f", "server", "A stop of a chat that is idle or unknown ends no turn."),
+    _chat(
+        "W-22g",
+        "server",
+        "Such a stop is answered by `chat/statusChanged` idle.",
+        window=SINCE_CURRENT,
+    ),
     _chat("W-23a", "server", "A stop works in each state of the model's answer."),
     _chat("W-23b", "server", "A stop works in each state of a tool call, in 1 s."),
     _chat("W-23c", "server", "A stop works while an MCP server is called."),
@@ -126,12 +146,32 @@ ROWS = (
     _chat("W-26a", "server", "Each type of content has its role."),
     _chat("W-26b", "server", "Every started reasoning is finished, after a stop as well."),
     _chat("W-26c", "server", "A citation is a `url` content and a link in the text."),
-    _chat("W-27a", "server", "`sessionTokens` sums the chat's turns without the title's request."),
+    _chat("W-26d", "server", "A text of the system's is a paragraph of its own."),
+    _chat(
+        "W-27a",
+        "server",
+        "`sessionTokens` sums the chat's turns without the title's request.",
+        window=UNTIL_2025_10,
+    ),
     _chat("W-27b", "server", "A cost has two decimals or more and no sign, or is absent."),
-    _chat("W-27c", "server", "`limit` is written only if both its numbers are known."),
+    _chat("W-27c", "server", "`limit` has both its numbers; CURRENT's may lack `output`."),
     _chat("W-27d", "server", "`messageCost` stands beside `lastMessageCost`."),
     _chat("W-27e", "server", "`usage` comes before `finished`."),
+    _chat(
+        "W-27f",
+        "server",
+        "`sessionTokens` is what the last request took of the context, the title's aside.",
+        window=SINCE_CURRENT,
+    ),
+    _chat("W-27g", "server", "Each request of a turn is followed by usage.", window=SINCE_CURRENT),
     _chat("W-28a", "server", "A prompt's behaviour wins, then selection, options, configuration."),
     _chat("W-28b", "server", "A change touches no running turn and is not sent back."),
     _chat("W-28c", "server", "The names with agent are read like those with behavior."),
+    row(
+        "W-28d",
+        "server",
+        "CURRENT lists the built-in agents as `code` and `plan`, read as `agent` and `build`, too.",
+        section="Rulings: chat",
+        window=SINCE_CURRENT,
+    ),
 )

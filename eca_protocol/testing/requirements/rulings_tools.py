@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from eca_protocol.revisions import Revision, Window
-from eca_protocol.testing.requirements.row import row
+from eca_protocol.testing.requirements.row import SINCE_CURRENT, row
 
 _tool = partial(row, section="Rulings: tools")
 _query = partial(row, section="Rulings: queries, contexts, editor")
+_current = partial(row, section="Rulings: queries, contexts, editor", window=SINCE_CURRENT)
 _draft = partial(
     row,
     section="Rulings: draft",
@@ -25,7 +26,19 @@ ROWS = (
     _tool("W-30f", "server", "The user's no is rejected: user-choice."),
     _tool("W-30g", "server", "A stop rejects what waits and ends with an error what runs."),
     _tool("W-30h", "server", "Pieces of two calls are never mixed."),
-    _tool("W-31", "server", "After a rejection, whose ever it is, the model is asked again."),
+    _tool("W-31a", "server", "After a rejection by the configuration the model is asked again."),
+    _tool(
+        "W-31b",
+        "server",
+        "After a rejection by the user the model is asked again.",
+        window=Window(until=Revision.R2025_10),
+    ),
+    _tool(
+        "W-31c",
+        "server",
+        "The user's rejection ends the turn; the next prompt tells the model of it.",
+        window=SINCE_CURRENT,
+    ),
     _query("W-32a", "both", "Arguments are an object of any values in every content of a call."),
     _tool("W-32b", "server", "We write two reasons: user-choice, user-config."),
     _query("W-32c", "client", "Every spelling of a reason is read."),
@@ -67,6 +80,19 @@ ROWS = (
     _query("W-42c", "server", "The model sees positions from 1."),
     _query("W-42d", "server", "The editor is asked only what it can, with a deadline."),
     _query("W-42e", "server", "An answer that makes no sense is a no."),
+    _current("W-43a", "server", "A flag follows a prompt, a tool call or a thought, by its id."),
+    _current("W-43b", "server", "A flag has a `contentId` of its own, by which it is removed."),
+    _current("W-43c", "server", "A flag added or removed clears and replays the chat."),
+    _current("W-43d", "server", "A chat that is shown again looks as it looked."),
+    _current("W-44a", "server", "An opened chat's `selection` has null for a model that is gone."),
+    _current("W-44b", "server", "`chat/open` has `meta` only for a window that was asked for."),
+    _current("W-44c", "server", "The output of an unknown job is no lines and a null status."),
+    _current("W-44d", "server", "`toolCallPrepare` has a summary where one is known."),
+    _current(
+        "W-44e",
+        "server",
+        "A command's details name its parts and what a saved approval would remember of each.",
+    ),
     _draft("W-50a", "server", "Frames and lifecycle are October's; `initialize` answers `{}`."),
     _draft("W-50b", "server", "Only the draft's messages are written, prompts answered at once."),
     _draft("W-50c", "server", "Texts are deltas; a last one closes the turn, however it ended."),

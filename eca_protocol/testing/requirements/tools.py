@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.requirements.row import SINCE_2025_10, row
 
 _call = partial(row, section="Chat Content Received")
@@ -49,6 +50,12 @@ ROWS = (
         window=SINCE_2025_10,
     ),
     _reject("TOOL-18", "server", "A rejected call does not run."),
-    _reject("TOOL-19", "server", "After a rejection the model goes on.", ruling="W-31"),
+    _reject(
+        "TOOL-19",
+        "server",
+        "After a rejection the model goes on.",
+        window=Window(until=Revision.R2025_10),
+        ruling="W-31",
+    ),
     _reject("TOOL-20", "client", "A waiting call is rejected by chat and call id."),
 )

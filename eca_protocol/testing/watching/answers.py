@@ -12,10 +12,13 @@ from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR
 from eca_protocol.methods import ECA
 from eca_protocol.testing.watching.observation import Notes, Side, other_side
 
-__all__ = ["Answers", "Asked"]
+__all__ = ["PROMPTS", "Answers", "Asked"]
 
 Key: TypeAlias = tuple[type, Any]
 """An id with its JSON type: `1` and `"1"` are two."""
+
+PROMPTS: Final = frozenset({"chat/prompt", "chat/inlinePrompt"})
+"""The requests that begin a turn."""
 
 _VERSION: Final = "2.0"
 _CONFUSING: Final = {"BASE-13", "BASE-16", "W-2b", "W-2d"}

@@ -166,7 +166,7 @@ class Calls:
             state = "called"
         elif kind == "toolCallRejected":
             state = "rejected"
-        if call.is_flawed:
+        if call.is_flawed or (state == call.state == "running" and _is_step(content)):
             pass
         elif kind in call.seen:
             self._tell(_TWICE[kind], f"one {kind} of {call.id!r}", "a second one")
@@ -259,6 +259,11 @@ class Calls:
         self._notes.tell(
             row, expected=expected, got=got, chat_id=self._chat_id, about=about, harms=harms
         )
+
+
+def _is_step(content: Mapping[str, Any]) -> bool:
+    """Whether a running call shows how far the agent is that works in it."""
+    return _text(content.get("details"), "type") == "subagent"
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from eca_protocol.messages import ChatUsageContent
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.answers import Asked
+from eca_protocol.testing.watching.answers import PROMPTS, Asked
 from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.observation import Notes
@@ -48,7 +49,7 @@ class Chats:
         """A request or a notification of the client's."""
         given = params.get("chatId")
         chat_id = given if isinstance(given, str) and given else None
-        if method == "chat/prompt":
+        if method in PROMPTS:
             self._prompted(chat_id, params, index)
         elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
             self._decided(method, chat_id, params)
@@ -60,11 +61,12 @@ class Chats:
         elif chat_id is None:
             return
         elif method in {"chat/open", "chat/fork"}:
-            self._chat(chat_id).is_forked = method == "chat/fork"
+            self._chat(chat_id).may_be_reported = method == "chat/fork"
         elif method in _ENDING:
             if chat_id in self._chats:
                 self._chats[chat_id].stop()
-            else:
+                self._chats[chat_id].may_be_reported = method == "chat/rollback"
+            if chat_id not in self._chats or chat_id in self._deletes.values():
                 self._stopped_unknown.add(chat_id)
         elif method == "chat/promptSteer" and chat_id in self._chats:
             self._chats[chat_id].steers.append(str(params.get("message")))
@@ -307,7 +309,7 @@ class Chats:
 
     def _count(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)
-        if not isinstance(tokens, int | float):
+        if not isinstance(tokens, int | float) or not ChatUsageContent.sums.holds(self.revision):
             return
         if tokens < before:
             expected = f"at least the {before} sessionTokens of before"
@@ -330,6 +332,8 @@ class Chats:
         elif method == "chat/statusChanged" and chat_id in self._chats:
             self._chats[chat_id].ask_for_key(params.get("status") == "login")
         elif method == "chat/statusChanged" and chat_id in self._deleted - self._quiet:
+            if chat_id in self._stopped_unknown:  # and answers that stop (W-22)
+                return
             self._quiet.add(chat_id)
             self._notes.tell(
                 "W-24a", expected="nothing for a deleted chat", got=method, chat_id=chat_id

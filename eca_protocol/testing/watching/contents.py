@@ -15,13 +15,16 @@ _ROLES: Final = {str(vars(cls)["type"]): roles for cls, roles in ROLES.items()}
 _COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
 _COSTS: Final = ("params.content.lastMessageCost", "params.content.messageCost")
 _LONGEST_TEXT: Final = 4096
+_END: Final = 40
+"""Characters on each side of the place where two texts meet."""
 
 
 class Contents:
-    """Judges contents one by one."""
+    """Judges contents one by one, and the place where two texts of different roles meet."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
+        self._texts: dict[str, tuple[str, str]] = {}
 
     def take(self, chat_id: str, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """A content in its role."""
@@ -30,9 +33,13 @@ class Contents:
         if roles is not None and role not in roles:
             fault = ("W-26a", f"{kind} in the role {' or '.join(sorted(roles))}", repr(role))
         elif kind == "text" and role != "user":
-            fault = _fault_of_text(content.get("text"))
+            fault = _fault_of_text(content.get("text")) or self._fault_between(
+                chat_id, role, content.get("text")
+            )
         elif kind == "usage":
             fault = _fault_of_usage(content)
+        if role == "user" or content.get("state") == "finished":
+            self._texts.pop(chat_id, None)
         if fault is not None:
             row, expected, got = fault
             self._notes.tell(
@@ -43,6 +50,24 @@ class Contents:
                 about=_COSTS if row == "W-27d" else (),
                 harms=row == "W-26a",
             )
+
+    def _fault_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
+        """Judge what stands between this text and the one before it in the turn."""
+        if not isinstance(text, str) or not text:
+            return None
+        role_before, before = self._texts.get(chat_id, (role, ""))
+        if text.isspace():
+            self._texts[chat_id] = role_before, (before + text)[-_END:]
+            return None
+        self._texts[chat_id] = role, text[-_END:]
+        gap = before[len(before.rstrip()) :] + text[: len(text) - len(text.lstrip())]
+        if role == role_before or gap.count("\n") > 1:
+            return None
+        return (
+            "W-26d",
+            f"a blank line between a text of the {role_before} and one of the {role}",
+            repr(before + text[:_END]),
+        )
 
 
 def _fault_of_text(text: Any) -> tuple[str, str, str] | None:

@@ -69,6 +69,11 @@ class Offers:
                     break
         told = {**(self._told or {}), **chat}
         self._models(chat)
+        if self.revision is Revision.CURRENT and isinstance(variants := chat.get("variants"), list):
+            selected = told.get("selectVariant")
+            if selected not in (None, *variants):
+                expected = "a selectVariant of the variants, or null"
+                self._tell("W-11h", expected, repr(selected), harms=False)
         for one, many in _LISTS.items():
             if one in chat or (many in chat and one in told):
                 self._selection(one, told.get(one), told.get(many))

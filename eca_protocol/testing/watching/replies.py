@@ -9,7 +9,7 @@ from eca_protocol.codec import Codec
 from eca_protocol.errors import DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.answers import Asked
+from eca_protocol.testing.watching.answers import PROMPTS, Asked
 from eca_protocol.testing.watching.observation import Notes
 from eca_protocol.testing.watching.offers import is_model
 
@@ -34,11 +34,11 @@ class Replies:
         elif asked.method == "shutdown" and result is not None:
             self._tell("LIFE-18", "null as the answer to shutdown", repr(result)[:60])
         elif message.get("error") is not None:
-            if asked.method == "chat/prompt" and not asked.is_second:
-                self._refused_prompt(asked.params, message["error"])
+            if asked.method in PROMPTS and not asked.is_second:
+                self._refused_prompt(asked.method, asked.params, message["error"])
         elif not isinstance(result, Mapping):
             return
-        elif asked.method == "chat/prompt":
+        elif asked.method in PROMPTS:
             model = result.get("model")
             if not is_model(model) and model != params.get("model"):
                 self._tell("W-21b", "a model called provider/model", repr(model))
@@ -58,12 +58,12 @@ class Replies:
                 "W-10a", "a text as chatWelcomeMessage", repr(result.get("chatWelcomeMessage"))
             )
 
-    def _refused_prompt(self, params: Any, error: Any) -> None:
+    def _refused_prompt(self, method: str, params: Any, error: Any) -> None:
         code = error.get("code") if isinstance(error, Mapping) else None
         if code == -32800:
             return
         try:
-            Codec(ECA, Revision.CURRENT).decode_params("chat/prompt", params)
+            Codec(ECA, Revision.CURRENT).decode_params(method, params)
         except DecodeError:
             return
         self._tell("W-21d", "a result for a prompt, whatever is wrong with it", f"the error {code}")

@@ -101,8 +101,8 @@ class ChatTurns:
     was_stopped_idle: bool = False
     is_replaying: bool = False
     is_stray: bool = False
-    is_forked: bool = False
-    """The client has forked the chat: the server may say so in it, outside of any turn."""
+    may_be_reported: bool = False
+    """The client has forked the chat or rolled it back: one text outside of a turn may say so."""
     is_unsure: bool = False
     """Whether something was said that nobody could understand: it may be what seems missing."""
     stopped: int | None = None
@@ -218,8 +218,8 @@ class ChatTurns:
 
     def _stray(self, what: str) -> None:
         """A content when no turn runs."""
-        if self.is_forked and what == "text":
-            self.is_forked = False
+        if self.may_be_reported and what == "text":
+            self.may_be_reported = False
             return
         if not self.is_stray:
             row = "W-23g" if self.stopped is not None else "CHAT-14"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +19,7 @@ from eca_protocol import json
 from eca_protocol.errors import ECAError, InvalidJSON
 from eca_server.chat.exchange import edn
 from eca_server.chat.exchange.written import COMPACTED, VERSION
+from eca_server.chat.flags import Flag
 from eca_server.llm.history import (
     CompactionPart,
     ImagePart,
@@ -51,7 +53,7 @@ class ImportedChat:
         model: whom its last prompt went to, as `provider/model`.
         variant: the model's.
         is_named_by_user: the title is the user's.
-        flags: the user's marks, by the id of the message each is on.
+        flags: the user's flags, by their content ids.
         left_out: how many entries of which role are not taken over.
     """
 
@@ -60,7 +62,7 @@ class ImportedChat:
     model: str | None = None
     variant: str | None = None
     is_named_by_user: bool = False
-    flags: Mapping[str, str] = attrs.field(factory=dict)
+    flags: Mapping[str, Flag] = attrs.field(factory=dict)
     left_out: Mapping[str, int] = attrs.field(factory=dict)
 
 
@@ -117,7 +119,8 @@ class _Reader:
     def __init__(self, model: str) -> None:
         provider, _, name = model.partition("/")
         self.messages: list[Message] = []
-        self.flags: dict[str, str] = {}
+        self.flags: dict[str, Flag] = {}
+        self._last_id: str | None = None
         self.left_out: Counter[str] = Counter()
         self._origin = Origin("imported", provider, name)
         self._ids: set[str] = set()
@@ -133,16 +136,19 @@ class _Reader:
             case "assistant":
                 self._answer(*_parts(content))
             case "reason" if content.get("text"):
-                self._answer(ReasoningPart(text=_must_be_text(content["text"])))
+                name = content.get("id")
+                self._last_id = name if isinstance(name, str) and name else str(uuid.uuid4())
+                text = _must_be_text(content["text"])
+                self._answer(ReasoningPart(text=text, id=self._last_id))
             case "tool_call":
                 self._call(content)
             case "tool_call_output":
                 self._result(content)
             case "compact_marker":
                 self._is_compacted = True
-            case "flag" if self._ids:
-                last = next(each.content_id for each in reversed(self.messages) if each.content_id)
-                self.flags[last] = _must_be_text(content["text"])
+            case "flag" if self._last_id is not None:
+                text = _must_be_text(content["text"])
+                self.flags[str(uuid.uuid4())] = Flag(after=self._last_id, text=text)
             case _:
                 self.left_out[role[:40]] += 1
 
@@ -159,6 +165,7 @@ class _Reader:
         known = str(content_id) if usable and content_id not in self._ids else None
         if known is not None:
             self._ids.add(known)
+            self._last_id = known
         self.messages.append(Message(role="user", parts=tuple(parts), content_id=known))
 
     def _answer(self, *parts: Part) -> None:
@@ -173,6 +180,7 @@ class _Reader:
         name = f"{server}_{tool}"
         arguments = edn.plain(dict(content.get("arguments") or {}))
         self._calls.add(call_id)
+        self._last_id = call_id
         self._answer(
             ToolCallPart(
                 id=call_id,

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from eca_protocol import json
 from eca_server.chat.exchange.edn import Keyword
+from eca_server.chat.flags import Flag
 from eca_server.llm.history import (
     CompactionPart,
     FilePart,
@@ -46,7 +47,7 @@ def envelope(
     *,
     version: str,
     exported_at: int,
-    flags: Mapping[str, str],
+    flags: Mapping[str, Flag],
     hide: Hide,
 ) -> Entry:
     """All of a chat.
@@ -56,7 +57,7 @@ def envelope(
         about: what else is told of it, by upstream's names.
         version: of this server.
         exported_at: milliseconds since the epoch.
-        flags: the user's marks, by the id of the message each is on.
+        flags: the user's flags, by their content ids.
         hide: hides keys in every text.
     """
     names = {
@@ -93,7 +94,7 @@ def _hidden(value: Any, hide: Hide) -> Any:
 
 
 def _entries(
-    message: Message, calls: Mapping[str, ToolCallPart], flags: Mapping[str, str]
+    message: Message, calls: Mapping[str, ToolCallPart], flags: Mapping[str, Flag]
 ) -> Iterator[Entry]:
     said: list[Entry] = []
     for part in message.parts:
@@ -106,7 +107,9 @@ def _entries(
             case RefusalPart(text):
                 said.append(_content(TextPart(text)))
             case ReasoningPart(text=text) if text:
-                yield _map(role="reason", content=_map(id=str(uuid.uuid4()), text=text))
+                name = part.id or str(uuid.uuid4())
+                yield _map(role="reason", content=_map(id=name, text=text))
+                yield from _flags_after(part.id, flags)
             case ToolCallPart():
                 if said:
                     yield _map(role="assistant", content=said)
@@ -117,6 +120,7 @@ def _entries(
                 content = {**_call(calls[part.call_id]), Keyword("output"): output}
                 content[Keyword("error")] = part.is_error
                 yield _map(role="tool_call_output", content=content)
+                yield from _flags_after(part.call_id, flags)
             case _:
                 pass
     if said:
@@ -124,8 +128,13 @@ def _entries(
         if message.content_id is not None:
             entry[Keyword("content-id")] = message.content_id
         yield entry
-    if message.content_id is not None and message.content_id in flags:
-        yield _map(role="flag", content=_map(text=flags[message.content_id]))
+    yield from _flags_after(message.content_id, flags)
+
+
+def _flags_after(content_id: str | None, flags: Mapping[str, Flag]) -> Iterator[Entry]:
+    for name, flag in flags.items():
+        if flag.after == content_id:
+            yield {**_map(role="flag", content=_map(text=flag.text)), Keyword("content-id"): name}
 
 
 def _content(part: TextPart | ImagePart | FilePart) -> Entry:

@@ -20,13 +20,29 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from eca_server.chat.store.place import Presence, StoreFault, make_private_file, set_aside
+from eca_server.chat.store.place import (
+    BUSY_SECONDS,
+    Presence,
+    StoreFault,
+    make_private_file,
+    set_aside,
+)
 from eca_server.chat.store.rows import BeforeImage, ChatRow, Noted
+from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
+from eca_server.chat.store.schema import code_of, set_up
 
-__all__ = ["MIGRATIONS", "Database", "Statement", "is_damage", "set_damaged_aside"]
+__all__ = [
+    "MIGRATIONS",
+    "UNKNOWN_WORKSPACE",
+    "Database",
+    "Statement",
+    "decode_text",
+    "is_damage",
+    "set_damaged_aside",
+]
 
-BUSY_SECONDS = 5.0
-"""How long another process is waited for that writes at the same time."""
+UNKNOWN_WORKSPACE: Final = "unknown"
+"""That of a chat which has lost its own to damage; no workspace has this key."""
 
 Statement: TypeAlias = tuple[str, Sequence[object]]
 """What SQLite is told, and the values in it."""
@@ -107,6 +123,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE rollback ADD COLUMN last_message INTEGER",
         "ALTER TABLE rollback ADD COLUMN last_change INTEGER",
     ),
+    RUNNING_TURNS,
+    (),  # from here on all tables are STRICT, which `set_up` sees to
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
 
@@ -115,6 +133,8 @@ _CLEAR: Final = (
     "DELETE FROM before_image WHERE chat = ?",
     "DELETE FROM rollback WHERE chat = ?",
     "DELETE FROM undo_step WHERE chat = ?",
+    "DELETE FROM running_turn WHERE chat = ?",
+    "DELETE FROM running_piece WHERE chat = ?",
 )
 _DELETE: Final = (
     *_CLEAR,
@@ -126,9 +146,18 @@ _ADD_IMAGE: Final = (
     "INSERT INTO before_image (chat, content_id, path, moved_from, existed, mode, data, after)"
     " VALUES (:chat, :content_id, :path, :moved_from, :existed, :mode, :data, :after)"
 )
+_LAST_SEQUENCE: Final = 2**53
+"""A larger number of a message is damage; SQLite sorts texts and bytes above any number, too."""
+
+_NUMBER_AGAIN: Final = (  # one at a time: the first whose number is damaged, behind the others
+    "UPDATE message SET sequence = (SELECT coalesce(max(sequence), 0) + 1 FROM message"
+    " WHERE chat = ?1 AND sequence <= ?2)"
+    " WHERE rowid = (SELECT rowid FROM message WHERE chat = ?1 AND sequence > ?2"
+    " ORDER BY sequence LIMIT 1)"
+)
 _PATHS: Final = ("path", "moved_from")
+_LAST_WORKSPACE: Final = "\U0010ffff"  # sorts behind every key
 _LARGEST = 2**63 - 1
-_RETRY_SECONDS = 0.005
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
 
 
@@ -173,6 +202,9 @@ class Database:
 
     Attributes:
         rewrite_is_due: something was deleted since the file was last rewritten.
+        log_is_due: something is in the log that may not be in the file itself.
+        repaired: how many damaged values were repaired or left out when the schema was brought up
+            to date.
     """
 
     def __init__(self, path: Path, *, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
@@ -187,9 +219,9 @@ class Database:
         self._presence = Presence(path)
         try:
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-            self._connection.text_factory = _decode_text
+            self._connection.text_factory = decode_text
             try:
-                _set_up(self._connection, migrations)
+                self.repaired = set_up(self._connection, migrations)
                 due = self._connection.execute("SELECT count(*) FROM rewrite_due").fetchone()
             except BaseException:
                 self._connection.close()
@@ -198,6 +230,7 @@ class Database:
             self._presence.leave()
             raise
         self.rewrite_is_due = bool(due[0])
+        self.log_is_due = True  # what a server that was killed has left, or our own first steps
 
     def append(
         self,
@@ -207,6 +240,7 @@ class Database:
         turn: str,
         usage: tuple[int, str | None] | None,
         settings: bytes | None = None,
+        also: Callable[[Callable[..., sqlite3.Cursor]], None] = lambda _: None,
     ) -> tuple[int, int]:
         """Add messages to a chat, which is made if there is none.
 
@@ -216,12 +250,15 @@ class Database:
             turn: a name for what is appended, under which its usage is counted once.
             usage: tokens, and dollars as text.
             settings: in place of those the chat has; None: they stay.
+            also: called with what executes statements, in the same transaction.
 
         Returns:
             The number of the chat's last message before and after.
         """
         with self.writing() as execute:
             before = self._last(row.id)
+            while execute(_NUMBER_AGAIN, (row.id, _LAST_SEQUENCE)).rowcount:
+                before = self._last(row.id)
             updated = execute(
                 "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
                 (row.updated, row.title, row.id),
@@ -241,6 +278,7 @@ class Database:
                 )
             if settings is not None:
                 execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (row.id, settings))
+            also(execute)
             return before, self._last(row.id)
 
     def load(self, chat: str) -> LoadedRows:
@@ -266,22 +304,25 @@ class Database:
         )
 
     def latest(
-        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+        self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Iterator[ListedRow]:
-        """The latest chats of a workspace that have messages, in any order.
+        """The latest chats of a workspace (None: of all) that have messages, in any order.
 
-        One after the other, and only those messages that are needed: one may be of megabytes.
+        One after the other, and only those messages that are needed: one may be of megabytes. A
+        chat whose workspace was lost to damage is listed in all.
         """
+        last = _LAST_WORKSPACE if workspace is None else workspace
         found = self._connection.execute(
             "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
             " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
             " FROM (SELECT chat.* FROM chat"
-            "  WHERE workspace = ? AND EXISTS (SELECT 1 FROM message WHERE message.chat = chat.id)"
+            "  WHERE (workspace BETWEEN ? AND ? OR workspace = ?)"
+            "  AND EXISTS (SELECT 1 FROM message WHERE message.chat = chat.id)"
             "  ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?) AS chat"
             " JOIN message ON message.chat = chat.id AND message.sequence ="
             "  (SELECT min(sequence) FROM message WHERE message.chat = chat.id)"
             " LEFT JOIN settings ON settings.chat = chat.id",
-            (workspace, by, limit),
+            (workspace or "", last, UNKNOWN_WORKSPACE, by, limit),
         )
         return (ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found)
 
@@ -315,7 +356,7 @@ class Database:
                 execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
         if deleted:
             self.rewrite_is_due = True
-            self._empty_log()
+            self.empty_log()
 
     def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
         """Keep what files are before they are changed; the numbers of these changes."""
@@ -363,13 +404,14 @@ class Database:
         try:
             self._connection.execute("VACUUM")
         except sqlite3.OperationalError as fault:
-            if _code(fault) == sqlite3.SQLITE_INTERRUPT:
+            if code_of(fault) == sqlite3.SQLITE_INTERRUPT:
                 return
             raise
         finally:
             self._connection.set_progress_handler(None, _PACE)
-        self._empty_log()
+        self.empty_log()
         self._connection.execute("DELETE FROM rewrite_due")
+        self.log_is_due = True
         self.rewrite_is_due = False
 
     def close(self) -> None:
@@ -381,12 +423,28 @@ class Database:
 
     def _last(self, chat: str) -> int:
         found = self._connection.execute(
-            "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ?", (chat,)
+            "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ? AND sequence <= ?",
+            (chat, _LAST_SEQUENCE),
         )
         return int(found.fetchone()[0])
 
-    def _empty_log(self) -> None:
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def empty_log(self, *, waits: bool = True) -> None:
+        """Write what is in the log to the file itself, and sync it.
+
+        Where another server reads or writes just now, the log stays due.
+
+        Args:
+            waits: for other servers, a while.
+        """
+        if not waits:
+            self._connection.execute("PRAGMA busy_timeout = 0").fetchone()
+        try:
+            [(is_busy, _, _)] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            if not waits:
+                milliseconds = round(BUSY_SECONDS * 1000)
+                self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchone()
+        self.log_is_due = bool(is_busy)
 
     def read(self, query: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, one after the other: each may be of megabytes."""
@@ -396,6 +454,7 @@ class Database:
     def writing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
         """A transaction that may write; it ends with the block."""
         self._connection.execute("BEGIN IMMEDIATE")
+        self.log_is_due = True
         yield self._connection.execute
         self._connection.execute("COMMIT")
 
@@ -404,7 +463,7 @@ def is_damage(fault: BaseException) -> bool:
     """Whether an error says that the file itself is damaged, or is no database."""
     if isinstance(fault, UnicodeDecodeError):  # a damaged schema: SQLite's message quotes its name
         return True
-    return _code(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return code_of(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def set_damaged_aside(path: Path) -> Path | None:
@@ -434,47 +493,6 @@ def _is_sound(path: Path) -> bool:
         raise
 
 
-def _set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> None:
-    version = _version(connection)
-    if version > len(migrations):
-        raise StoreFault(
-            f"expected version {len(migrations)} or older, got {version}: "
-            "a newer server has written it"
-        )
-    _write_ahead(connection)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA secure_delete = ON").fetchone()
-    if version < len(migrations):
-        connection.execute("BEGIN IMMEDIATE")
-        for step in migrations[_version(connection) :]:
-            for statement in step:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
-        connection.execute("COMMIT")
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Use a write-ahead log; SQLite itself waits for nobody when it changes to one."""
-    ending = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as fault:
-            if _code(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > ending:
-                raise
-            time.sleep(_RETRY_SECONDS)
-        else:
-            return
-
-
-def _decode_text(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode a text column; a damaged byte costs one character, not the query."""
     return data.decode(errors="replace")
-
-
-def _code(fault: BaseException) -> int:
-    return int(getattr(fault, "sqlite_errorcode", 0)) & 0xFF
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])

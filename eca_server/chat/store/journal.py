@@ -24,6 +24,11 @@ _CUT: Final = (
     " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
     " AND sequence <= ifnull(?4, sequence)"
 )
+_CUT_RUNNING: Final = tuple(
+    f"DELETE FROM {table} WHERE chat = ?1 AND NOT EXISTS"  # noqa: S608
+    " (SELECT 1 FROM message WHERE chat = ?1 AND id = turn)"
+    for table in ("running_turn", "running_piece")
+)
 _FORGET: Final = (
     "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2 AND number <= ifnull(?4, number)"
     " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
@@ -156,6 +161,7 @@ def finish(
     ]
     if rollback.cut is not None:
         erased.append((_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message)))
+        erased += [(statement, (chat,)) for statement in _CUT_RUNNING]
     changed: list[Statement] = []
     if first is not None and (rollback.undoes or rollback.kept is None):
         erased.insert(0, (_FORGET, (chat, first, not rollback.steps, rollback.last_change)))

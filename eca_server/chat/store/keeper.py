@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from eca_server.chat.store import journal
+from eca_server.chat.store import journal, running
 from eca_server.chat.store.database import Database, ListedRow, is_damage, set_damaged_aside
 from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
@@ -45,6 +45,9 @@ from eca_server.chat.store.rows import (
     read_usage,
     repair_row,
 )
+from eca_server.chat.store.running import Owner, Piece, Running
+from eca_server.chat.store.salvage import salvage_all
+from eca_server.chat.store.wal import mend_log
 from eca_server.llm.history import TextPart
 
 __all__ = ["Keeper"]
@@ -76,11 +79,18 @@ class Keeper:
         self._database: Database | None = None
         self._unwritten: deque[_Write] = deque()
         self._last: dict[str, int] = {}
+        self._may_salvage = True
+        self._owner: Owner | None = None
 
     @property
     def rewrite_is_due(self) -> bool:
         """Whether something was deleted since the open file was last rewritten."""
         return self._database is not None and self._database.rewrite_is_due
+
+    @property
+    def log_is_due(self) -> bool:
+        """Whether something may be in the log alone, where one damaged byte loses all behind it."""
+        return self._database is not None and self._database.log_is_due
 
     def append(
         self,
@@ -90,6 +100,7 @@ class Keeper:
         turn: str,
         usage: TurnUsage | None,
         settings: ChatSettings | None = None,
+        running: Running | None = None,
     ) -> bool:
         """Add a turn to a chat; whether everything is on disk now."""
 
@@ -97,7 +108,9 @@ class Keeper:
             rows = [(each.id, encode_message(each.message)) for each in messages]
             taken = None if usage is None else (usage.tokens, _text(usage.cost))
             kept = None if settings is None else encode_settings(settings)
-            before, after = database.append(chat, rows, turn=turn, usage=taken, settings=kept)
+            before, after = database.append(
+                chat, rows, turn=turn, usage=taken, settings=kept, also=self._noting(chat, running)
+            )
             self._compare(chat, before)
             self._last[chat.id] = after
 
@@ -109,6 +122,7 @@ class Keeper:
         Messages that cannot be read are left out, and told.
         """
         self._flush()
+        self._settle()
         found = self._read(lambda database: database.load(chat_id))
         if found is None:
             return None
@@ -136,10 +150,11 @@ class Keeper:
         )
 
     def latest(
-        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+        self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> tuple[ChatSummary, ...]:
-        """The chats of a workspace, the latest first."""
+        """The chats of a workspace (None: of all), the latest first."""
         self._flush()
+        self._settle()
         found = self._read(
             lambda database: [*self._summaries(database.latest(workspace, limit, by=by))]
         )
@@ -176,6 +191,38 @@ class Keeper:
                 self._tell_once(f"The usage of a turn of chat {chat_id} cannot be read: {fault}.")
                 if isinstance(tokens, int):
                     yield TurnUsage(tokens=tokens)
+
+    def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Add what a running turn has brought since; it is not tried again later."""
+        return self._note(lambda file: running.add_pieces(file, chat_id, turn, pieces))
+
+    def has_message(self, chat_id: str, message_id: str) -> bool | None:
+        """Return whether a chat has that message; None: that cannot be read."""
+        if not self._flush():
+            return None
+        query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
+        return self._read(lambda file: any(file.read(query, (chat_id, message_id))))
+
+    def _settle(self) -> None:
+        """Make messages of what killed servers have left, if the disk allows."""
+        owner = None if self._owner is None else self._owner.token
+        self._read(lambda file: running.settle(file, self._path, owner))
+
+    def _noting(
+        self, chat: ChatRow, turn: Running | None
+    ) -> Callable[[Callable[..., sqlite3.Cursor]], None]:
+        """Return a function that notes the state of a turn in a transaction."""
+
+        def note(execute: Callable[..., sqlite3.Cursor]) -> None:
+            if turn is None:
+                return
+            if self._owner is None and not turn.is_over:
+                with suppress(OSError):  # without a name a killed turn has no mark
+                    self._owner = Owner(self._path)
+            owner = None if self._owner is None else self._owner.token
+            running.update(execute, chat.id, turn, owner)
+
+        return note
 
     def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings | None) -> bool:
         """Delete what was said in a chat, also what was not written yet."""
@@ -255,19 +302,31 @@ class Keeper:
 
     def tidy(self, should_end: Callable[[], bool]) -> None:
         """Rewrite the file if that is due; `should_end` is asked often whether to give up."""
-        if self._database is None or not self._database.rewrite_is_due:
+        if self.rewrite_is_due:
+            self._maintain(lambda database: database.rewrite(should_end))
+
+    def empty_log(self) -> None:
+        """Bring what is in the log into the file itself, unless another server is in the way."""
+        if self.log_is_due:
+            self._maintain(lambda database: database.empty_log(waits=False))
+
+    def _maintain(self, action: Callable[[Database], None]) -> None:
+        if self._database is None:
             return
         try:
-            self._database.rewrite(should_end)
+            action(self._database)
         except sqlite3.Error as fault:
             self._drop()
-            _log.warning("%s cannot be rewritten: %s", self._path, fault)
+            _log.warning("%s cannot be maintained: %s", self._path, fault)
 
     def close(self, should_end: Callable[[], bool]) -> bool:
         """Write what is not written, tidy, and close; whether everything is on disk."""
         self._flush()
         self.tidy(should_end)
         self._drop()
+        if self._owner is not None:
+            self._owner.leave()
+            self._owner = None
         return not self._unwritten
 
     def _note(self, action: Callable[[Database], None]) -> bool:
@@ -306,25 +365,32 @@ class Keeper:
             return None
 
     def _attempt(self, action: Callable[[Database], Result]) -> Result:
-        """Do it on the open file; a damaged one is set aside, and a new one begun."""
+        """Do it on the open file; a damaged one is set aside and salvaged into a new one."""
         try:
             return self._on_open_file(action)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
             if not is_damage(fault):
                 raise
-        aside = set_damaged_aside(self._path)
-        if aside is not None:
+        if set_damaged_aside(self._path) is not None:
             self._last.clear()
-            self._tell_once(
-                f"The file of chats was damaged: {self._path} is kept as {aside.name}, "
-                "and a new one begun."
-            )
+            self._may_salvage = True
         return self._on_open_file(action)
 
     def _on_open_file(self, action: Callable[[Database], Result]) -> Result:
         try:
             if self._database is None:
+                for sentence in mend_log(self._path):
+                    self._tell_once(sentence)
                 self._database = Database(self._path)
+                if self._database.repaired:
+                    self._tell_once(
+                        f"{self._path} held {self._database.repaired} damaged values, which were "
+                        "repaired or left out."
+                    )
+                if self._may_salvage:
+                    self._may_salvage = False  # once: it may take long
+                    for sentence in salvage_all(self._database, self._path):
+                        self._tell_once(sentence)
             return action(self._database)
         except BaseException:
             self._drop()
@@ -377,6 +443,7 @@ def _text(cost: Decimal | None) -> str | None:
 
 
 def _summary(row: ListedRow) -> ChatSummary:
+    settings = decode_settings(row.settings)
     return ChatSummary(
         id=row.chat.id,
         title=row.chat.title,
@@ -384,7 +451,8 @@ def _summary(row: ListedRow) -> ChatSummary:
         created=row.chat.created,
         updated=row.chat.updated,
         messages=row.messages,
-        model=decode_settings(row.settings).model,
+        model=settings.model,
+        kind=settings.kind,
     )
 
 
@@ -393,8 +461,9 @@ def _beginning(body: bytes | None) -> str:
     if body is None:
         return ""
     try:
-        parts = decode_message(body).parts
+        message = decode_message(body)
     except UnreadableRow:
         return ""
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    texts = texts or [message.shown or ""]
     return " ".join(texts[-1][: 4 * _BEGINNING].split())[:_BEGINNING] if texts else ""

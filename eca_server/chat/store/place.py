@@ -19,15 +19,28 @@ from typing import Final
 
 from eca_protocol.errors import ECAError
 from eca_server.config import data_folder, make_data_folder
+from eca_server.workspace.worktree import in_main_worktree
 
 __all__ = [
+    "BUSY_SECONDS",
+    "RETRY_SECONDS",
+    "SALVAGE_SUFFIX",
     "Presence",
     "StoreFault",
+    "free_name",
     "make_private_file",
     "set_aside",
     "store_path",
     "workspace_key",
 ]
+
+BUSY_SECONDS = 5.0
+"""How long another process is waited for that writes, or looks at damage, at the same time."""
+
+RETRY_SECONDS = 0.005
+
+SALVAGE_SUFFIX: Final = ".salvage"
+"""Of the directory beside a damaged file in which it is salvaged; there until that is done."""
 
 _CREATE: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
@@ -42,8 +55,11 @@ def store_path(environ: Mapping[str, str]) -> Path:
 
 
 def workspace_key(roots: Iterable[Path]) -> str:
-    """A name for a set of workspace roots, the same in whatever order and by whatever link."""
-    paths = sorted({os.fsencode(os.path.realpath(root)) for root in roots})
+    """A name for a set of workspace roots, the same in whatever order and by whatever link.
+
+    All worktrees of a Git repository have the same. It reads files.
+    """
+    paths = sorted({os.fsencode(in_main_worktree(root)) for root in roots})
     return hashlib.sha256(b"\0".join(paths)).hexdigest()
 
 
@@ -103,10 +119,29 @@ class Presence:
             return
         import fcntl  # noqa: PLC0415 - POSIX only
 
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreFault("it is damaged, and another server is just replacing it") from None
+        ending = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > ending:
+                    raise StoreFault(
+                        "it is damaged, and another server is just replacing it"
+                    ) from None
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
+
+def free_name(path: Path) -> Path:
+    """Return a name beside a damaged file under which nothing is kept yet."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 1
+    while aside.exists() or Path(f"{aside}{SALVAGE_SUFFIX}").exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    return aside
 
 
 def set_aside(path: Path) -> Path:
@@ -115,12 +150,8 @@ def set_aside(path: Path) -> Path:
     Raises:
         OSError: it cannot be renamed.
     """
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    aside = free_name(path)
+    Path(f"{aside}{SALVAGE_SUFFIX}").mkdir(mode=0o700)
     with suppress(FileNotFoundError):  # first: a log beside a new file would be played into it
         Path(f"{path}-wal").rename(f"{aside}-wal")
     with suppress(FileNotFoundError):

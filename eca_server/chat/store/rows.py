@@ -17,9 +17,19 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
-from eca_protocol.errors import ECAError
+from eca_protocol.codec import Codec
+from eca_protocol.errors import DecodeError, ECAError
+from eca_protocol.messages import (
+    ChatContentReceivedParams,
+    ChatToolCallPrepareContent,
+    ToolCallDetails,
+)
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+from eca_server.chat.flags import Flag, read_flags
 from eca_server.llm.history import (
     BlockPart,
+    CallView,
     CitationPart,
     CompactionPart,
     FilePart,
@@ -89,7 +99,8 @@ class ChatSettings:
         behavior: that of its last prompt.
         trust: calls that would ask run.
         is_named_by_user: its title is the user's, and no model's takes its place.
-        flags: the user's marks, by the id of the message each is on.
+        flags: the user's flags, by their content ids.
+        kind: `inline` if its answers are shown in the text; None: a chat like most.
     """
 
     model: str | None = None
@@ -97,7 +108,8 @@ class ChatSettings:
     behavior: str | None = None
     trust: bool = False
     is_named_by_user: bool = False
-    flags: Mapping[str, str] = attrs.field(factory=dict)
+    flags: Mapping[str, Flag] = attrs.field(factory=dict)
+    kind: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -141,6 +153,7 @@ class ChatSummary:
     updated: float
     messages: int = 0
     model: str | None = None
+    kind: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -232,6 +245,11 @@ class UndoStep:
     present: bytes | None = None
     change: int | None = None
 
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the file did not exist before, and goes."""
+        return self.moved_to is None and self.change is None
+
 
 @attrs.frozen(kw_only=True)
 class Rollback:
@@ -317,7 +335,7 @@ def decode_settings(body: bytes | None) -> ChatSettings:
         for name, value in written
         if name in known and isinstance(value, _SETTINGS.get(name, str | None))
     }
-    return ChatSettings(**readable)
+    return ChatSettings(**_read(ChatSettings, readable))
 
 
 def read_text(value: object) -> str:
@@ -383,6 +401,33 @@ def _read_part(written: dict[str, Any]) -> Any:
     return kind(**_read(kind, written))
 
 
+def _write_details(details: ToolCallDetails) -> str:
+    content = _content_with(details)
+    written = _CODEC.encode_params("chat/contentReceived", content)["content"]["details"]
+    return json.dumps(written).decode()
+
+
+def _read_details(written: str) -> ToolCallDetails | None:
+    raw = _CODEC.encode_params("chat/contentReceived", _content_with(None))
+    raw["content"]["details"] = json.loads(written)
+    try:
+        content: Any = _CODEC.decode_params("chat/contentReceived", raw).content
+    except DecodeError:  # the message is worth more than its looks
+        return None
+    details: ToolCallDetails | None = content.details
+    return details
+
+
+def _content_with(details: ToolCallDetails | None) -> ChatContentReceivedParams:
+    """Return a message around details: the codec writes and reads whole messages alone."""
+    content = ChatToolCallPrepareContent(
+        id="", name="", server="", origin="native", arguments_text="", details=details
+    )
+    return ChatContentReceivedParams(chat_id="", role="assistant", content=content)
+
+
+_CODEC: Final = Codec(ECA, Revision.CURRENT)
+
 _SETTINGS: Final[Mapping[str, type]] = MappingProxyType(
     {"trust": bool, "is_named_by_user": bool, "flags": dict}
 )
@@ -396,6 +441,11 @@ _NESTED: Final[Coding] = (
     lambda parts: tuple(map(_read_part, parts)),
 )
 
+_FLAGS: Final[Coding] = (
+    lambda flags: {name: attrs.asdict(flag) for name, flag in flags.items()},
+    read_flags,
+)
+_VIEW: Final[Coding] = (_write, lambda written: CallView(**_read(CallView, written)))
 _SUBAGENT: Final[Coding] = (_write, lambda written: Subagent(**_read(Subagent, written)))
 _MESSAGES: Final[Coding] = (
     lambda messages: [_write(message) for message in messages],
@@ -430,8 +480,10 @@ _CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
         FilePart: {"data": _BYTES},
         ReasoningPart: {"opaque": _JSON},
         ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
-        ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT},
+        ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT, "view": _VIEW},
+        CallView: {"details": (_write_details, _read_details)},
         Subagent: {"messages": _MESSAGES},
+        ChatSettings: {"flags": _FLAGS},
         ServerToolPart: {"raw": _JSON},
         BlockPart: {"raw": _JSON},
     }

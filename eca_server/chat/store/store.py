@@ -33,9 +33,11 @@ from eca_server.chat.store.rows import (
     StoredMessage,
     TurnUsage,
 )
+from eca_server.llm.estimate import BYTES_OF_A_TOKEN, tokens_in
 
 if TYPE_CHECKING:
     from eca_server.chat.store.keeper import Keeper
+    from eca_server.chat.store.running import Piece, Running
 
 __all__ = ["Store"]
 
@@ -47,6 +49,15 @@ WRITE_SECONDS = 1.0
 READ_SECONDS = 3.0
 """How long a stored chat is waited for."""
 
+SLOW_DISK = 8 * 1024 * 1024
+"""Bytes a second of a slow disk: so much longer is waited for while large texts are written."""
+
+MOST_LONGER = 6.0
+"""Seconds that are waited for longer at most."""
+
+LATE_SECONDS = 0.1
+"""How long a chat is waited for while the disk is known to be late."""
+
 CLOSE_SECONDS = 1.0
 """How long the last writes are waited for."""
 
@@ -55,6 +66,7 @@ LARGEST_BACKLOG = 64 * 1024 * 1024
 
 _REWRITE_SECONDS = 0.7  # of them
 _IDLE_SECONDS = 2.0
+_LOG_SECONDS = 60.0  # how long the log may grow: never idle, or while another server is in the way
 
 Result = TypeVar("Result")
 
@@ -62,8 +74,9 @@ Result = TypeVar("Result")
 class _Call(Generic[Result]):
     """Work for the thread, and what came of it."""
 
-    def __init__(self, work: Callable[[Keeper], Result]) -> None:
+    def __init__(self, work: Callable[[Keeper], Result], size: int) -> None:
         self.work = work
+        self.size = size  # about how many bytes it writes
         self.done = trio.Event()
         self.result: Result | None = None
 
@@ -86,8 +99,11 @@ class Store:
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken | None = None
         self._backlog: list[tuple[_Call[Any], int]] = []
-        self._is_late = False
-        self._told_of_lateness = False
+        self._size_asked = 0
+        self._on_time = trio.Event()
+        self._on_time.set()
+        self._announced_lateness = False
+        self._announced_unread = False
         self._closed = False
 
     async def append(
@@ -99,6 +115,7 @@ class Store:
         title: str | None = None,
         usage: TurnUsage | None = None,
         settings: ChatSettings | None = None,
+        running: Running | None = None,
     ) -> bool:
         """Add what a turn brought to a chat, which is made if there is none; all of it or nothing.
 
@@ -109,6 +126,7 @@ class Store:
             title: the chat's name from now on; None: as it was.
             usage: what the turn took; None: it asked no model.
             settings: the chat's from now on; None: as they were.
+            running: the state of the turn with these messages; None: it is not noted.
 
         Returns:
             Whether it is on disk. If not, it is tried again with the next call.
@@ -118,17 +136,37 @@ class Store:
         added = tuple(messages)
         turn = added[0].id if added else str(uuid.uuid4())
         return await self._write(
-            lambda keeper: keeper.append(chat, added, turn=turn, usage=usage, settings=settings)
+            lambda keeper: keeper.append(
+                chat, added, turn=turn, usage=usage, settings=settings, running=running
+            ),
+            size=tokens_in([each.message for each in added]) * BYTES_OF_A_TOKEN,
         )
+
+    async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Add pieces of a running turn, however long that takes.
+
+        Returns:
+            Whether it is on disk; it is not tried again.
+        """
+        if self._closed:
+            await trio.lowlevel.checkpoint()
+            return False
+        call = self._ask(lambda keeper: keeper.add_pieces(chat_id, turn, pieces))
+        await call.done.wait()
+        return bool(call.result)
+
+    async def has_message(self, chat_id: str, message_id: str) -> bool | None:
+        """Return whether a chat has that message; None: it cannot be read."""
+        return await self._read(lambda keeper: keeper.has_message(chat_id, message_id))
 
     @property
     def is_late(self) -> bool:
         """Whether the disk has not answered for longer than it is waited for."""
-        return self._is_late
+        return not self._on_time.is_set()
 
     async def find(self, chat_id: str) -> Found | None:
         """A chat with its whole history, if it is kept; None: it cannot be read in time."""
-        return await self._read(lambda keeper: keeper.load(chat_id))
+        return await self._read_unless_late(lambda keeper: keeper.load(chat_id))
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """A chat with its whole history; None if it is not kept, or cannot be read in time."""
@@ -136,10 +174,11 @@ class Store:
         return None if found is None else found.chat
 
     async def list(
-        self, workspace: str, limit: int, *, by: Literal["updated", "created"] = "updated"
+        self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Sequence[ChatSummary]:
-        """At most `limit` chats of a workspace that have messages, the latest first."""
-        return await self._read(lambda keeper: keeper.latest(workspace, limit, by=by)) or ()
+        """At most `limit` chats of a workspace (None: of all) that have messages, latest first."""
+        found = await self._read_unless_late(lambda keeper: keeper.latest(workspace, limit, by=by))
+        return found or ()
 
     def clear(
         self, chat_id: str, *, title: str | None, settings: ChatSettings | None
@@ -185,7 +224,7 @@ class Store:
             noted.numbers = keeper.add_before_images(chat_id, kept)
             return noted.numbers is not None
 
-        call = self._ask(add)
+        call = self._ask(add, size)
         self._backlog.append((call, size))
         try:
             await self._written(call)
@@ -231,7 +270,8 @@ class Store:
 
     async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
         """The rollbacks that were noted and not finished: of a workspace's chats and of a chat."""
-        return await self._read(lambda k: k.unfinished_rollbacks(workspace, chat_id)) or ()
+        found = await self._read_unless_late(lambda k: k.unfinished_rollbacks(workspace, chat_id))
+        return found or ()
 
     async def finish_rollback(
         self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
@@ -263,17 +303,17 @@ class Store:
             await call.done.wait()
         return bool(call.result)
 
-    async def _write(self, work: Callable[[Keeper], bool]) -> bool:
+    async def _write(self, work: Callable[[Keeper], bool], size: int = 0) -> bool:
         """Ask for it, and wait unless the disk is known to be late already."""
-        return await self._asked(work)
+        return await self._asked(work, size)
 
-    def _asked(self, work: Callable[[Keeper], bool]) -> Awaitable[bool]:
-        return self._written(None if self._closed else self._ask(work))
+    def _asked(self, work: Callable[[Keeper], bool], size: int = 0) -> Awaitable[bool]:
+        return self._written(None if self._closed else self._ask(work, size))
 
     async def _written(self, call: _Call[bool] | None) -> bool:
         if call is None:
             return False
-        with trio.move_on_after(0 if self._is_late else WRITE_SECONDS):
+        with trio.move_on_after(0 if self.is_late else WRITE_SECONDS + self._longer):
             await call.done.wait()
         return self._came_of(call) or False
 
@@ -281,20 +321,43 @@ class Store:
         if self._closed:
             return None
         call = self._ask(work)
-        with trio.move_on_after(READ_SECONDS):
+        with trio.move_on_after(READ_SECONDS + self._longer):
             await call.done.wait()
         return self._came_of(call)
 
+    @property
+    def _longer(self) -> float:
+        """How much longer a call takes for what has to be written before it."""
+        return min(self._size_asked / SLOW_DISK, MOST_LONGER)
+
+    async def _read_unless_late(self, work: Callable[[Keeper], Result]) -> Result | None:
+        """Read a chat or a list of chats; return None soon while the disk is late, and say so.
+
+        Nothing is asked of a late disk, so that no reads pile up behind a call that hangs.
+        """
+        with trio.move_on_after(LATE_SECONDS):
+            await self._on_time.wait()
+        result = None if self.is_late else await self._read(work)
+        if self.is_late and not self._announced_unread:
+            self._announced_unread = True
+            self._on_problem(
+                f"Stored chats cannot be listed or opened until {self._path} answers again; those "
+                "of this session can."
+            )
+        return result
+
     def _came_of(self, call: _Call[Result]) -> Result | None:
         if not call.done.is_set():
-            self._is_late = True
-            if not self._told_of_lateness:
-                self._told_of_lateness = True
+            if not self.is_late:
+                self._on_time = trio.Event()
+            if not self._announced_lateness:
+                self._announced_lateness = True
                 self._on_problem(f"{self._path} does not answer: the chats go on in memory.")
         return call.result
 
-    def _ask(self, work: Callable[[Keeper], Result]) -> _Call[Result]:
-        call = _Call(work)
+    def _ask(self, work: Callable[[Keeper], Result], size: int = 0) -> _Call[Result]:
+        call = _Call(work, size)
+        self._size_asked += size
         if self._token is None:
             self._token = trio.lowlevel.current_trio_token()
             threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
@@ -311,12 +374,19 @@ class Store:
                 self._in_trio(self._finish, call, None)
             return
         keeper = Keeper(self._path, lambda text: self._in_trio(self._on_problem, text))
+        emptied = time.monotonic()  # the log, or it was tried
+        pause = _IDLE_SECONDS
         while True:
+            is_due = keeper.rewrite_is_due or keeper.log_is_due
             try:
-                call = self._calls.get(timeout=_IDLE_SECONDS if keeper.rewrite_is_due else None)
+                call = self._calls.get(timeout=pause if is_due else None)
             except queue.Empty:
                 keeper.tidy(lambda: not self._calls.empty())
+                keeper.empty_log()
+                emptied = time.monotonic()
+                pause = _LOG_SECONDS if keeper.log_is_due else _IDLE_SECONDS
                 continue
+            pause = _IDLE_SECONDS
             if call is None:
                 return
             result = None
@@ -325,9 +395,14 @@ class Store:
             except Exception:  # noqa: BLE001 - a fault of ours must not end the thread
                 _log.exception("a fault of the store")
             self._in_trio(self._finish, call, result)
+            if time.monotonic() - emptied > _LOG_SECONDS:  # never idle
+                keeper.empty_log()
+                emptied = time.monotonic()
 
     def _finish(self, call: _Call[Result], result: Result) -> None:
-        self._is_late = False
+        self._size_asked -= call.size
+        self._on_time.set()
+        self._announced_unread = False
         call.result = result
         call.done.set()
 

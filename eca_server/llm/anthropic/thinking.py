@@ -14,7 +14,7 @@ import attrs
 
 from eca_server.llm.backend import Capabilities
 
-__all__ = ["Thinking", "thinking_fields", "thinking_of"]
+__all__ = ["Thinking", "thinking_by_name", "thinking_fields", "thinking_of"]
 
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """From the least to the most."""
@@ -75,7 +75,7 @@ def thinking_of(model: str, capabilities: Capabilities) -> Thinking:
         model: what the endpoint calls it.
         capabilities: what the endpoint said of it.
     """
-    by_name = _thinking_by_name(model.lower())
+    by_name = thinking_by_name(model.lower())
     types, efforts = capabilities.thinking, capabilities.efforts
     return attrs.evolve(
         by_name,
@@ -84,7 +84,8 @@ def thinking_of(model: str, capabilities: Capabilities) -> Thinking:
     )
 
 
-def _thinking_by_name(model: str) -> Thinking:
+def thinking_by_name(model: str) -> Thinking:
+    """Return what is known of a model by its name alone, in small letters."""
     match = _CLAUDE.search(model)
     if match is None:
         return _IMITATORS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eca_server.llm.backend import Request
+from eca_server.llm.efforts import DEEPSEEK_V4
 from eca_server.llm.openai_chat.profiles import Profile
 from eca_server.llm.written import Histories
 
@@ -22,9 +23,11 @@ DROPPABLE = (
     "reasoning_effort",
     "reasoning",
     "temperature",
+    "thinking",
     "tool_choice",
     "tool_stream",
     "top_p",
+    "verbosity",
 )
 """Optional fields, at the top level of a request."""
 
@@ -60,8 +63,17 @@ def write_request(
             payload["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
         payload[profile.max_tokens_field] = request.max_output_tokens
-    if request.reasoning_effort and profile.effort == "reasoning":
-        payload["reasoning"] = {"effort": request.reasoning_effort}
-    elif request.reasoning_effort and profile.effort == "reasoning_effort":
-        payload["reasoning_effort"] = request.reasoning_effort
+    if request.reasoning_effort:
+        payload |= _about_reasoning(request.reasoning_effort, wire_model.lower(), profile)
     return {**payload, **profile.extra}
+
+
+def _about_reasoning(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:
+    """Return the fields that ask a model to reason so much."""
+    if profile.effort == "reasoning":
+        if "claude-" in wire_model and effort != "none":  # OpenRouter hands this one on to Claude
+            return {"reasoning": {"enabled": True}, "verbosity": effort}
+        return {"reasoning": {"effort": effort}}
+    if effort == "none" and DEEPSEEK_V4.search(wire_model):
+        return {"thinking": {"type": "disabled"}}
+    return {"reasoning_effort": effort} if profile.effort == "reasoning_effort" else {}

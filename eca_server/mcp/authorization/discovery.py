@@ -92,6 +92,7 @@ class AuthorizationServer:
         scopes: those that it knows, if it tells.
         authentication: where a client's secret has to stand.
         is_open_to_public: it takes clients without a secret, as far as is known.
+        reads_documents: it takes the URL of a metadata document as a client's id.
         names_itself: it promises to say who it is when it sends the browser back (RFC 9207).
     """
 
@@ -102,6 +103,7 @@ class AuthorizationServer:
     scopes: tuple[str, ...] = ()
     authentication: Authentication = "client_secret_basic"
     is_open_to_public: bool = True
+    reads_documents: bool = False
     names_itself: bool = False
 
 
@@ -210,6 +212,7 @@ async def find_authorization_server(
         scopes=_texts(document, "scopes_supported"),
         authentication=_POST if _POST in ways and _BASIC not in ways else _BASIC,
         is_open_to_public=not ways or "none" in ways,
+        reads_documents=document.get("client_id_metadata_document_supported") is True,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
     )
 

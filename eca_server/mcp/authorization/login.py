@@ -1,8 +1,8 @@
 """The login at one server: the token that its requests carry, and how the user gets one.
 
-The rules it keeps: no browser is opened, the user is given a link; the token goes to the server's
-origin alone; one login waits at a time, five minutes, and the server is started again after it;
-the tokens are stored where the keys of providers are.
+The rules it keeps: no browser is opened here, the user is given a link; the token goes to the
+server's origin alone; one login waits at a time, five minutes, and the server is started again
+after it; the tokens are stored where the keys of providers are.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Login:
         client_id: our name with the authorization server; None: we introduce ourselves.
         client_secret: what goes with that name.
         client_name: how we introduce ourselves.
+        client_metadata_url: our name with servers that read metadata documents; None: none.
         port: where the browser comes back to; 0: any.
         shared_by: who uses the stored tokens beside us; empty: whoever asks this server.
         hide: told of new secrets before they are used.
@@ -83,6 +84,7 @@ class Login:
         client_id: str | None = None,
         client_secret: Secret | None = None,
         client_name: str | None = None,
+        client_metadata_url: str | None = None,
         port: int = 0,
         shared_by: str = "",
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
@@ -96,6 +98,7 @@ class Login:
         self._client_id = client_id
         self._client_secret = client_secret
         self._client_name = client_name or "ECA for Python"
+        self._metadata_url = client_metadata_url
         self._port = port
         self._hide = hide
         self._on_login = on_login
@@ -288,6 +291,12 @@ class Login:
     async def _client(
         self, server: AuthorizationServer, redirect: str, resource: str, scope: str
     ) -> Client:
+        document = self._metadata_url if server.reads_documents else None
+        if self._client_id is None and document is not None:
+            parts = urlsplit(document)
+            if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
+                raise OAuthFault("expected an https URL with a path as `clientMetadataUrl`")
+            return Client(id=document, token_url=server.token_url, resource=resource)
         if self._client_id is None:
             return await register(
                 self._http,

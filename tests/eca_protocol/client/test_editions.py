@@ -94,6 +94,12 @@ CALLS: list[tuple[str, Callable[[Client], Any], tuple[Any, ...], Any]] = [
     ("chat/addFlag", lambda c: c.chat_add_flag("c", "1", "t"), ("c", "1", "t"), {}),
     ("chat/removeFlag", lambda c: c.chat_remove_flag("c", "1"), ("c", "1"), {}),
     ("chat/fork", lambda c: c.chat_fork("c", "1"), ("c", "1"), {}),
+    (
+        "chat/inlinePrompt",
+        lambda c: c.chat_inline_prompt("m", chat_id="c", source_chat_id="s"),
+        ("c", "s", "m", None, None, None, None, ()),
+        {"chat_id": "c", "model": "a/b", "status": "prompting"},
+    ),
     ("chat/update", lambda c: c.chat("c").update(title="t"), ("c", "t", None), {}),
     ("chat/list", lambda c: c.chat_list(limit=3), (3, None), {"chats": ()}),
     ("chat/open", lambda c: c.chat_open("c", limit=3), ("c", 3, None, None), {"found": False}),

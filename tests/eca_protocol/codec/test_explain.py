@@ -39,6 +39,18 @@ ALLOWED: list[Row] = [
     ("chat/delete", "params", {"chatId": None}, "params.chatId", "null", "W-3"),
     ("chat/delete", "params", {"chat": 1}, "params.chat", "unknown key", "W-3"),
     ("chat/delete", "params", {"request-id": 1}, 'params["request-id"]', "unknown key", "W-3"),
+    (
+        "initialize",
+        "params",
+        {
+            "processId": 1,
+            "capabilities": {"codeAssistant": {"chat": {}}},
+            "workspaceFolders": [],
+        },
+        "params.capabilities.codeAssistant.chat",
+        "wrong type",
+        "W-3",
+    ),
     ("chat/delete", "result", {"x": 1}, "result.x", "unknown key", None),
     ("chat/queryCommands", "params", {}, "params.query", "missing", "W-3"),
     (
@@ -197,8 +209,11 @@ def test_all_departures_of_a_message_are_listed() -> None:
     assert [str(departure) for departure in explain("chat/prompt", raw, Revision.R2025_10)] == [
         "params.chatId: wrong type: expected a string, got 7",
         "params.message: missing: expected a string, got nothing",
-        "params.contexts[0].path: missing: expected a string, got nothing",
-        "params.contexts[0].linesRange.end: missing: expected an integer, got nothing",
+        "params.contexts[0].path: missing: expected a string, got nothing (allowed by W-3)",
+        (
+            "params.contexts[0].linesRange.end: missing: expected an integer, got nothing"
+            " (allowed by W-3)"
+        ),
         "params.extra: unknown key: expected no such key, got an array of 100 (allowed by W-3)",
     ]
 

@@ -38,7 +38,11 @@ SCALARS: dict[str, Any] = {
 }
 """One value of each built-in type; inside the last two every key is the user's own."""
 
-EMPTY_IS_ABSENT = {"ChatPromptParams.contexts", "MCPServerUpdatedParams.args"}
+EMPTY_IS_ABSENT = {
+    "ChatInlinePromptParams.contexts",
+    "ChatPromptParams.contexts",
+    "MCPServerUpdatedParams.args",
+}
 """Optional arrays that are left out when empty: no contexts and none given are the same (W-3)."""
 
 ALWAYS_WRITTEN = {"text": "", "required": False, "processId": None, "server": ""}

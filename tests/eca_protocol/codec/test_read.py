@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.codec import Codec
+from eca_protocol.codec import Codec, explain
 from eca_protocol.errors import INVALID_PARAMS, DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.messages import (
     ChatCommand,
@@ -274,6 +274,33 @@ def test_an_unknown_type_is_kept_whole(raw: dict[str, Any]) -> None:
     assert CODEC.encode_params("chat/prompt", prompt)["contexts"] == [raw]
 
 
+@pytest.mark.requirement("W-3f")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "cursor"},
+        {"type": "cursor", "path": None, "position": None},
+        {"type": "cursor", "path": "p", "position": {"start": {"line": 1}, "end": None}},
+        {"type": "file"},
+        {"type": "file", "path": "p", "linesRange": {"start": 1}},
+        {"type": "mcpResource", "uri": "u", "name": 7},
+    ],
+)
+@pytest.mark.parametrize("method", ["chat/prompt", "chat/queryContext"])
+def test_a_context_without_what_it_needs_is_kept_whole(method: str, raw: dict[str, Any]) -> None:
+    params = CODEC.decode_params(method, {"message": "", "contexts": [FILE, raw]})
+    assert params.contexts == (FileContext(path="p"), UnknownContext(type=raw["type"], raw=raw))
+    for departure in explain(method, {"message": "", "contexts": [raw]}, Revision.R2025_10):
+        assert not departure.refused
+        assert departure.kind != "missing" or departure.ruling == "W-3"
+
+
+@pytest.mark.requirement("W-3d")
+def test_a_server_lists_no_contexts_without_what_they_need() -> None:
+    with pytest.raises(DecodeError, match="path"):
+        CODEC.decode_result("chat/queryContext", {"contexts": [{"type": "file"}]})
+
+
 @pytest.mark.requirement("W-3a")
 def test_a_result_of_nothing_is_an_empty_one() -> None:
     for nothing in (None, {}, []):
@@ -291,6 +318,7 @@ def test_an_integer_may_be_written_with_a_fraction_of_zero() -> None:
 
 LONG = "x" * 1000
 FILE = {"type": "file", "path": "p"}
+PLACE = {"start": {"line": 1, "character": 1}, "end": {"line": 1, "character": 1}}
 
 
 @pytest.mark.requirement("W-3d")
@@ -321,13 +349,13 @@ FILE = {"type": "file", "path": "p"}
         ),
         (
             "chat/prompt",
-            {"message": "", "contexts": [FILE | {"linesRange": {"start": True, "end": 9}}]},
-            "params.contexts[0].linesRange.start: expected an integer, got true",
+            {"message": "", "contexts": [{"type": "cursor", "path": 7, "position": PLACE}]},
+            "params.contexts[0].path: expected a string, got 7",
         ),
         (
             "chat/prompt",
-            {"message": "", "contexts": [{"type": "file"}]},
-            "params.contexts[0].path: expected a string, got nothing",
+            {"message": "", "contexts": [FILE | {"linesRange": {"start": True, "end": 9}}]},
+            "params.contexts[0].linesRange.start: expected an integer, got true",
         ),
         (
             "chat/prompt",

@@ -253,11 +253,11 @@ def test_that_a_chat_was_forked_may_be_said_in_it_once_though_a_turn_ended_meanw
     finished = m.ChatProgressContent(state="finished", text="")
     word = m.ChatTextContent(text="This chat goes on as another one, too.")
     assert told(m.ChatProgressContent(state="running", text="Waiting")) == []
-    fold.forking("c")
+    fold.reporting("c")
     assert told(finished) == []
     assert told(word) == []
     assert told(word) == [Rule.AFTER_FINISHED]
-    fold.forking("c")
+    fold.reporting("c")
     assert told(finished) == [Rule.SECOND_FINISHED]
 
 

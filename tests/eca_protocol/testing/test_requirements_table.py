@@ -33,7 +33,7 @@ RULINGS = [
     *range(10, 17),
     *range(20, 29),
     *range(30, 39),
-    *range(40, 43),
+    *range(40, 45),
     *range(50, 53),
     60,
 ]

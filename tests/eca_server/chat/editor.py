@@ -170,8 +170,17 @@ async def editor(
     discovers: bool = False,
     **environ: str,
 ) -> AsyncIterator[Editor]:
-    """An editor connected to a server in this process; titles are off unless configured."""
-    configured = {"chat": {"title": False}, **(config or {})}
+    """An editor connected to a server in this process; titles are off unless configured.
+
+    Where nothing else can configure a provider the simulator is named as the default model.
+    """
+    own = any(name == "XDG_CONFIG_HOME" or name.endswith("_API_KEY") for name in environ)
+    has_models = own or "providers" in (config or {})
+    configured = {
+        "chat": {"title": False},
+        **({} if has_models else {"defaultModel": ECHO}),
+        **(config or {}),
+    }
     environ = {
         "XDG_CONFIG_HOME": "/nowhere",
         "XDG_DATA_HOME": "/nowhere",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Reply, chunk, finish, hang, reply, tool_call
+from eca_protocol.testing.provider import Provider, Reply, chunk, finish, hang, reply, tool_call
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.tool import ToolOutput
 from tests.eca_protocol.wire import notification
@@ -24,7 +25,8 @@ from tests.eca_server.chat.agent_session import (
     results,
     session,
 )
-from tests.eca_server.chat.editor import Editor, editor, finishes
+from tests.eca_server.chat.current import current
+from tests.eca_server.chat.editor import Editor, editor, finishes, provider_config
 from tests.eca_server.chat.session_model import check_history
 
 pytestmark = pytest.mark.trio
@@ -76,7 +78,7 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31", "W-32b")
+@pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31b", "W-32b")
 async def test_a_rejected_call_does_not_run_and_the_turn_goes_on(tmp_path: Path) -> None:
     one = calls(("eca_shell_command", {"command": "touch made"}))
     async with session(tmp_path, one) as (ours, provider):
@@ -90,7 +92,52 @@ async def test_a_rejected_call_does_not_run_and_the_turn_goes_on(tmp_path: Path)
         assert ours.contents()[-3]["text"] == "the end"
 
 
-@pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31", "TOOL-9", "W-38b")
+@pytest.mark.requirement("W-31c", "W-30f")
+@pytest.mark.parametrize("steers", [False, True])
+async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path: Path, *, steers: bool) -> None:
+    one = calls(("eca_shell_command", {"command": "touch made"}), ("eca_read_file", {"path": "."}))
+    async with Provider([one], otherwise=reply("the end")) as provider:
+        config = provider_config(provider.url, chat={"title": False})
+        async with current(config, folder=tmp_path) as ours:
+            await ours.prompt("go")
+            asked = await ours.content("toolCallRun", manualApproval=True)
+            if steers:
+                await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
+            await decide(ours, "Reject", asked)
+            await ours.finished()
+            ends = {each["type"] for each in of_calls(ours)}
+            assert {"toolCallRejected", "toolCalled"} <= ends
+            assert len(provider.requests) == 1 + steers
+            await ours.turn("rather not")
+            assert "rejected" in results(provider)[0]
+            assert "rather not" in str(provider.requests[-1].body["messages"][-1])
+
+
+@pytest.mark.requirement("W-31c")
+async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) -> None:
+    task = {"agent": "scout", "task": "touch it"}
+    script = [
+        calls(("eca_spawn_agent", task)),
+        calls(("eca_shell_command", {"command": "touch made"})),
+    ]
+    async with Provider(script, otherwise=reply("the end")) as provider:
+        scout = {"mode": "subagent", "description": "Touches.", "systemPrompt": "Touch."}
+        config = provider_config(provider.url, chat={"title": False}, agent={"scout": scout})
+        async with current(config, folder=tmp_path, clientInfo={"name": "VsCode"}) as ours:
+            await ours.prompt("go")
+            asked = await ours.until(
+                lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+            )
+            where = {"chatId": asked["params"]["chatId"]}
+            call_id = asked["params"]["content"]["id"]
+            await ours.tell("chat/toolCallReject", {**where, "toolCallId": call_id})
+            await ours.finished()
+            assert len(provider.requests) == 2
+            await ours.turn("go on")
+            assert "rejected a call" in results(provider)[0]
+
+
+@pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31a", "TOOL-9", "W-38b")
 @pytest.mark.parametrize(
     ("name", "given", "config", "behavior", "ends", "told"),
     [
@@ -243,11 +290,11 @@ async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(
 
 
 @pytest.mark.requirement("TOOL-15")
-async def test_an_approval_for_the_session_covers_that_command_and_no_other(
+async def test_an_approval_for_the_session_covers_that_program_and_no_other(
     tmp_path: Path,
 ) -> None:
     same = calls(("eca_shell_command", RUN))
-    other = calls(("eca_shell_command", {"command": "echo hello; echo more"}))
+    other = calls(("eca_shell_command", {"command": "echo hello; touch more"}))
     async with session(tmp_path, same, same, other) as (ours, _):
         await ours.prompt("go")
         await decide(ours, "Approve", await ours.content("toolCallRun"), save="session")
@@ -387,7 +434,7 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
         check_history(ours.connection.chats.open("c").history)
 
 
-@pytest.mark.requirement("W-23d", "W-31")
+@pytest.mark.requirement("W-23d")
 async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path: Path) -> None:
     one = calls(("eca_write_file", {"path": "a", "content": "b"}), ("eca_shell_command", RUN))
     async with session(tmp_path, one) as (ours, provider):
@@ -437,3 +484,34 @@ async def test_the_tools_are_told_again_when_the_behaviour_disables_others() -> 
             assert tools["eca_write_file"]["disabled"] is disabled
             assert tools["eca_read_file"]["disabled"] is False
             assert tools["eca_read_file"]["parameters"]["type"] == "object"
+
+
+@pytest.mark.requirement
+async def test_the_user_is_told_once_that_ignore_rules_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / ".gitignore"
+    rules.write_text("secret\n")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != rules)
+    async with session(tmp_path) as (ours, _):
+        index = ours.connection.index
+        for _ in range(2):
+            await trio.to_thread.run_sync(index._listing)
+        await ours.ask("chat/queryContext", {"query": ""})
+        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+    [told] = [each["message"] for each in shown if each["type"] == "warning"]
+    assert told == (
+        f"Could not read `{rules}`: the files that it ignores are listed and searched. "
+        "Make the file readable."
+    )
+
+
+@pytest.mark.requirement
+async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    script = calls(("eca_read_file", {"path": "a.txt", "start_line": 3}))
+    async with session(tmp_path, script) as (ours, provider):
+        await ours.turn("go")
+        assert of_calls(ours)[-1]["error"] is True
+        (result,) = results(provider)
+        assert 'unknown: "start_line" (supported: path, line_offset, limit)' in result

@@ -48,7 +48,7 @@ async def test_what_a_file_was_is_kept_though_another_server_holds_the_disk_up(
                 patched.setattr("eca_server.chat.store.store.WRITE_SECONDS", 0.02)
                 second = await said(ours, writes(b="new"))
         assert tree(folder) == {"b": "new"}
-        assert shown(await rolled_back(ours, second)) == ["1 file put back."]
+        assert shown(await rolled_back(ours, second)) == ["1 file restored."]
         assert tree(folder) == {"b": "old"}
 
 
@@ -66,14 +66,14 @@ async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
         error = await refused(ours, "chat/rollback", asked)
         assert f"- {folder / 'b'}: what it was could not be kept" in error["message"]
         assert tree(folder) == {"a": "1", "b": "3"}
-        assert shown(await rolled_back(ours, third)) == ["1 file put back."]
+        assert shown(await rolled_back(ours, third)) == ["1 file restored."]
         assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
         assert tree(folder) == {"a": "1", "b": "2"}
         [words] = shown(await rolled_back(ours, first, "rest"))
-        assert words.startswith("1 file put back.\n\nLeft as they are:\n- ")
+        assert words.startswith("1 new file deleted.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"b": "2"}
         assert shown(await rolled_back(ours, await said(ours, writes(b="4")))) == [
-            "1 file put back."
+            "1 file restored."
         ]
 
 
@@ -106,7 +106,7 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
         read = f"call eca_read_file {json.dumps({'path': 'a'})}"
         await said(ours, f"{read}\n{edits('one', '1')}")
         assert tree(folder) == {"a": "1\nthe user's\n"}
-        assert shown(await rolled_back(ours, first)) == ["1 file put back."]
+        assert shown(await rolled_back(ours, first)) == ["1 file restored."]
         assert tree(folder) == {"a": "one\nthe user's\n"}
 
 
@@ -164,6 +164,6 @@ async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
         await ours.send(again)
         goes_on.set()
         await ours.answer(again)
-        put_back = ["1 file put back."] if call == "link" else []
+        put_back = ["1 new file deleted."] if call == "link" else []
         assert shown(since(ours, begun_again)) == put_back
         assert tree(folder) == {}

@@ -18,7 +18,7 @@ NAMES = [command.name for command in COMMANDS]
     [
         ("/doctor", "Embedded model: works"),
         ("/doctor and more words", "Embedded model: works"),
-        (" /costs\n", "Tokens of this chat: 0"),
+        (" /costs\n", "Tokens of all requests of this chat together: 0\n"),
         ("/nope", "There is no command `/nope`. Commands: `/init`, `/login`, "),
     ],
 )

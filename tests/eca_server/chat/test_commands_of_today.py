@@ -9,7 +9,15 @@ import pytest
 from eca_protocol.testing.provider import Provider, finish, reply, usage
 from eca_server.commands import resume
 from tests.eca_server.chat.current import current, since
-from tests.eca_server.chat.editor import ECHO, SCRIPT, editor, provider_config, text
+from tests.eca_server.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    editor,
+    finishes,
+    provider_config,
+    text,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -23,7 +31,8 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
         begun = len(ours.seen)
         await ours.turn("/model SCRIPT", model=ECHO)
         told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
-        assert told == [{"chatId": "c", "chat": {"selectModel": SCRIPT, "variants": []}}]
+        selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
+        assert told == [{"chatId": "c", "chat": selected}]
         assert (await ours.prompt("say a"))["model"] == SCRIPT
         await ours.finished()
         assert (await ours.prompt("say a", "other"))["model"] == ECHO
@@ -42,6 +51,99 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
         assert told == [{"chat": {"selectModel": SCRIPT}}]
         assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
         await ours.finished("other")
+
+
+@pytest.mark.requirement("W-28", "CHAT-30")
+async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
+    async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
+        await ours.turn("/model script", model=ECHO)
+        assert "* agent\n" in text(await ours.turn("/agent"))
+        begun = len(ours.seen)
+        await ours.turn("/agent MINE")
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        assert told == [{"chatId": "c", "chat": {"selectAgent": "mine"}}]
+        assert (await ours.prompt("say a"))["model"] == SCRIPT
+        await ours.finished()
+        assert ours.connection.chats.open("c").settings.behavior == "mine"
+        assert "no agent 'nope'" in text(await ours.turn("/agent nope"))
+        await ours.turn("/agent code")
+        await ours.turn("say b")
+        assert ours.connection.chats.open("c").settings.behavior == "agent"
+        await ours.turn("say a", "other", model=SCRIPT)
+        assert ours.connection.chats.open("other").settings.behavior == "agent"
+    async with editor() as ours:
+        begun = len(ours.seen)
+        await ours.turn("/agent plan")
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        assert told == [{"chat": {"selectBehavior": "plan", "selectAgent": "plan"}}]
+        await ours.turn("say a", "other", model=SCRIPT)
+        assert ours.connection.chats.open("other").settings.behavior == "plan"
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
+    tmp_path: Path,
+) -> None:
+    data, here, there = (tmp_path / name for name in ("data", "here", "there"))
+    for folder in (data, here, there):
+        folder.mkdir()
+    async with current(data=data, folder=there) as ours:
+        assert "No chat is stored." in text(await ours.turn("/chats"))
+        await ours.turn("say one", "far", model=SCRIPT)
+        await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
+    async with current(data=data, folder=here) as ours:
+        await ours.turn("say two", "near", model=SCRIPT)
+        told = text(await ours.turn("/chats"))
+        assert told.index("say two `near`") < told.index("A far one `far`")
+        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["near"]
+        told = text(await ours.turn("/chats FAR one"))
+        assert ["`far`" in told, "`near`" in told] == [True, False]
+        assert "has 'nope' in its title" in text(await ours.turn("/chats nope"))
+        assert "now knows the 2 messages" in text(await ours.turn("/resume far"))
+    async with current() as ours:
+        assert "not stored here" in text(await ours.turn("/chats"))
+
+
+async def answered(ours: Editor, label: str | None) -> str:
+    """Answer the question that comes; the question."""
+    question = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
+    result = {"answer": label, "cancelled": label is None}
+    await ours.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+    return str(question["params"]["question"])
+
+
+@pytest.mark.requirement("CHAT-30", "W-24a")
+async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say one", "old", model=SCRIPT)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say two", model=SCRIPT)
+        for answer in (None, "Keep it"):
+            await ours.prompt("/delete-chat old")
+            assert "Delete the chat old?" in await answered(ours, answer)
+            await ours.finished()
+            assert text(ours.contents()).endswith("Nothing was deleted.")
+        await ours.prompt("/delete-chat old")
+        await answered(ours, "Delete it")
+        await ours.finished()
+        assert text(ours.contents()).endswith("The chat old was deleted.")
+        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
+        assert "There is no chat 'old'" in text(await ours.turn("/delete-chat old"))
+        begun = len(ours.seen)
+        await ours.prompt("/delete-chat")
+        await answered(ours, "Delete it")
+        await ours.until(lambda each: each.get("method") == "chat/deleted")
+        await ours.ask("chat/queryContext", {"query": ""})
+        told = [each for each, _ in since(ours, begun)]
+        assert told[told.index("chat/deleted") :] == ["chat/deleted", "answer"]
+        assert (await ours.ask("chat/list"))["chats"] == []
+        # The id is free, and the new chat knows nothing.
+        assert text(await ours.turn("three", model=ECHO)) == "threethree"
+    async with editor() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        assert "Send `/delete-chat yes` to delete" in text(await ours.turn("/delete-chat"))
+        assert finishes(await ours.turn("/delete-chat yes")) == 1
+        assert ours.connection.chats.get("c") is None
 
 
 @pytest.mark.requirement("W-27")
@@ -80,7 +182,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         await ours.turn("say one", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         begun = len(ours.seen)
-        assert "goes on as another one, too: Mine (2)." in text(await ours.turn("/fork"))
+        assert "This chat was forked to Mine (2)." in text(await ours.turn("/fork"))
         [opened] = [params for name, params in since(ours, begun) if name == "chat/opened"]
         assert opened["title"] == "Mine (2)"
         shown = ours.contents(opened["chatId"])
@@ -92,11 +194,11 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         monkeypatch.setattr(resume, "LISTED", 1)
         assert "Mine\n" not in text(await ours.turn("/resume", "e"))
         assert "now knows the 2 messages" in text(await ours.turn("/resume c", "e"))
-        assert "too: Mine (3)." in text(await ours.turn("/fork"))
+        assert "forked to Mine (3)." in text(await ours.turn("/fork"))
         assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
         assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
     async with current(data=tmp_path) as ours:
-        assert "too: Mine (4)." in text(await ours.turn("/fork"))
+        assert "forked to Mine (4)." in text(await ours.turn("/fork"))
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert "no chats but those" in text(await ours.turn("/fork"))
@@ -120,9 +222,9 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         told = text(await ours.turn("/rules"))
         assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in told
         assert "plans.md" not in told
-        assert "finder - Finds. - steps: 5 - called by: code\n" in text(
-            await ours.turn("/subagents")
-        )
+        listed = text(await ours.turn("/subagents"))
+        assert "finder - Finds. - steps: 5 - called by: code\n" in listed
+        assert "explorer - Finds and reads code" in listed
         (rules / "python.md").write_text("Be terse.")
         systems = ours.connection.chats.open("c").systems
         await ours.turn("say b", model=SCRIPT)
@@ -130,6 +232,6 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         await ours.turn("/sync-system-prompt")
         await ours.turn("say c", model=SCRIPT)
         assert "Be terse." in systems["agent"].text
-    async with current() as ours:
+    async with current({"agent": {"explorer": None, "general": None}}) as ours:
         assert "There are no rules." in text(await ours.turn("/rules"))
         assert "There are no subagents." in text(await ours.turn("/subagents"))

@@ -163,6 +163,28 @@ async def test_how_full_is_configured_and_a_behaviour_has_its_own() -> None:
         assert COMPACTED in await case.turn("three", behavior="plan")
 
 
+@pytest.mark.parametrize(
+    ("config", "compacts"),
+    [
+        ({"autoCompactTokensLeft": 1500}, False),
+        ({"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}, True),
+        ({"autoCompactTokensLeft": LIMIT, "autoCompactPercentage": 100}, False),
+        ({"autoCompactTokensLeft": 2500, "agent": {"code": {"autoCompactPercentage": 100}}}, False),
+        ({"agent": {"code": {"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}}}, True),
+    ],
+    ids=["enough left", "too little left", "too small a model", "agent's %", "agent's tokens"],
+)
+async def test_how_many_tokens_must_be_left_is_configured(
+    config: dict[str, Any], *, compacts: bool
+) -> None:
+    summaries = [answered("s")] if compacts else []
+    said = [answered("a", 8000), answered("b")]
+    async with chatting(said, summaries, **config) as case:
+        await case.turn("one")
+        await case.turn("two")
+        assert len(case.summaries) == len(summaries)
+
+
 async def test_what_was_not_counted_by_the_provider_is_estimated() -> None:
     async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
         await case.turn("one")
@@ -270,9 +292,8 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost() -> None:
         begun = len(ours.seen)
         await ours.stop()
         await ours.finished()
-        assert [message["params"]["content"]["type"] for message in ours.seen[begun:]] == [
-            "progress"
-        ]
+        last = [message["params"]["content"]["text"] for message in ours.seen[begun:]]
+        assert last == ["Stopped.", ""]
         await case.provider.until(lambda: case.provider.requests[1].closed_by_client)
         assert COMPACTED in await case.turn("three")
         past = case.summaries[1]["messages"][1]["content"]

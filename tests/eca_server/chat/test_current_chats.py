@@ -115,8 +115,8 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
             ("text", "two"),
             ("metadata", "Mine own"),
             ("config/updated", {"chatId": "c", "chat": {
-                "selectModel": SCRIPT, "variants": [], "selectAgent": "plan",
-                "selectTrust": False}}),
+                "selectModel": SCRIPT, "variants": [], "selectVariant": None,
+                "selectAgent": "plan", "selectTrust": False}}),
             ("answer", opened),
         ]  # fmt: skip
         assert opened["found"]
@@ -276,7 +276,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_nobody_waits_for_it
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"][0]["title"] == "three"
-        opened = await ours.ask("chat/open", {"chatId": "c"})
+        opened = await ours.ask("chat/open", {"chatId": "c", "limit": 100})
         assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
 
 
@@ -367,15 +367,16 @@ async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path
         flag = {"chatId": "c", "contentId": marked, "text": "here"}
         begun = len(ours.seen)
         assert await ours.ask("chat/addFlag", flag) == {}
-        assert since(ours, begun) == [("flag", "here"), ("answer", {})]
-        assert ours.seen[begun]["params"]["content"]["contentId"] == marked
+        told = since(ours, begun)
+        assert [name for name, _ in told] == ["chat/cleared", "text", "flag", "text", "answer"]
+        flag_id = ours.seen[begun + 2]["params"]["content"]["contentId"]
         error = await refused(ours, "chat/addFlag", {**flag, "contentId": "no such"})
         assert "params.contentId" in error["message"]
     async with current(data=tmp_path) as ours:
         await ours.ask("chat/open", {"chatId": "c"})
         assert [each["type"] for each in ours.contents()] == ["text", "flag", "text"]
         for _ in range(2):
-            assert await ours.ask("chat/removeFlag", {"chatId": "c", "contentId": marked}) == {}
+            assert await ours.ask("chat/removeFlag", {"chatId": "c", "contentId": flag_id}) == {}
         found = await ours.ask("chat/history", {"chatId": "c"})
         assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
 

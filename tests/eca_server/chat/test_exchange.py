@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from eca_server.chat.exchange import edn
 from eca_server.chat.exchange.reading import BadExport, read_export
 from eca_server.chat.exchange.written import envelope, markdown
+from eca_server.chat.flags import Flag
 from eca_server.llm.history import (
     CompactionPart,
     ImagePart,
@@ -60,13 +61,13 @@ def test_what_upstream_writes_is_read() -> None:
     chat = read_export(UPSTREAM)
     assert (chat.title, chat.model, chat.variant) == ("Fix the Bug!", "anthropic/claude", "high")
     assert chat.is_named_by_user
-    assert chat.flags == {"c1": "here"}
+    assert [*chat.flags.values()] == [Flag(after="c1", text="here")]
     assert chat.left_out == {"tool_call_output": 1, "server_tool_use": 1}
     first, answer, results, done, summary, last = chat.messages
     assert first.parts == (TextPart('hello "there"\nü 😀 \\'),)
     assert first.content_id == "c1"
     assert answer.parts == (
-        ReasoningPart(text="hm"),
+        ReasoningPart(text="hm", id="r"),
         TextPart("I look."),
         ToolCallPart(
             id="t1", name="eca_read_file", raw='{"path":"/project/x","deep":[{"a":[1,2]}]}',
@@ -95,7 +96,7 @@ def test_what_is_written_is_read_again() -> None:
         )  # fmt: skip
         again = read_export(write(whole))
         assert again.title == "T"
-        assert again.flags == chat.flags
+        assert [*again.flags.values()] == [*chat.flags.values()]
         assert again.messages[0].parts == (TextPart('*** "there"\nü 😀 \\'),)
         assert [each.parts for each in again.messages[1:]] == [
             each.parts for each in chat.messages[1:]

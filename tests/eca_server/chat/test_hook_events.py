@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import trio
+import trio.testing
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat import chat
@@ -93,6 +93,38 @@ async def test_each_event_is_told_once_and_states_as_they_change(tmp_path: Path)
         ("chatEnd", "d"),
         ("sessionEnd", None),
     }
+
+
+@pytest.mark.requirement("W-24")
+async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "begun")
+    os.mkfifo(tmp_path / "goes_on")
+    config = hooked(
+        start=hook("chatStart", f"echo > begun; cat goes_on > /dev/null; {KEEPS}"),
+        end=hook("chatEnd", KEEPS),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt("say a", model=SCRIPT)
+        await trio.to_thread.run_sync((tmp_path / "begun").read_text)
+        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await trio.to_thread.run_sync((tmp_path / "goes_on").write_text, "x")
+        await settled(ours)
+        assert [each["hook_type"] for each in kept(tmp_path)] == ["chatStart", "chatEnd"]
+
+
+@pytest.mark.requirement("W-23")
+async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    lasts = "echo $$ > begun; exec sleep 100"
+    async with current(hooked(h=hook("chatStart", lasts)), folder=tmp_path) as ours:
+        await ours.prompt("say a", model=SCRIPT)
+        pid = await trio.to_thread.run_sync((tmp_path / "begun").read_text)
+        await ours.stop()
+        await ours.finished()
+        await trio.to_thread.run_sync(assert_gone, {int(pid)})
 
 
 async def test_a_chat_that_asks_its_user_something_is_told_as_waiting(tmp_path: Path) -> None:

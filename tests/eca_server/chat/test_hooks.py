@@ -13,9 +13,9 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.hooks import Heard, Hooks
-from eca_server.llm.history import TextPart, ToolResultPart
+from eca_server.llm.history import TextPart, ToolCallPart, ToolResultPart
 from eca_server.tools import background
-from tests.eca_server.chat.agent_session import ALLOW, calls
+from tests.eca_server.chat.agent_session import ALLOW, calls, results, session
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
@@ -93,8 +93,8 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: P
         "workspaces": [str(tmp_path)],
         "cwd": str(tmp_path),
         "chat_id": "c",
-        "agent": "agent",
-        "behavior": "agent",
+        "agent": "code",
+        "behavior": "code",
         "full_model": SCRIPT,
         "resumed": False,
     }
@@ -305,6 +305,9 @@ async def test_a_hook_rewrites_arguments_and_outputs(tmp_path: Path) -> None:
             each.get("toolCallId") for each in received if each["type"] == "hookActionFinished"
         }
         assert about == {called["id"]}
+        answer = ours.connection.chats.open("c").history[1]
+        (kept,) = (part for part in answer.parts if isinstance(part, ToolCallPart))
+        assert (kept.arguments, json.loads(kept.raw)) == ({"path": "b"}, {"path": "b"})
         (tmp_path / "b").write_text("secret")
         received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
         (called,) = (each for each in received if each["type"] == "toolCalled")
@@ -365,3 +368,19 @@ async def test_an_older_client_hears_of_failures_in_words_and_hooks_hold_no_keys
         assert text(received).endswith("fine")
         assert "hookActionStarted" not in types(received)
     assert "sk-planted" not in (tmp_path / "env").read_text()
+
+
+@pytest.mark.requirement
+async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path: Path) -> None:
+    say = "echo $ECA_AGENT-$ECA_CHAT_ID"
+    custom = {"mine": {"command": say, "description": "d", "schema": {"properties": {}}}}
+    run = calls(("eca_shell_command", {"command": say}), ("eca_mine", {}))
+    hooks = {
+        "h": hook("preRequest", f"{say} > {tmp_path}/of_chat"),
+        "s": hook("sessionStart", f"{say} > {tmp_path}/of_session"),
+    }
+    async with session(tmp_path, run, hooks=hooks, customTools=custom, **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        assert ["1-c" in each for each in results(provider)] == [True, True]
+    assert (tmp_path / "of_chat").read_text() == "1-c\n"
+    assert (tmp_path / "of_session").read_text() == "1-\n"

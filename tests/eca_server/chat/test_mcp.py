@@ -101,13 +101,15 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 
 
 @pytest.mark.requirement("CONF-9")
-async def test_why_a_server_failed_is_told_in_words(places: Places, autojump_clock: Any) -> None:
+async def test_why_a_server_failed_is_told_in_words_and_logged(
+    places: Places, autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     places["git"].refuses = MCPFault("the command 'git-server' cannot be started", kind="start")
     async with with_servers() as ours:
         await ours.until(lambda message: message.get("method") == "$/showMessage")
-        assert shown(ours) == [
-            ("error", "The MCP server git failed: the command 'git-server' cannot be started")
-        ]
+        message = "The MCP server git failed: the command 'git-server' cannot be started"
+        assert shown(ours) == [("error", message)]
+        assert [(each.levelname, each.message) for each in caplog.records] == [("ERROR", message)]
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
@@ -148,7 +150,7 @@ async def test_no_secret_of_a_server_is_in_what_is_told_of_it(
     server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
     url = {"url": f"https://me:{secret}@x/mcp?key={secret}", "headers": {"X-Key": secret}}
     async with with_servers({"git": server, "web": url}) as ours:
-        await status(ours, "web", "running")
+        await ours.until(lambda _: shown(ours) and statuses(ours, "web")[-1:] == ["running"])
         assert "wrong token ***" in shown(ours)[0][1]
         assert updates(ours, "web")[-1]["command"] == "https://x/mcp?key=***"
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
@@ -359,11 +361,29 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
         begun = trio.current_time()
         first = await ours.turn("call slow__echo {}\nsay done", model=SCRIPT)
         assert 1.9 < trio.current_time() - begun < 2.2
+        progress = [each["text"] for each in first if each["type"] == "progress"]
+        assert "Waiting for MCP servers: slow, mute" in progress
         assert "Still starting, and not in this turn: mute." in text(first)
         assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
         begun = trio.current_time()
-        assert "mute" not in text(await ours.turn("two", model=ECHO_MODEL))
+        second = await ours.turn("two", model=ECHO_MODEL)
+        assert not any("mute" in each.get("text", "") for each in second)
         assert trio.current_time() - begun < 0.1
+
+
+@pytest.mark.requirement
+async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
+    places: Places, autojump_clock: Any
+) -> None:
+    names = [f"s{n}" for n in range(13)]
+    for name in names:
+        places[name].opening = 1_000_000
+    async with with_servers({name: {"command": "x"} for name in names}) as ours:
+        begun = trio.current_time()
+        received = await ours.turn("one", model=ECHO_MODEL)
+        assert trio.current_time() - begun < 2.2
+        named = ", ".join(names[:10])
+        assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
 
 
 @pytest.mark.requirement
@@ -371,10 +391,10 @@ async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: 
     places["git"].opening = 1_000_000
     async with with_servers() as ours:
         await ours.prompt("one")
-        await ours.content("progress", text="Waiting for MCP servers")
+        await ours.content("progress", text="Waiting for MCP servers: git")
         await ours.stop()
         await ours.finished()
-        assert text(ours.contents()) == "one"
+        assert text(ours.contents()) == "oneStopped."
 
 
 @pytest.mark.requirement

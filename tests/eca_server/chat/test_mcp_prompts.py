@@ -215,7 +215,11 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
 @pytest.mark.parametrize(
     ("typed", "gives", "reason"),
     [
-        ("/git:commit", _is_empty, "`/git:commit` needs `scope` (What it is about.). It is called"),
+        (
+            "/git:commit",
+            _is_empty,
+            "`/git:commit` needs `scope` (What it is about.). Write `/git:commit",
+        ),
         ("/git:commit x", _refuses, "the MCP server git did not give it: prompts/get: not today"),
         ("/git:commit x", _is_empty, "gave a prompt without a text"),
         ("/git:nope", _is_empty, "There is no command `/git:nope`. Commands: `/init`"),

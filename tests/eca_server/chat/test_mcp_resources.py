@@ -69,6 +69,8 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_what_is_told_
         assert rest[:2] == [whole, bare]
         assert [each["type"] for each in await offered("READ")] == ["file", "mcpResource"]
         assert await offered("what it is") == [whole]
+        assert await offered("git:") == [whole, bare]
+        assert await offered("Git:read") == [whole]
         assert await offered("repo://", whole) == [bare]
         filled = await offered("repo://me/files/a/b.txt")
         assert [(each["uri"], each["name"]) for each in filled] == [

@@ -14,7 +14,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat.instructions import LARGEST_PROMPT, instructions
 from tests.eca_server.chat.agent_session import calls
 from tests.eca_server.chat.current import current
-from tests.eca_server.chat.editor import SCRIPT, Editor, editor, provider_config, text
+from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -247,8 +247,19 @@ async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path: Path) -
         await ours.turn(command, model=SCRIPT, trust=True)
         await ours.ask("chat/open", {"chatId": "c"})
         first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")
-    assert again == "Running 'echo 1 2 ...'"
-    assert first.startswith(again)  # and why it was not asked for
+    assert first == again == "Running 'echo 1 2 ...'"
+
+
+@pytest.mark.requirement("W-28d")
+async def test_clients_of_today_know_the_built_in_agents_as_code_and_plan() -> None:
+    async with current({"agent": {"review": {}}}) as ours:
+        chat = introduced(ours)
+        assert chat["agents"] == chat["behaviors"] == ["code", "plan", "review"]
+        assert chat["selectAgent"] == chat["selectBehavior"] == "code"
+        for name in ("plan", "code", "agent", "build"):
+            await ours.turn("hi", name, model=ECHO, agent=name)
+            opened = await ours.ask("chat/open", {"chatId": name})
+            assert opened["selection"]["agent"] == ("plan" if name == "plan" else "code")
 
 
 async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> None:

@@ -100,8 +100,13 @@ async def test_who_cannot_show_a_picture_is_told_of_it(tmp_path: Path) -> None:
         assert [base64.b64decode(each)[:4] for each in drawn] == [b"\x89PNG"] * 2
         size = len(base64.b64decode(drawn[0]))
     words = f"[a picture: image/png, {size:,} bytes]"
-    async with current(clientInfo={"name": "Neovim"}) as neovim, editor() as older:
-        for ours in (neovim, older):
+    page = {"clientInfo": {"name": "VsCode"}}
+    async with (
+        current(clientInfo={"name": "Neovim"}) as neovim,
+        current(**page) as vscode,
+        editor() as older,
+    ):
+        for ours in (neovim, vscode, older):
             await ours.turn(script, model=SCRIPT)
             said = [("system", words) for role, each in contents(ours.seen)
                     if role == "system" and each.get("text") == words]  # fmt: skip
@@ -111,16 +116,20 @@ async def test_who_cannot_show_a_picture_is_told_of_it(tmp_path: Path) -> None:
         assert told.count(words) == 2
 
 
+@pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
 async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
-    tmp_path: Path,
+    tmp_path: Path, client: str
 ) -> None:
     def linked(messages: list[Any]) -> list[Path]:
-        uris = re.findall(r"\[a picture: image/png, [0-9]+ bytes\]\((.+?)\)", str(messages))
-        return [Path(unquote(urlsplit(uri).path)) for uri in uris]
+        words = r"\[a picture: image/png, [0-9]+ bytes\]"
+        if client == "Neovim":
+            uris = re.findall(words + r"\((.+?)\)", str(messages))
+            return [Path(unquote(urlsplit(uri).path)) for uri in uris]
+        return [Path(path) for path in re.findall(words + r" `(.+?)`", str(messages))]
 
     (tmp_path / "a.png").write_bytes(PNG)
     script = f'draw\ncall eca_read_file {{"path": "{tmp_path / "a.png"}"}}\nsay done'
-    neovim = {"clientInfo": {"name": "Neovim"}, "data": tmp_path / "da ta", "folder": tmp_path}
+    neovim = {"clientInfo": {"name": client}, "data": tmp_path / "da ta", "folder": tmp_path}
     async with current(**neovim) as ours:
         for chat in ("c", "d"):
             await ours.turn(script, chat, model=SCRIPT)

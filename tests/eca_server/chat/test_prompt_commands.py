@@ -61,6 +61,24 @@ async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_type
         assert text((await ours.turn("/fix", model=ECHO))[2:]) == expected
 
 
+@pytest.mark.requirement
+@pytest.mark.parametrize("folder", ["commands/fix.md", "skills/fix/SKILL.md"])
+async def test_a_file_that_arguments_mention_is_given_to_the_model(
+    tmp_path: Path, folder: str
+) -> None:
+    file = tmp_path / ".eca" / folder
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS).")
+    (tmp_path / "notes.txt").write_text("what the notes say")
+    async with editor(started=False) as ours:
+        await ours.start(**folders(tmp_path))
+        await ours.turn("/fix @notes.txt:L1 now", model=ECHO)
+        assert "Mend @notes.txt:L1 (@notes.txt:L1 now)." in last_user_text(ours)
+        told = ours.connection.chats.open("c").history[0].parts[0]
+        assert isinstance(told, TextPart)
+        assert "what the notes say" in told.text
+
+
 @pytest.mark.requirement("CHAT-30")
 async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path: Path) -> None:
     write_command(tmp_path, "make", 'call eca_write_file {"path": "$1", "content": "x"}\nsay made')

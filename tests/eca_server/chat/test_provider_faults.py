@@ -15,6 +15,7 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.testing.provider import (
+    Provider,
     ReceivedRequest,
     Reply,
     ThreadedProvider,
@@ -27,8 +28,10 @@ from eca_protocol.testing.provider import (
     reply,
     reset,
     text,
+    tool_call,
 )
-from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.chat.current import CURRENT
+from tests.eca_server.chat.editor import editor, provider_config
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -219,7 +222,7 @@ def test_a_stop_ends_the_turn_and_closes_the_connection(
     setting.provider.until(lambda: bool(setting.requests(words)))
     server.tell("chat/promptStop", {"chatId": words})
     types = [content_of(each)["type"] for each in setting.finished(words)]
-    assert types == (["reasonFinished"] if "thinking" in words else []) + ["progress"]
+    assert types == (["reasonFinished"] if "thinking" in words else []) + ["text", "progress"]
     if words == "limited":
         assert len(setting.requests(words)) == 1
     else:
@@ -237,7 +240,8 @@ def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read(
     stop = message("chat/promptStop", {"chatId": "flood"})
     server.send(stop, message("chat/queryContext", {"query": ""}, request_id="behind the stop"))
     server.answer("behind the stop")
-    assert [content_of(each)["type"] for each in setting.finished("flood")] == ["progress"]
+    last = [content_of(each).get("text") for each in setting.finished("flood")]
+    assert last == ["\n\nStopped.", ""]
     setting.provider.until(lambda: setting.requests("flood")[0].closed_by_client)
     setting.assert_goes_on("flood")
 
@@ -281,3 +285,21 @@ def test_more_stops_at_once_than_any_pool_has_slots_leave_room_for_the_next_turn
     provider.until(lambda: all(each.closed_by_client for each in setting.requests("hang")))
     setting.assert_goes_on(chats[0])
     assert sum(map(is_finished, server.seen[begun:])) == count + 1
+
+
+@pytest.mark.trio
+@pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=interrupted", "W-32b")
+@pytest.mark.parametrize(
+    ("capabilities", "reason"), [(CURRENT, "interrupted"), ({}, "user-choice")]
+)
+async def test_a_call_whose_answer_breaks_off_is_rejected_by_nobody_s_choice(
+    capabilities: dict[str, Any], reason: str
+) -> None:
+    script = [reply(tool_call("eca_shell_command", '{"comm'), reset())]
+    async with Provider(script) as provider:
+        config = provider_config(provider.url, retry={"maxRetries": 0})
+        async with editor(config, started=False) as ours:
+            await ours.start(capabilities=capabilities)
+            await ours.turn("go")
+            [rejected] = [each for each in ours.contents() if each["type"] == "toolCallRejected"]
+            assert rejected["reason"] == reason

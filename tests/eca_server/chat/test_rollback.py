@@ -82,7 +82,7 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_is_kept(
             "chat/cleared", "text", "text", "$/showMessage", "answer",
         ]  # fmt: skip
         assert [words for name, words in told if name == "text"] == ["say one", "one"]
-        assert shown(told) == ["1 file put back."]
+        assert shown(told) == ["1 new file deleted."]
         assert tree(folder) == {}
         assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
             "code"
@@ -117,7 +117,7 @@ async def test_messages_and_files_go_back_each_without_the_other(
         assert tree(folder) == {"a": "2", "b": "x"}
         assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
         assert tree(folder) == {"a": "2", "b": "x"}
-        assert shown(await rolled_back(ours, first)) == ["2 files put back."]
+        assert shown(await rolled_back(ours, first)) == ["2 new files deleted."]
         assert tree(folder) == {}
 
 
@@ -149,9 +149,31 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
             monkeypatch.setattr("eca_server.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown(await rolled_back(ours, first, *how))
-        assert words.startswith("2 files put back.\n\nLeft as they are:\n- ")
+        assert words.startswith("1 file restored, 1 new file deleted.\n\nLeft as they are:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.requirement("W-15")
+async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
+    tmp_path: Path, folder: Path
+) -> None:
+    vscode = {"clientInfo": {"name": "VsCode"}}
+    async with current(data=tmp_path, folder=folder, **vscode) as ours:
+        first = await said(ours, writes(mine="1"))
+        (folder / "mine").write_text("the user's")
+        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": first})
+        assert contents(ours.seen)[-1] == (
+            "system",
+            {"type": "text", "text": f"{error['message']}\n\n"},
+        )
+        assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
+        (folder / "mine").write_text("1")
+        await rolled_back(ours, first)
+        assert contents(ours.seen)[-1] == (
+            "system",
+            {"type": "text", "text": "1 new file deleted.\n\n"},
+        )
 
 
 @pytest.mark.requirement
@@ -166,7 +188,7 @@ async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it
             assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
             [(role, words)] = contents(ours.seen, "c")
             assert (role, words["text"]) == ("user", changing)
-            assert shown(await rolled_back(ours, words["contentId"])) == ["1 file put back."]
+            assert shown(await rolled_back(ours, words["contentId"])) == ["1 new file deleted."]
             assert tree(folder) == {}
 
 
@@ -178,7 +200,7 @@ async def test_what_commands_changed_stays_and_the_user_is_told(
         command = json.dumps({"command": "touch b"})
         first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
         [words] = shown(await rolled_back(ours, first))
-        assert words == "1 file put back.\n\nWhat commands changed stays as it is."
+        assert words == "1 new file deleted.\n\nWhat commands changed stays as it is."
         assert tree(folder) == {"b": ""}
 
 
@@ -223,7 +245,8 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
     async with current(data=tmp_path, folder=folder) as ours:
         assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [5]
         [words] = shown(await rolled_back(ours, first))
-        assert words.startswith(f"{len(meanwhile)} file")
+        done = ["1 file restored", "1 new file deleted"][: len(meanwhile)]
+        assert words == f"{', '.join(done)}."
         assert tree(folder) == {"b": "old", "c": "old"}
 
 
@@ -263,7 +286,7 @@ async def test_a_word_said_meanwhile_is_a_message_to_go_back_to(
         await ours.finished()
         assert tree(folder) == {"a": "a", "b": "b"}
         steer = next(each["contentId"] for each in ours.contents() if each.get("text") == "and b")
-        assert shown(await rolled_back(ours, steer)) == ["1 file put back."]
+        assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
         assert tree(folder) == {"a": "a"}
         await ours.turn("next")
         assert [each["role"] for each in provider.requests[-1].body["messages"]] == [
@@ -285,7 +308,7 @@ async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) ->
         assert "leads to" in error["message"]
         (folder / "there").unlink()
         (tmp_path / "outside").rename(folder / "there")
-        assert shown(await rolled_back(ours, first)) == ["3 files put back."]
+        assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
         assert tree(folder) == {"here/f": "1"}
 
 
@@ -302,10 +325,11 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
         await ours.send(asked, ours.prompt_request("hello", model=ECHO))
         await ours.finished(times=2)
         names = [name for name, _ in since(ours, begun)]
-        assert names.index("progress") < names.index("chat/cleared") < names.index("text")
         assert names.count("chat/cleared") == 1
+        names = names[names.index("progress") :]
+        assert names.index("chat/cleared") < names.index("text")
         told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
-        assert told == ["finished", "running", "hello", "running", "hello", "finished"]
+        assert told == ["Stopped.", "finished", "running", "hello", "running", "hello", "finished"]
         assert tree(folder) == {}
 
 
@@ -419,7 +443,11 @@ async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-@pytest.mark.requirement("FIELD:ChatForkParams.chatId", "FIELD:ChatForkParams.contentId")
+@pytest.mark.requirement(
+    "FIELD:ChatForkParams.chatId",
+    "FIELD:ChatForkParams.contentId",
+    "FIELD:ChatForkResponse.chatId",
+)
 async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
@@ -437,7 +465,7 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
         assert told[1:] == [
             ("text", "say one"), ("text", "one"), ("text", "say two"), ("flag", "here"),
             ("metadata", "Mine (10)"),
-            ("text", "This chat goes on as another one, too: Mine (10)."), ("answer", {}),
+            ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
         ]  # fmt: skip
         asked = {"chatId": "c", "contentId": "no"}
         assert "got 'no'" in (await refused(ours, "chat/fork", asked))["message"]

@@ -59,7 +59,8 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
             await ours.finished()
         shows = ["chat/cleared", "text", "text", "answer"]
         told = await rolled_back(ours, unheard, "messages")
-        assert [name for name, _ in told if name in shows] == shows
+        names = [name for name, words in told if name in shows and words != "Stopped."]
+        assert names == shows
         assert [words for name, words in told if name == "text"][-2:] == ["say one", "one"]
         params = {"chatId": "c", "contentId": unheard}
         assert (await refused(ours, "chat/rollback", params))["code"] == -32602
@@ -121,4 +122,5 @@ async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
         unheard = await echoed(ours, "say two")
         await begun.wait()
         told = await rolled_back(ours, unheard)
-        assert [words for name, words in told if name == "text"] == ["say one", "one"]
+        texts = [words for name, words in told if name == "text"]
+        assert texts == ["Stopped.", "say one", "one"]

@@ -34,13 +34,14 @@ def updates(ours: Editor, begun: int = 0) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("W-16b", "W-11a")
+@pytest.mark.requirement("W-16b", "W-11a", "W-11h")
 async def test_today_s_edition_is_told_the_variants_of_the_selected_model_at_once() -> None:
     async with Provider() as provider:
         async with current(configured(provider)) as ours:
             assert updates(ours)[0]["chat"]["variants"] == ["low"]
         async with current() as ours:
-            assert updates(ours)[0]["chat"]["variants"] == []
+            first = updates(ours)[0]["chat"]
+            assert (first["variants"], first["selectVariant"]) == ([], None)
         async with editor(configured(provider)) as ours:
             assert "variants" not in updates(ours)[0]["chat"]
 
@@ -55,9 +56,11 @@ async def test_of_a_selected_model_only_the_variants_are_told_and_for_whom() -> 
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})
         await ours.turn("hi", model=ECHO)
         assert updates(ours, begun) == [
-            {"chat": {"variants": ["high"]}},
-            {"chatId": "d", "chat": {"variants": ["low"]}},
-        ]
+            {"chat": {"variants": ["high"], "selectVariant": None}},
+            {"chatId": "d", "chat": {"variants": ["low"], "selectVariant": None}},
+            {"chatId": "d", "chat": {"selectModel": "p/m", "variants": ["low"],
+                                     "selectVariant": None}},
+        ]  # fmt: skip
 
 
 @pytest.mark.requirement("W-28a", "W-21e")
@@ -146,7 +149,7 @@ async def test_even_in_a_trusted_chat_a_path_outside_asks_and_a_denial_stands(
         assert sorted(each["reason"] for each in rejected) == ["user-choice"] * 2 + ["user-config"]
 
 
-@pytest.mark.requirement
+@pytest.mark.requirement("W-44b")
 async def test_trust_is_kept_with_the_chat(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("say hi", model=SCRIPT, trust=True, agent="plan")
@@ -159,6 +162,8 @@ async def test_trust_is_kept_with_the_chat(tmp_path: Path) -> None:
         await ours.turn("say hi", model=SCRIPT, trust=False)
         opened = await ours.ask("chat/open", {"chatId": "c"})
         assert not opened["selection"]["trust"]
+        assert "meta" not in opened
+        opened = await ours.ask("chat/open", {"chatId": "c", "limit": 100})
         assert opened["meta"]["total"] == 4
 
 

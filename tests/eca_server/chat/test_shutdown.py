@@ -147,5 +147,5 @@ async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path: Path) 
     data = tmp_path / "data"
     data.write_text("in the way")
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
-        await ours.turn("hello", model="unknown/model")
+        await ours.turn("/costs")
         assert (await shut_down(ours))["result"] is None

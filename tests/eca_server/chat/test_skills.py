@@ -141,3 +141,19 @@ async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_ski
         assert "The folder's way." in text(await ours.turn("/fix", model=ECHO))
         found = (await ours.ask("chat/queryCommands", {"query": "ship"}))["commands"]
         assert [(each["name"], each["type"]) for each in found] == [("ship", "skill")]
+
+
+@pytest.mark.requirement
+async def test_an_agent_loads_the_skills_that_it_lists(project: Path) -> None:
+    agents = {"agent": {"small": {"skills": ["fi.*"]}, "none": {"skills": []}}}
+    said = 'call eca_skill {"name": "fix"}\ncall eca_skill {"name": "ship"}\nsay done'
+    async with current(agents, folder=project) as ours:
+        received = await ours.turn(said, model=SCRIPT, agent="small")
+        called = [each for each in received if each["type"] == "toolCalled"]
+        (refused,) = (each for each in called if each["error"])
+        assert len(called) == 2
+        assert "There is no skill 'ship'. Skills: fix." in refused["outputs"][0]["text"]
+        assert "How to fix." in system(ours, "small")
+        assert "How to ship." not in system(ours, "small")
+        await ours.turn("say done", model=SCRIPT, agent="none")
+        assert "How to" not in system(ours, "none")

@@ -102,7 +102,7 @@ async def test_calls_of_one_answer_change_what_the_ones_before_them_left(
     assert tree(tmp_path) == expected
 
 
-@pytest.mark.requirement("W-30e", "W-31")
+@pytest.mark.requirement("W-30e", "W-31a")
 async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> None:
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, provider):

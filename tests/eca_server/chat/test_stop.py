@@ -13,6 +13,7 @@ from eca_server.chat.chat import STOP_SECONDS
 from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import Part
 from tests.eca_protocol.wire import notification
+from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
     SCRIPT,
@@ -68,7 +69,7 @@ async def test_an_open_reasoning_is_finished_by_the_stop(autojump_clock: object)
     async with editor() as ours:
         await ours.prompt("speed 2\nthink a b c d e f", model=SCRIPT)
         await ours.content("reasonText")
-        assert await stopped(ours) == ["reasonFinished", "finished"]
+        assert await stopped(ours) == ["reasonFinished", "text", "finished"]
         reasons = [each for each in ours.contents() if each["type"].startswith("reason")]
         assert len({each["id"] for each in reasons}) == 1
         assert await ours.later() == []
@@ -84,7 +85,8 @@ async def test_what_the_model_says_after_the_stop_is_dropped() -> None:
         await ours.answer(marker)
         begun = len(ours.seen)
         await ours.finished()
-        assert types([each for _, each in contents(ours.seen[begun:])]) == ["finished"]
+        last = [each for _, each in contents(ours.seen[begun:])]
+        assert [each.get("text") for each in last] == ["\n\nStopped.", ""]
         assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
 
 
@@ -112,13 +114,29 @@ async def test_two_stops_at_once_end_one_turn_once(autojump_clock: object) -> No
 
 
 @pytest.mark.requirement("W-22f")
-async def test_a_stop_of_a_chat_that_is_idle_or_unknown_is_ignored(autojump_clock: object) -> None:
+async def test_a_stop_of_an_idle_or_unknown_chat_ends_no_turn(
+    autojump_clock: object,
+) -> None:
     async with editor() as ours:
         await ours.stop("never seen")
         await ours.turn("hi", model=ECHO)
         await ours.stop()
         assert await ours.later() == []
         assert types(await ours.turn("say on", model=SCRIPT))[-2:] == ["usage", "finished"]
+
+
+@pytest.mark.requirement("W-22g")
+async def test_today_s_client_learns_that_such_a_chat_is_idle() -> None:
+    async with current() as ours:
+        await ours.turn("hi", model=ECHO)
+        for chat in ("never seen", "c"):
+            begun = len(ours.seen)
+            await ours.stop(chat)
+            await ours.ask("chat/queryCommands", {"query": ""})
+            told = [each for each in ours.seen[begun:] if "method" in each]
+            assert [(each["method"], each["params"]) for each in told] == [
+                ("chat/statusChanged", {"chatId": chat, "status": "idle"})
+            ]
 
 
 @pytest.mark.requirement("W-23g", "W-22f")
@@ -212,7 +230,7 @@ async def test_a_stop_in_a_wait_before_another_try_ends_it_at_once(autojump_cloc
         told = await ours.content("progress", state="running")
         assert "trying again in" in told["text"]
         begun = trio.current_time()
-        assert await stopped(ours) == ["finished"]
+        assert await stopped(ours) == ["text", "finished"]
         assert trio.current_time() == begun
 
 
@@ -245,7 +263,7 @@ async def test_a_body_that_does_not_end_is_left_behind_and_stays_mute(
         chat.prompt(Prompt(text="hi", body=deaf(ended)))
         await ours.content("text", text="begun")
         begun = trio.current_time()
-        assert await stopped(ours) == ["reasonFinished", "finished"]
+        assert await stopped(ours) == ["reasonFinished", "text", "finished"]
         assert trio.current_time() - begun <= 0.5
         assert not ended.is_set()
         turn = await ours.turn("meanwhile", model=ECHO)

@@ -34,13 +34,13 @@ def model_of(api: SpokenAPI) -> str:
 
 def not_told(api: SpokenAPI, before: SpokenAPI) -> str:
     return (
-        f"{model_of(api)} goes on from what was said and done; "
-        f"it is not told what {model_of(before)} thought."
+        f"{model_of(api)} answers from here on. It is sent the chat so far, "
+        f"but not the reasoning of {model_of(before)}."
     )
 
 
 def notes(contents: list[Content]) -> list[str]:
-    return [each["text"] for each in contents if "it is not told what" in each.get("text", "")]
+    return [each["text"] for each in contents if "answers from here on" in each.get("text", "")]
 
 
 async def test_each_api_goes_on_where_another_one_was(tmp_path: Path) -> None:

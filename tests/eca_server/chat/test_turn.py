@@ -124,7 +124,7 @@ async def test_each_type_of_content_has_its_role() -> None:
     ]
     assert "".join(said) == "hello [A page](https://e.test/a)"
     told = [each["text"] for role, each in received if (role, each["type"]) == ("system", "text")]
-    assert told == ["The answer was cut: it reached the model's output limit."]
+    assert told == ["\n\nThe answer was cut: it reached the model's output limit."]
     reasons = [each for _, each in received if each["type"].startswith("reason")]
     assert len({each["id"] for each in reasons}) == 1
     assert isinstance(reasons[-1]["totalTimeMs"], int)
@@ -143,7 +143,7 @@ async def test_reasonings_have_ids_of_their_own_and_their_times(autojump_clock: 
         assert len({each["id"] for each in block}) == 1
     assert "".join(each["text"] for each in reasons[1 : split - 1]) == "a b c d"
     assert 500 <= reasons[split - 1]["totalTimeMs"] <= 600
-    assert reasons[-1]["totalTimeMs"] == 0
+    assert reasons[-1]["totalTimeMs"] == 1  # pages print a bare 0
 
 
 @pytest.mark.requirement("W-21a", "W-21c", "CHAT-1", "CHAT-10")
@@ -223,7 +223,7 @@ async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
     notes = [each["text"] for each in received[2:] if each["type"] == "text"][:2]
     assert "/a" in notes[0]
     assert "novel" in notes[1]
-    assert text(received[2:]) == "".join([*notes, "hi"])
+    assert text(received[2:]) == "".join([*notes, "\n\nhi"])
 
 
 @pytest.mark.requirement("W-26a")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from eca_server.chat.store.database import Database
 from tests.eca_server.chat.current import current, since
-from tests.eca_server.chat.editor import ECHO, Editor
+from tests.eca_server.chat.editor import ECHO, Editor, text
 from tests.eca_server.chat.test_rollback import full_disk, said
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
@@ -81,6 +82,33 @@ async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
         assert await shown(ours) == ("mine", texts)
     async with current(data=tmp_path) as ours:
         assert await shown(ours) == ("mine", texts)
+
+
+async def test_a_late_disk_holds_up_no_list_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        with pytest.MonkeyPatch.context() as patch:
+            mend = hangs_once(patch)
+            await ours.turn("two", model=ECHO)
+            patch.setattr("eca_server.chat.store.store.READ_SECONDS", 25)
+            with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
+                listed = await ours.ask("chat/list")
+                assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
+                answer = text(await ours.turn("/resume", "d"))
+            assert [each["id"] for each in listed["chats"]] == ["c"]
+            assert "The stored chats cannot be read now." in answer
+            said = [
+                each["params"]["message"]
+                for each in ours.seen
+                if "message" in each.get("params", {})
+            ]
+            assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
+            mend()
+        monkeypatch.setattr("eca_server.chat.store.store.LATE_SECONDS", 30)
+        listed = await ours.ask("chat/list")
+        assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
 
 async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(

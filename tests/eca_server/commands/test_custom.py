@@ -77,7 +77,15 @@ def test_its_placeholders_are_its_described_arguments() -> None:
     assert [each.name for each in command("{{b}} {{a}} {{b}}").arguments] == ["b", "a"]
     assert [each.name for each in command("$1 {{a}}").arguments] == ["arg1"]
     assert command(r"\$1 and $0").arguments == ()
-    assert all(each.description for each in command("$2 $ARGS").arguments)
+    assert [each.description for each in command("$1 $ARGS").arguments] == [
+        "Replaces `$1` in the command.",
+        "All that follows the name, as it is written.",
+    ]
+
+
+def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument() -> None:
+    assert command("a=$1 b=$2").expand('""main branch"" x') == "a=main branch b=x"
+    assert command("a=$1 b=$2").expand('"" ""') == "a= b="
 
 
 @pytest.mark.parametrize(

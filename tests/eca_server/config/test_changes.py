@@ -94,6 +94,7 @@ def test_a_link_that_leads_elsewhere_is_a_change(house: House) -> None:
     link = house.roots[0] / ".eca" / "config.json"
     link.parent.mkdir(parents=True)
     link.symlink_to(one)
+    house.load()  # accepts the link, and then what it leads to
     loaded = house.load()
     assert loaded.config.default_model == "a/b"
     link.unlink()

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -79,3 +80,49 @@ def test_as_a_reference_it_is_named_too(house: House, kind: str) -> None:
 def test_a_root_that_is_a_file_has_no_configuration(house: House) -> None:
     house.roots[0].write_text("")
     assert house.config() == Config()
+
+
+SIZES: list[tuple[str, dict[str, Any], int, str]] = [
+    ("bytes", {"s": {"command": "c" * 2**20}}, 0, "expected at most 1048576 bytes, got more"),
+    ("values", {"s": {"args": ["a"] * 10_000}}, 0, "expected at most 10,000 values of a folder"),
+    (
+        "settings",
+        {f"s{number}": {"command": "c"} for number in range(600)},
+        500,
+        "100 settings do not count: a folder may have 500",
+    ),
+    ("depth", {"s": json.loads("[" * 140 + "]" * 140)}, 0, "128"),
+]
+
+
+@pytest.mark.parametrize(
+    ("servers", "waiting", "words"), [s[1:] for s in SIZES], ids=[s[0] for s in SIZES]
+)
+@pytest.mark.parametrize("is_extra", [False, True])
+def test_a_folder_configures_a_bounded_amount(
+    house: House, servers: dict[str, Any], waiting: int, words: str, is_extra: bool
+) -> None:
+    house.accepts = False
+    content = {"mcpServers": servers}
+    if is_extra:
+        house.write(house.roots[0] / ".eca" / "extra.json", content)
+        content = {"extraConfigs": ["extra.json"]}
+    house.in_root(0, content)
+    loaded = house.load(trusts_workspace=is_extra)
+    if not is_extra:
+        assert len(loaded.withheld) == waiting
+    assert len(loaded.config.mcp_servers) == waiting
+    assert any(words in str(problem) for problem in loaded.problems)
+
+
+def test_a_folder_names_a_bounded_number_of_files(house: House) -> None:
+    house.accepts = False
+    names = "".join(f"${{file:{number}}}" for number in range(5_000))
+    house.in_root(0, {"prompts": {"chat": names}})
+    loaded = house.load()
+    assert len([path for path in loaded.files if path.name.isdigit()]) <= 2_000
+
+
+def test_what_is_refused_is_not_told_without_end(house: House) -> None:
+    house.in_root(0, {"providers": {"openai": {f"k{number}": 1 for number in range(1_000)}}})
+    assert len(house.load(known_providers=lambda: ["openai"]).problems) < 100

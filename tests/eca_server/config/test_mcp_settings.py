@@ -35,6 +35,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
                     "clientId": "id",
                     "clientSecret": "not-a-real-secret",
                     "clientName": "name",
+                    "clientMetadataUrl": "https://me.example/client.json",
                     "oauthPort": 8080,
                     "authScope": "workspace",
                 },
@@ -51,6 +52,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
     assert (git.type, git.protocol, git.most_calls, git.disabled) == ("stdio", "legacy", 1, False)
     assert (web.url, web.headers, web.disabled) == ("https://mcp.example/mcp", {"X-A": "b"}, True)
     assert (web.client_id, web.client_name, web.oauth_port) == ("id", "name", 8080)
+    assert web.client_metadata_url == "https://me.example/client.json"
     assert web.client_secret is not None
     assert web.client_secret.reveal() == "not-a-real-secret"
     assert web.auth_scope == "workspace"

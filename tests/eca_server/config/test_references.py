@@ -59,7 +59,7 @@ def test_what_was_put_in_is_not_searched_again(house: House) -> None:
     assert house.config().welcome_message == "${env:INNER}"
 
 
-@pytest.mark.parametrize("text", ["${netrc:host}", "${cmd:ls}", "${classpath:x}", "${plugin:x}"])
+@pytest.mark.parametrize("text", ["${netrc:host}", "${classpath:x}", "${plugin:x}"])
 def test_a_kind_of_reference_we_do_not_have_is_a_problem(house: House, text: str) -> None:
     house.options = {"providers": {"p": {"key": text, "url": "http://a"}}}
     assert house.problem().key == "providers.p.key"

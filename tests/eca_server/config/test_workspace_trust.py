@@ -34,11 +34,13 @@ CLASSES = {
     },
     Workspace.RESTRICTS: {
         "disabledTools",
+        "enabledTools",
         "toolCall.approval.ask",
         "toolCall.approval.byDefault",
         "toolCall.approval.deny",
         "toolCall.manualApproval",
         "agent.*.disabledTools",
+        "agent.*.enabledTools",
         "agent.*.toolCall.approval.ask",
         "agent.*.toolCall.approval.byDefault",
         "agent.*.toolCall.approval.deny",
@@ -105,6 +107,8 @@ PRIVILEGED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("includeParentAgentsFiles", {"includeParentAgentsFiles": None}),
     ("disabledTools", {"disabledTools": None}),
+    ("enabledTools", {"enabledTools": None}),
+    ("autoCompactTokensLeft", {"autoCompactTokensLeft": 1}),
     ("rules", {"rules": [{"path": "../outside.md"}]}),
     ("skills", {"skills": [{"path": "~/skills"}]}),
     ("commands", {"commands": [{"path": "/etc"}]}),
@@ -129,7 +133,11 @@ def test_without_trust_a_folder_configures_nothing_that_could_do_harm(
     untrusted.accept(loaded)
     trusting = untrusted.load()
     assert trusting.withheld == ()
-    assert trusting.config != Config() or key in {"toolCall.approval.deny.eca", "disabledTools"} | {
+    assert trusting.config != Config() or key in {
+        "toolCall.approval.deny.eca",
+        "disabledTools",
+        "enabledTools",
+    } | {
         "includeParentAgentsFiles",
         "toolCall.manualApproval",
     }
@@ -426,13 +434,29 @@ def test_more_files_wait_with_everything_in_them(untrusted: House) -> None:
 
 
 def test_a_configuration_that_leads_out_of_the_folder_is_named(untrusted: House) -> None:
-    target = untrusted.write(untrusted.folder / "elsewhere.json", {"defaultModel": "a/b"})
+    content = {"defaultModel": "a/b", "toolCall": {"approval": {"deny": {"eca": {}}}}}
+    target = untrusted.write(untrusted.folder / "elsewhere.json", content)
     link = untrusted.roots[0] / ".eca" / "config.json"
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
-    assert untrusted.load(trusts_workspace=True).config.default_model is None
-    (item,) = untrusted.load().withheld
-    assert item.uses == (str(link),)
+    for loaded in (untrusted.load(trusts_workspace=True), untrusted.load()):
+        (item,) = loaded.withheld
+        assert item.key == "link:config.json"
+        assert item.uses == (f"{link} (a link to {target})",)
+        assert loaded.config.tool_call.approval.deny == {}
+        assert str(link) not in loaded.values
+        assert any(f"leads out of the folder to {target}" in str(p) for p in loaded.problems)
+    untrusted.accept(untrusted.load())
+    opened = untrusted.load()
+    assert [item.key for item in opened.withheld] == ["defaultModel"]
+    untrusted.accept(opened)
+    accepted = untrusted.load()
+    assert accepted.config.default_model == "a/b"
+    link.unlink()
+    link.symlink_to(untrusted.write(untrusted.folder / "other.json", {"defaultModel": "c/d"}))
+    changed = untrusted.load(accepted)
+    assert changed.withheld[0].key == "link:config.json"
+    assert changed.config.default_model != "c/d"
 
 
 def test_an_editor_that_has_asked_itself_says_so(untrusted: House) -> None:
@@ -461,7 +485,7 @@ def test_the_answer_to_initialize_reads_the_users_own_settings_alone(house: Hous
     house.in_root(0, {"defaultModel": "theirs/m"})
     first = house.load_once(is_first=True)
     assert first.config.default_model == "mine/m"
-    assert first.config.behaviors == {}
+    assert first.config.behaviors == Config().behaviors
     assert not any(house.roots[0] in path.parents for path in first.files)
 
 
@@ -522,9 +546,42 @@ def test_a_decision_that_cannot_be_stored_is_told(untrusted: House) -> None:
         store.accept(untrusted.roots[0], ["x"])
 
 
+@pytest.mark.parametrize("name", ["a\x1b]0;x\x07", "a\u2066b", "a\nb", "\U000e0041"])
+@pytest.mark.parametrize("kind", ["mcpServers", "hooks", "customTools", "providers", "agent"])
+def test_a_name_with_an_unseen_character_never_counts(house: House, kind: str, name: str) -> None:
+    value = {"mcpServers": SERVER, "hooks": HOOK, "providers": PROVIDER}.get(kind, {"command": "c"})
+    house.in_root(0, {kind: {name: value, "fine": value}})
+    loaded = house.load()
+    config = loaded.config
+    named = (config.mcp_servers, config.hooks, config.custom_tools, config.providers)
+    found = [key for each in (*named, config.behaviors) for key in each]
+    assert [key for key in found if key not in Config().behaviors] == ["fine"]
+    assert any("no unseen character" in str(problem) for problem in loaded.problems)
+    assert name not in "".join(map(str, loaded.problems))
+
+
+def test_rules_of_a_folder_are_listed_in_printable_form(untrusted: House) -> None:
+    rules = {"approval": {"deny": {"x\x1b[2J": {"argsMatchers": {"a\u202e": ["b"]}}}}}
+    untrusted.in_root(0, {"disabledTools": ["y\x1b[2J"], "toolCall": rules})
+    lines = list(policy_of(untrusted.load().config, "agent").told())
+    assert all(line.isprintable() for line in lines)
+    assert "of the opened folder: disabledTools: y\\x1b[2J" in lines
+
+
+def test_a_server_that_waits_is_announced_in_printable_form(untrusted: House) -> None:
+    server = {"command": "rm\x1b[2K", "args": ["-rf\u202e", "\n"], "url": "https://a\u2067"}
+    untrusted.in_root(0, {"mcpServers": {"s": server}})
+    waiting = untrusted.load().config.mcp_servers["s"]
+    assert waiting.command == "rm\\x1b[2K"
+    assert waiting.args == ("-rf\\u202e", "\\n")
+    assert waiting.url == "https://a\\u2067"
+    untrusted.accept(untrusted.load())
+    assert untrusted.load().config.mcp_servers["s"].command == server["command"]
+
+
 def test_a_text_that_would_repaint_the_question_is_shown_escaped(untrusted: House) -> None:
     command = "ls\x1b]0;title\x07\r\n\u202egnp \U000e0041"
-    untrusted.in_root(0, {"mcpServers": {"s\x1b[2J": {"command": command}}})
+    untrusted.in_root(0, {"mcpServers": {"s": {"command": command}}})
     (item,) = untrusted.load().withheld
     assert all(character.isprintable() for line in item.lines for character in line)
     assert "\\x1b]0;title\\x07" in item.lines[0]
@@ -596,3 +653,15 @@ def test_no_folder_makes_any_decision_looser(
                 one.decide(call).verdict
             )
     assert after.tool_call.read_file.max_lines <= before.tool_call.read_file.max_lines
+
+
+def test_enabled_tools_of_a_folder_only_narrow_those_of_the_user(untrusted: House) -> None:
+    untrusted.in_user({"enabledTools": ["read_file", "grep"]})
+    untrusted.in_root(0, {"enabledTools": ["read_file", "shell_command"]})
+    policy = policy_of(untrusted.config(), "agent")
+    offered = [
+        name
+        for name in ("read_file", "grep", "shell_command")
+        if policy.withheld(server="eca", tool=name, effect="read") is None
+    ]
+    assert offered == ["read_file"]

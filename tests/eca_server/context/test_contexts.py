@@ -135,6 +135,28 @@ async def test_a_mention_outside_the_roots_is_said_and_not_read(outside, workspa
     assert note.startswith(f"@{outside}/secret was not read: it lies outside the workspace")
 
 
+@pytest.mark.requirement("W-41b")
+@pytest.mark.parametrize("name", ["a picture.png", "notes.txt", "src/my dir/main.py"])
+async def test_an_editor_s_mention_of_a_context_is_no_mention_of_its_own(
+    name: str, project, outside, workspace
+) -> None:
+    for folder in (project, outside):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("words\n")
+    given = [file(outside / name), file(project / name, 1, 1)]
+    message = f"see @{outside / name}, @{project / name} and @{name}:1-1."
+    text = await block(workspace, *given, message=message)
+    assert text.count("words") == 2
+
+
+@pytest.mark.requirement("W-41b")
+async def test_a_longer_path_is_a_mention_of_its_own(outside, workspace) -> None:
+    (outside / "secret.txt").write_text("other")
+    result = await built(workspace, file(outside / "secret"), message=f"read @{outside}/secret.txt")
+    (note,) = result.notes
+    assert note.startswith(f"@{outside}/secret.txt was not read")
+
+
 async def test_a_mention_inside_is_read_once(project, workspace) -> None:
     (project / "a.py").write_text("x = 1\n")
     message = "see @a.py, again @./a.py"
@@ -295,6 +317,7 @@ async def test_what_cannot_be_given_is_said_to_the_user_and_to_the_model(
         DirectoryContext(path=str(project / "empty")),
         McpResourceContext(uri="db://x", server="db"),
         UnknownContext(type="terminal", raw={"type": "terminal"}),
+        UnknownContext(type="cursor", raw={"type": "cursor"}),
         UnknownContext(type=None, raw={}),
         WebContext(url="file:///etc/passwd"),
     )
@@ -308,6 +331,7 @@ async def test_what_cannot_be_given_is_said_to_the_user_and_to_the_model(
         "file:///etc/passwd was left out: expected an http or https URL",
         "db://x was left out: no MCP server 'db' is running",
         "A context of type 'terminal' was left out: this type is not known here",
+        "A context of type 'cursor' was left out: it is incomplete",
         "A context was left out",
     ]
     assert len(result.notes) == len(reasons)

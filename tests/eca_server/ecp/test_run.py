@@ -252,9 +252,9 @@ def test_an_agent_says_what_is_wrong_and_ends_in_order_when_told_to(tmp_path: Pa
     ) as running:
         assert running.stderr is not None
         told = running.stderr.readline() + running.stderr.readline()
+        running.send_signal(signal.SIGINT)
         assert "/ecp\n" in told
         assert "error: config.json:1:2: expected" in told
-        running.send_signal(signal.SIGINT)
         assert (running.wait(20), running.stderr.read()) == (130, "")
 
 

@@ -123,6 +123,16 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
         assert "params.position: line: expected a number from 1 to 1" in error["message"]
 
 
+async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock: object) -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        for document in ("fail overloaded a", "say x", "fail overloaded b", "wait forever"):
+            await complete(ours, document)
+        assert shown(ours) == []
+        for document in ("wait 100", "fail overloaded c", "fail overloaded d"):
+            await complete(ours, document)
+        assert shown(ours) == [f"Completion: {SCRIPT} did not answer within 8 s."]
+
+
 async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are() -> None:
     async with typing(reply(text("```\n" + "y" * 100_000))) as (_, ours):
         [offer] = await complete(ours, "x = ")
@@ -209,7 +219,7 @@ async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_sett
 
 
 async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it() -> None:
-    async with current() as ours:
+    async with current({"providers": {}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
         [message] = shown(ours)
         assert "/login" in message

@@ -94,7 +94,21 @@ async def test_what_goes_wrong_is_the_one_end(
         await ours.ask("rewrite/prompt", params(script))
         assert message in (await until_told(ours, "error"))["message"]
         assert await ours.later() == []
-        assert "finished" not in [each["type"] for each in told(ours)]
+        types = [each["type"] for each in told(ours)]
+        assert types[0] == "started"  # else VS Code deletes what was selected
+        assert types.count("started") == types.count("error") == 1
+        assert "finished" not in types
+
+
+async def test_an_error_comes_when_the_client_has_applied_the_text(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with current({**ON_SCRIPT, "retry": {"maxRetries": 0}}) as ours:
+        await ours.ask("rewrite/prompt", params("say x\nfail overloaded"))
+        await until_told(ours, "text")
+        before = trio.current_time()
+        await until_told(ours, "error")
+        assert trio.current_time() - before > 0.1
 
 
 async def test_an_answer_without_end_is_ended_though_it_is_blank(
@@ -176,7 +190,7 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(
         error = await refused(ours, "rewrite/prompt", params("say x"))
         assert error["code"] == -32603
         assert "no/such cannot be asked" in error["message"]
-    async with current() as ours:
+    async with current({"providers": {}}) as ours:
         assert "/login" in (await refused(ours, "rewrite/prompt", params("say x")))["message"]
     async with current({"rewrite": {"model": ECHO}}) as ours:
         assert (await ours.ask("rewrite/prompt", params("x")))["model"] == ECHO

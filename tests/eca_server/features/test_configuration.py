@@ -76,7 +76,7 @@ async def project(
     if content is not None:
         file.parent.mkdir()
         file.write_text(json.dumps(content))
-    async with editor(started=False, PATH=os.environ["PATH"]) as ours:
+    async with editor({"defaultModel": None}, started=False, PATH=os.environ["PATH"]) as ours:
         folders = [{"name": "w", "uri": uri_of(root)}]
         await ours.start(
             workspaceFolders=folders, initializationOptions={"workspaceTrusted": True} | options

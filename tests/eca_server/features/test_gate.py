@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.features import lifecycle
 from eca_server.workspace import uri_of
-from tests.eca_server.chat.editor import editor
+from tests.eca_server.chat.editor import editor, provider_config
 
 pytestmark = pytest.mark.trio
 
@@ -95,3 +97,36 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
     async with editor(started=False) as ours:
         await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
     assert not disk.is_set()
+
+
+@pytest.mark.parametrize("size", [400, 60_000])
+async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
+    tmp_path: Path, size: int
+) -> None:
+    roots = folder(tmp_path)
+    servers = {f"s{number}": {"command": "c" * 40} for number in range(size)}
+    (tmp_path / ".eca" / "config.json").write_text(json.dumps({"mcpServers": servers}))
+    async with editor(started=False) as ours:
+        answer = await ours.ask("initialize", {"workspaceFolders": roots})
+        assert "chatWelcomeMessage" in answer
+        assert not ours.connection.gate.is_open  # it was answered before anything was read
+        await ours.send({"jsonrpc": "2.0", "method": "initialized", "params": {}})
+        reply = await ours.ask("chat/prompt", {"message": "hi", "model": "simulator/echo"})
+        assert "chatId" in reply
+        assert len(ours.connection.loaded.withheld) == (size if size < 500 else 0)
+
+
+async def test_the_answer_waits_for_no_command_and_the_first_prompt_meets_its_output(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    command = f"until [ -e {go} ]; do sleep 0.01; done; echo planted-0123456789"
+    async with Provider(otherwise=reply("Hi")) as provider:
+        config = provider_config(provider.url, chat={"title": False})
+        config["providers"]["p"]["key"] = f"${{cmd:{command}}}"
+        async with editor(config, started=False, PATH=os.environ["PATH"]) as ours:
+            assert "chatWelcomeMessage" in await ours.ask("initialize", {"workspaceFolders": []})
+            go.touch()
+            await ours.tell("initialized", {})
+            await ours.turn("go")
+        assert provider.requests[0].headers["authorization"] == "Bearer planted-0123456789"

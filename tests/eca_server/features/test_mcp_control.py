@@ -6,12 +6,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Never
 
 import pytest
+import trio.testing
 
 from eca_server.config.own_layer import OwnLayer
 from eca_server.credentials import Client, Logins, TokenSet
@@ -21,7 +22,7 @@ from eca_server.mcp.authorization.login import Login
 from eca_server.mcp.faults import MCPFault
 from eca_server.secret import Secret
 from eca_server.workspace import uri_of
-from tests.eca_server.chat.editor import SCRIPT, Editor, editor, text
+from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor, text
 from tests.eca_server.credentials.fake_keyring import FakeKeyring
 from tests.eca_server.mcp.fake import Place
 
@@ -54,11 +55,17 @@ class Home:
         return found
 
     @asynccontextmanager
-    async def editor(self, *roots: Path, **options: Any) -> AsyncIterator[Editor]:
+    async def editor(
+        self, *roots: Path, client: str = "other", **options: Any
+    ) -> AsyncIterator[Editor]:
         async with editor(started=False, **self.environ) as ours:
             folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
             options = {"protocolRevision": "current", "workspaceTrusted": True, **options}
-            await ours.start(workspaceFolders=folders, initializationOptions=options)
+            await ours.start(
+                workspaceFolders=folders,
+                initializationOptions=options,
+                clientInfo={"name": client},
+            )
             yield ours
 
 
@@ -274,6 +281,41 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
             assert "Configured: web, s." in shown["params"]["message"]
         await ours.tell("mcp/logoutServer", {"name": "s"})
         await ours.until(lambda each: "no URL" in each.get("params", {}).get("message", ""))
+
+
+@pytest.mark.parametrize("client", ["emacs", "VsCode"])
+async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_clicked(
+    home: Home, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    link = "https://login.example/page?a=(b)"
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise MCPFault("it wants a login", kind="login", url=link)
+        yield
+
+    async def open_page(url: str, environ: Mapping[str, str]) -> None:
+        assert "ECA_CONFIG" not in environ
+        opened.append(url)
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(mcp, "open_page", open_page)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
+    async with home.editor(client=client) as ours:
+        await status(ours, "web", "requires-auth")
+        for method, times in (("startServer", 0), ("connectServer", 1), ("startServer", 1)):
+            await ours.tell(f"mcp/{method}", {"name": "web"})
+            await status(ours, "web", "starting")
+            await status(ours, "web", "requires-auth")
+            await trio.testing.wait_all_tasks_blocked()
+            assert opened == [link] * times
+        begun = len(ours.seen)
+        await ours.turn("say hi", model=SCRIPT)
+        clicked = "\n\n[Log in to the MCP server web](https://login.example/page?a=%28b%29)\n\n"
+        said = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
+        assert (("assistant", clicked) in said) is (client == "VsCode")
+        assert link in text([each for _, each in contents(ours.seen[begun:])])
 
 
 async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(

@@ -21,7 +21,15 @@ from eca_server.workspace import uri_of
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.agent_session import calls
 from tests.eca_server.chat.current import CURRENT
-from tests.eca_server.chat.editor import SCRIPT, Editor, editor, finishes, provider_config, text
+from tests.eca_server.chat.editor import (
+    SCRIPT,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    provider_config,
+    text,
+)
 from tests.eca_server.mcp.fake import FakeSession, Place
 
 pytestmark = pytest.mark.trio
@@ -370,6 +378,21 @@ async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
         assert all(f"the hook h{number} at" in listed for number in range(40))
 
 
+async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
+    folders: Folders,
+) -> None:
+    folders.configure(**server(), **guard())
+    async with folders.editor(clientInfo={"name": "VsCode"}) as ours:
+        await ours.prompt("say one", model=SCRIPT)
+        words = (await asked(ours))["params"]["question"]
+        assert "planted-server" not in words
+        assert "```" not in words
+        assert "The chat lists them, above: hook guard; MCP server planted." in words
+        [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
+        assert role == "assistant"  # whose long lines are not cut, as those of system texts are
+        assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
+
+
 async def test_a_folder_s_text_cannot_pass_for_ours(folders: Folders) -> None:
     evil = "run\n```\nTrust this folder? It is safe.\u202e\u200b\x1b[2J\U000e0041"
     folders.configure(**server(evil))
@@ -540,6 +563,23 @@ async def test_no_words_of_a_hook_accept(folders: Folders, kind: str) -> None:
         await ours.turn("go", model="simulator/echo")
         assert done.exists()
         await nothing_accepts(ours, folders)
+
+
+async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders: Folders) -> None:
+    note = folders.folder / "started"
+    append = {"type": "shell", "shell": f"echo now >> {note}"}
+    own = {"type": "sessionStart", "actions": [{"type": "shell", "shell": f"echo own >> {note}"}]}
+    folders.configure(hooks={"theirs": {"type": "sessionStart", "actions": [append]}})
+    config = {"hooks": {"own": own}}
+    async with folders.editor(capabilities=OLDER, config=config) as ours:
+        await ours.turn("/trust")
+        await ours.turn(ACCEPT)
+        await ours.turn("go", model="simulator/echo")  # it waits for the hook
+        assert note.read_text() == "own\nnow\n"
+        await ours.turn("/trust remove")
+        await ours.turn("/trust")
+        await ours.turn("go", model="simulator/echo")
+        assert note.read_text() == "own\nnow\n"
 
 
 async def test_no_steer_and_no_call_of_a_model_accepts(folders: Folders) -> None:

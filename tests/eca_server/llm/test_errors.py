@@ -224,3 +224,10 @@ def test_a_picture_for_an_answer_puts_no_control_bytes_into_the_message(content_
         list(body.close())
     assert (content_type or "binary data") in caught.value.message
     assert caught.value.message.isprintable()
+
+
+def test_what_a_provider_says_is_shown_without_control_characters():
+    error = error_from_response(400, {}, b'{"error": {"message": "bad\\u001b[31m \\u202e input"}}')
+    text = readable(error, provider="p", model="m")
+    assert r"bad\x1b[31m \u202e input" in text
+    assert text.isprintable()

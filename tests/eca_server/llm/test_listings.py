@@ -84,6 +84,18 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
         ),
         ({"id": "m", "max_model_len": 4}, Capabilities(context=4)),
         ({"id": "m", "type": "llm", "max_context_length": 4}, Capabilities(context=4)),
+        ({"id": "m", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, Capabilities(context=8192)),
+        ({"id": "m", "meta": {"n_ctx_train": 32768}}, Capabilities(context=32768)),
+        ({"id": "m", "context_length": 5, "meta": {"n_ctx": 9}}, Capabilities(context=5)),
+        (
+            {"id": "m", "reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
+            Capabilities(reasoning=True, efforts=("low", "high")),
+        ),
+        (
+            {"id": "m", "supported_reasoning_efforts": ["none", "max"]},
+            Capabilities(reasoning=True, efforts=("none", "max")),
+        ),
+        ({"id": "m", "reasoning": {"supported_efforts": None}}, Capabilities()),
         ({"id": "m", "context_length": None, "architecture": None}, Capabilities()),
         ({"id": "m", "context_length": "9", "capabilities": ["x"]}, Capabilities()),
     ],

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_protocol.tls import ClientCertificate
 from eca_server.config import Config
 from eca_server.config import Model as ModelConfig
 from eca_server.config import Provider as ProviderConfig
 from eca_server.config.login_settings import Network
-from eca_server.llm.backend import Capabilities, ModelInfo, Request, Tool
+from eca_server.config.settings import Retry
+from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.configured import policy_of
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.listings import Listing
 from eca_server.llm.models import Models
@@ -104,6 +106,66 @@ async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
     assert efforts == ["high", None, None, None]
 
 
+GPT = ("none", "low", "medium", "high", "xhigh")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "variants"),
+    [
+        ("openai", "gpt-5.2", GPT),
+        ("openai", "gpt-5.3-codex", GPT),
+        ("openai", "gpt-5.6-luna", (*GPT, "max")),
+        ("openai", "gpt-6-astra", (*GPT[1:], "max")),
+        ("gateway", "azure/gpt-5_4", GPT),
+        ("gateway", "gpt-5.1", ("low", "medium", "high")),
+        ("gateway", "gpt-5.2-chat-latest", ()),
+        ("anthropic", "claude-sonnet-4-6", ("low", "medium", "high", "max")),
+        ("anthropic", "claude-fable-5-1", ("low", "medium", "high", "xhigh", "max")),
+        ("openrouter", "anthropic/claude-opus-4.6", ("low", "medium", "high", "max")),
+        ("gateway", "deepseek-v4-flash", ("none", "high", "max")),
+        ("gateway", "deepseek-v3", ()),
+        ("gateway", "advertised-gpt-5.2", ("low", "max")),
+    ],
+)
+async def test_a_well_known_model_has_variants_by_its_name(
+    provider: str, model: str, variants: tuple[str, ...]
+) -> None:
+    config = ProviderConfig(models={model: ModelConfig()})
+    if provider == "gateway":
+        config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
+    told = Capabilities(reasoning=True, efforts=("low", "max"))
+    listed = Listing(models=(ModelInfo(name="advertised-gpt-5.2", capabilities=told),), at=0)
+    models = Models(
+        Config(providers={provider: config}),
+        environ={},
+        http=HTTPClient(),
+        listing=lambda _: listed,
+    )
+    assert models.variants(f"{provider}/{model}") == variants
+
+
+@pytest.mark.parametrize(
+    ("model", "variant", "fields"),
+    [
+        ("gpt-5.2", "xhigh", {"reasoning_effort": "xhigh"}),
+        ("gpt-5.2", "none", {"reasoning_effort": "none"}),
+        ("deepseek-v4-pro", "max", {"reasoning_effort": "max"}),
+        ("deepseek-v4-pro", "none", {"thinking": {"type": "disabled"}}),
+    ],
+)
+async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(
+    model: str, variant: str, fields: dict[str, Any]
+) -> None:
+    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
+        config = ProviderConfig(url=provider.url, models={model: ModelConfig()})
+        models = Models(Config(providers={"p": config}), environ={}, http=http)
+        found = models.find(f"p/{model}", variant)
+        await found.text(Request(messages=[ASKED], reasoning_effort=found.effort))
+        body = provider.requests[0].body
+    asked = {"reasoning", "reasoning_effort", "thinking", "verbosity"}
+    assert {name: value for name, value in body.items() if name in asked} == fields
+
+
 @pytest.mark.parametrize(("which", "goes_back"), [("all", True), ("turn", False), ("off", False)])
 async def test_thoughts_of_an_earlier_turn_go_back_as_configured(
     which: str, goes_back: bool
@@ -137,3 +199,30 @@ async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key() ->
         assert certificate == ClientCertificate(certificate="a.pem", passphrase=passphrase)
         assert passphrase not in f"{network} {certificate}"
     assert Network().client_certificate({}) is None
+
+
+async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
+    config = Config(
+        retry=Retry(max_retries=2, base_delay_ms=500),
+        rate_limit_max_wait=30,
+        providers={
+            "p": ProviderConfig(retry=Retry(max_retries=0), rate_limit_max_wait=7),
+            "q": ProviderConfig(retry=Retry(backoff_multiplier=3)),
+        },
+    )
+    own, other = policy_of(config, "p"), policy_of(config, "q")
+    assert (own.attempts, own.base, own.longest_demanded) == (1, 0.5, 7)
+    assert (other.attempts, other.factor, other.longest_demanded) == (3, 3, 30)
+    assert policy_of(config, "unknown") == policy_of(config)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_a_provider_is_asked_as_often_as_it_is_configured(retries: int) -> None:
+    script = [Reply(status=503)] * (retries + 1)
+    async with Provider(script, otherwise=reply("Hi")) as provider, HTTPClient() as http:
+        own = Retry(max_retries=retries, base_delay_ms=1)
+        config = ProviderConfig(url=provider.url, models={"m": ModelConfig()}, retry=own)
+        models = Models(Config(providers={"p": config}), environ={}, http=http)
+        with pytest.raises(BackendError):
+            await models.find("p/m").text(Request(messages=[ASKED]))
+        assert len(provider.requests) == retries + 1

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import attrs
 import pytest
 
 from eca_protocol.http import HTTPClient
@@ -90,6 +91,38 @@ def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, word
 def test_a_model_that_cannot_be_asked_is_not_offered():
     no_key = ProviderSettings(models={"m": ModelSettings()})
     assert registry(groq=no_key).names() == ("simulator/echo", "simulator/script")
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered"),
+    [
+        (ProviderSettings(url="https://api.openai.com"), False),
+        (ProviderSettings(url="https://api.openai.com/v1", key=Secret("k")), True),
+        (
+            ProviderSettings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
+            True,
+        ),
+        (ProviderSettings(url="https://proxy.invalid/openai"), True),
+    ],
+)
+def test_a_url_waives_no_key_where_it_is_the_providers_own(settings, offered):
+    made = registry(openai=attrs.evolve(settings, models={"m": ModelSettings()}))
+    assert ("openai/m" in made.names()) is offered
+
+
+@pytest.mark.parametrize(
+    ("url", "api"),
+    [
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "openai-chat"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai/", "openai-chat"),
+        ("https://generativelanguage.googleapis.com/v1beta", "google"),
+        ("https://generativelanguage.googleapis.com", "google"),
+        (None, "google"),
+    ],
+)
+def test_googles_base_for_chat_completions_is_asked_by_them(url, api):
+    made = registry(google=ProviderSettings(url=url, key=Secret("k")))
+    assert made.backend("google/m").origin.api == api
 
 
 def test_a_variant_is_a_model_of_its_own_with_another_payload():
@@ -232,6 +265,8 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
         ("openai-responses", "https://h", "https://h/v1/responses"),
         ("openai-responses", "https://h/v1", "https://h/v1/responses"),
         ("openai-responses", "https://h/openai/v1", "https://h/openai/v1/responses"),
+        ("openai-responses", "https://h/gateway/", "https://h/gateway/v1/responses"),
+        ("openai-responses", "https://h/api/v3", "https://h/api/v3/responses"),
         ("anthropic", "https://h", "https://h/v1/messages"),
         ("anthropic", "https://h/v1", "https://h/v1/messages"),
         ("anthropic", "https://h/api/anthropic", "https://h/api/anthropic/v1/messages"),

@@ -349,6 +349,25 @@ async def test_a_client_is_registered_for_the_way_that_the_server_wants_it_to_pr
     assert ("client_secret" in form) == (bool(answered) and proof is None)
 
 
+DOCUMENT = "https://me.example/client.json"
+
+
+@pytest.mark.parametrize("reads_documents", [True, False, "true"])
+async def test_a_document_is_the_id_at_servers_that_read_it_and_others_register(
+    guarded: Guarded, nursery: trio.Nursery, reads_documents: object
+):
+    _of(guarded, OAUTH, client_id_metadata_document_supported=reads_documents)
+    guarded.login = guarded.new_login(nursery, client_metadata_url=DOCUMENT)
+    query = await guarded.log_in()
+    reads = reads_documents is True
+    assert (query["client_id"] == DOCUMENT) is reads
+    assert [path for path, _ in guarded.asked] == (["/token"] if reads else ["/register", "/token"])
+    form = guarded.forms()[-1]
+    assert (form["client_id"] == DOCUMENT) is reads
+    assert "client_secret" not in form
+    assert guarded.proofs == [None]
+
+
 async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded: Guarded):
     challenge = 'Bearer error="insufficient_scope", scope="write"'
     guarded.server.on["tools/call"] = lambda e: e.text(403, "never", www_authenticate=challenge)

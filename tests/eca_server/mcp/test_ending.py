@@ -11,6 +11,7 @@ import time
 import pytest
 import trio
 
+from eca_protocol.guard import NAME
 from eca_server.mcp import stdio
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.manager import CLOSE_SECONDS
@@ -172,7 +173,7 @@ def watchers() -> list[str]:
         capture_output=True,
         check=False,
     )
-    return [line for line in found.stdout.decode().splitlines() if "mcp-guard" in line]
+    return [line for line in found.stdout.decode().splitlines() if NAME in line]
 
 
 async def test_ten_servers_stop_at_once_within_a_second():

@@ -52,6 +52,33 @@ async def house() -> AsyncIterator[House]:
         nursery.cancel_scope.cancel()
 
 
+class Rounds(trio.abc.Instrument):
+    """Counts the rounds of the loop: between two of them it looks for input."""
+
+    number = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.number += 1
+
+
+async def test_each_server_is_spawned_in_a_round_of_the_loop_of_its_own() -> None:
+    rounds, spawned = Rounds(), []
+
+    class Spawning(Place):
+        def connect(self) -> contextlib.AbstractAsyncContextManager[Any]:
+            spawned.append(rounds.number)
+            return super().connect()
+
+    async with house() as ours:
+        trio.lowlevel.add_instrument(rounds)
+        servers = {f"s{n}": MCPServer(command=f"s{n}") for n in range(50)}
+        ours.places |= {name: Spawning() for name in servers}
+        ours.manager.configure(servers)
+        assert await ours.manager.settled(60) == ()
+        trio.lowlevel.remove_instrument(rounds)
+    assert len(spawned) == len(set(spawned)) == 50
+
+
 async def test_servers_start_at_the_same_time(autojump_clock: Any) -> None:
     async with house() as ours:
         for name in "abc":

@@ -54,12 +54,12 @@ def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
 async def test_a_call_reaches_the_server_under_its_own_names() -> None:
     schema = {"properties": {"a b": {"type": "string"}}}
     prepared = await tool(input_schema=schema).prepare({"a_b": "x"})
-    assert prepared.summary == "Calling log of git"
+    assert prepared.summary == "Calling 'log' (MCP server 'git')"
     output = await prepared.run()
     assert output.parts == (TextPart("log [('a b', 'x')]"),)
     assert not output.is_error
     prepared = await tool(wire_name="l\u2066og").prepare({})
-    assert prepared.summary == "Calling log of git"
+    assert prepared.summary == "Calling 'log' (MCP server 'git')"
     assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
 
 

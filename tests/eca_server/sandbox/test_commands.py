@@ -103,8 +103,11 @@ async def test_plan_stays_as_strict_as_it_is(world: World) -> None:
 
 async def test_an_approval_for_the_session_does_not_let_a_command_out(world: World) -> None:
     tool = world.tool(world.sandbox(detect=works))
-    inside = Memo(server="eca", tool="shell_command", command="make", is_sandboxed=True)
-    arguments = {"command": "make", "outside_sandbox": True}
+    arguments = {"command": "echo done", "outside_sandbox": True}
+    (part,) = (await tool.prepare(arguments)).parts
+    inside = Memo(
+        server="eca", tool="shell_command", command="echo", folder=part.folder, is_sandboxed=True
+    )
     assert await verdict(tool, memos={inside}, arguments=arguments) == "ask"
     outside = attrs.evolve(inside, is_sandboxed=False)
     assert await verdict(tool, memos={outside}, arguments=arguments) == "allow"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -130,10 +132,12 @@ async def test_kernel_settings_cannot_be_changed(world: World) -> None:
     before = Path("/proc/sys/kernel/core_pattern").read_text()
     said = await world.said(
         "echo '|/bin/sh' >/proc/sys/kernel/core_pattern; echo h >/proc/sysrq-trigger; "
-        "grep CapEff /proc/self/status"
+        "echo 1 >/proc/irq/default_smp_affinity; echo 9 >/proc/self/oom_score_adj; "
+        "grep CapEff /proc/self/status; cat /proc/self/oom_score_adj"
     )
     assert Path("/proc/sys/kernel/core_pattern").read_text() == before
     assert "CapEff:\t0000000000000000" in said
+    assert "\n9\n" not in said
 
 
 @pytest.mark.skipif(not capability().can_close, reason="this bubblewrap is older than 0.8")
@@ -512,3 +516,36 @@ async def test_there_is_no_terminal_to_type_into(world: World) -> None:
         )
     )
     assert "typed" not in said
+
+
+# ---- the kernel's keyrings
+
+_ADD_KEY = {"x86_64": 248, "aarch64": 217, "riscv64": 217}.get(platform.machine())
+_SESSION = -3
+
+
+@pytest.mark.skipif(_ADD_KEY is None, reason="the numbers of its system calls are not known here")
+async def test_the_keys_of_the_session_cannot_be_reached(world: World) -> None:
+    assert _ADD_KEY is not None
+    libc = ctypes.CDLL(None, use_errno=True)
+    secret = SECRET.encode()
+    if libc.syscall(_ADD_KEY, b"user", b"eca-test", secret, len(secret), _SESSION) < 0:
+        pytest.skip("this kernel has no keyrings")
+    command = python(
+        "import ctypes",
+        "libc = ctypes.CDLL(None, use_errno=True)",
+        "def call(*arguments):",
+        "    print(libc.syscall(*arguments), ctypes.get_errno(), flush=True)",
+        "    return libc.syscall(*arguments)",
+        f"for first in ({_ADD_KEY}, {_ADD_KEY} | 0x40000000):",
+        "    text = ctypes.create_string_buffer(100)",
+        "    key = call(first + 1, b'user', b'eca-test', None, 0)",
+        "    call(first + 2, 11, key, text, 100)",
+        "    print(text.value)",
+        f"    call(first, b'user', b'eca-planted', b'x', 1, {_SESSION})",
+    )
+    outside = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert SECRET in outside.stdout
+    said = await world.said(command)
+    assert SECRET not in said
+    assert said.count("-1 38") == 6

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import attrs
 import pytest
 
-from eca_server.sandbox import bubblewrap, seatbelt
+from eca_server.sandbox import bubblewrap, keyrings, seatbelt
 from eca_server.sandbox.guards import HELD_NAMES, is_guarded
 from eca_server.sandbox.hidden import hidden_places, listening_sockets
 from eca_server.sandbox.plan import Plan, plan_of, writable_roots
@@ -81,6 +82,11 @@ def test_the_network_and_its_resolver_come_together(network: bool) -> None:
 def test_the_command_line_of_bubblewrap() -> None:
     made = plan(".git", hidden={"/home/me/.ssh": True, "/home/me/.netrc": False})
     command = list(bubblewrap.arguments("/usr/bin/bwrap", made, ROOT / "src", can_close=True))
+    if sys.byteorder == "little":
+        shell, option, _, keyring_filter, *command = command
+        assert (shell, option) == ("/bin/sh", "-c")
+        assert Path(keyring_filter).read_bytes() == keyrings.filter_program()
+        assert command[command.index("--seccomp") + 1] == "9"
     assert command[0] == "/usr/bin/bwrap"
     assert command[-3:] == ["--chdir", "/home/me/work/src", "--"]
     kinds = ("user", "pid", "ipc", "uts", "net")
@@ -94,7 +100,8 @@ def test_the_command_line_of_bubblewrap() -> None:
         ("--ro-bind", f"{ROOT}/.git", f"{ROOT}/.git")
     )
     assert command[command.index("/home/me/.ssh") - 1] == "--tmpfs"
-    assert command[command.index("--remount-ro") + 1] == "/home/me/.ssh"
+    closed = [command[i + 1] for i, word in enumerate(command) if word == "--remount-ro"]
+    assert closed == ["/proc", "/home/me/.ssh"]
     (empty,) = (source for _, source, target in mounts if target == "/home/me/.netrc")
     assert Path(empty).read_bytes() == b""
     old = bubblewrap.arguments("/usr/bin/bwrap", made, ROOT, can_close=False)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from eca_server.config import Approval, ApprovalRule, Behavior, Config, ToolCall
+from eca_server.config import matchers as name_matchers
 from eca_server.tools.approval import Call, Decision, Policy, policy_of, spellings
 
 SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
@@ -370,3 +371,36 @@ def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
     assert "everything but reading in the workspace asks" in told
     told = list(Policy(manual=True).told())
     assert told == ["everything else asks (toolCall.manualApproval)"]
+
+
+def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
+    config = Config(
+        enabled_tools=("read_file", "eca_grep", "git", "docs__.*"),
+        behaviors={"small": Behavior(enabled_tools=("read_file", "shell_command"))},
+    )
+    tools = [("eca", "read_file"), ("eca", "grep"), ("eca", "shell_command"), ("git", "log")]
+    tools += [("docs", "find")]
+
+    def offered(behavior: str) -> list[str]:
+        policy = policy_of(config, behavior)
+        why = [policy.withheld(server=server, tool=name, effect="read") for server, name in tools]
+        return [name for (_, name), each in zip(tools, why, strict=True) if each is None]
+
+    assert offered("agent") == ["read_file", "grep", "log", "find"]
+    assert offered("small") == ["read_file"]
+    policy = policy_of(config, "small")
+    assert policy.decide(READ).verdict == "allow"
+    assert policy.decide(shell("ls")) == Decision(
+        verdict="deny", rule="enabledTools, which does not name it"
+    )
+    assert "enabledTools, and no other tool: read_file, eca_grep, git, docs__.*" in policy.told()
+    assert policy_of(Config(enabled_tools=()), "agent").decide(READ).verdict == "deny"
+
+
+def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool() -> None:
+    slow = r"(?:a|a|aa)+b__y"
+    tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_matchers, "_NAME_SECONDS", 0.001)
+        assert policy_of(Config(enabled_tools=(slow,)), "agent").withheld(**tool)
+        assert policy_of(Config(disabled_tools=(slow,)), "agent").withheld(**tool)

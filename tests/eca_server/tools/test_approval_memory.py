@@ -23,8 +23,8 @@ def approved(policy: Policy, call: Call) -> set[Memo]:
     """What is remembered once the user said yes for the session."""
     decision = policy.decide(call)
     assert decision.verdict == "ask"
-    assert decision.memo is not None
-    return {decision.memo}
+    assert decision.memos
+    return set(decision.memos)
 
 
 def test_a_tool_approved_for_the_session_does_not_ask_again() -> None:
@@ -46,7 +46,7 @@ def test_a_tool_approved_for_the_session_does_not_ask_again() -> None:
         (EDIT, "ask"),
     ],
 )
-def test_of_a_command_its_exact_text_is_remembered_and_never_more(
+def test_of_a_command_without_parts_its_exact_text_is_remembered_and_never_more(
     call: Call, expected: str
 ) -> None:
     policy = Policy()
@@ -60,8 +60,8 @@ def test_what_is_remembered_never_covers_a_path_outside() -> None:
 
 
 def test_an_approval_of_a_path_outside_cannot_be_remembered() -> None:
-    assert Policy().decide(OUTSIDE).memo is None
-    assert Policy(common=Approval(by_default="allow")).decide(OUTSIDE).memo is None
+    assert Policy().decide(OUTSIDE).memos == ()
+    assert Policy(common=Approval(by_default="allow")).decide(OUTSIDE).memos == ()
 
 
 def test_what_is_remembered_never_beats_a_deny() -> None:

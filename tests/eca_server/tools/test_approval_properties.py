@@ -40,8 +40,8 @@ behaviors = st.sampled_from(["agent", "plan"])
 def everything(call: Call) -> set[Memo]:
     """All that a user could have approved of a tool."""
     decision = Policy().decide(attrs.evolve(call, outside=(), server=call.server, effect="run"))
-    assert decision.memo is not None
-    return {decision.memo}
+    assert decision.memos
+    return set(decision.memos)
 
 
 @given(approvals, approvals, behaviors, calls)
@@ -120,7 +120,7 @@ def test_what_is_remembered_only_answers_questions(
     assert before.rule
     if before.verdict != after.verdict:
         assert (before.verdict, after.verdict) == ("ask", "allow")
-    assert (before.memo is None) == (before.verdict != "ask" or bool(call.outside))
+    assert (before.memos == ()) == (before.verdict != "ask" or bool(call.outside))
 
 
 @given(approvals, approvals, behaviors, calls, st.sampled_from([(), (".eca/config.json",)]))

@@ -15,6 +15,7 @@ from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnosti
 from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
 from eca_server.workspace import Workspace, parse_roots, uri_of
+from tests.eca_server.chat.current import CURRENT
 from tests.eca_server.chat.editor import Editor, editor
 
 pytestmark = pytest.mark.trio
@@ -39,7 +40,7 @@ def finding(**members: Any) -> dict[str, Any]:
 async def asked(
     root: Path,
     *,
-    client: str = "emacs",
+    client: str = "somebody",
     capabilities: Mapping[str, Any] = CAN,
     **options: Any,
 ) -> AsyncIterator[tuple[Editor, EditorDiagnostics]]:
@@ -115,20 +116,24 @@ async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
 
 @pytest.mark.requirement("W-42a", "W-42c", "EDIT-5")
 @pytest.mark.parametrize(
-    ("client", "place"),
+    ("client", "source", "place"),
     [
-        ("emacs", "3:7"),
-        ("VsCode", "4:8"),
-        ("IntelliJ", "4:8"),
-        ("Neovim", "4:8"),
-        ("somebody", "3:7"),
+        ("emacs", "python-flake8", "4:8"),
+        ("emacs", "Pyright", "4:8"),
+        ("emacs", None, "4:8"),
+        ("emacs", "eglot-flymake-backend", "3:8"),
+        ("VsCode", "linter", "4:8"),
+        ("IntelliJ", "linter", "4:8"),
+        ("Neovim", "linter", "4:8"),
+        ("somebody", "python-flymake", "3:7"),
     ],
 )
+@pytest.mark.parametrize("capabilities", [CAN, CURRENT])
 async def test_positions_count_from_one_whatever_the_editor_counts_from(
-    tmp_path: Path, client: str, place: str
+    tmp_path: Path, client: str, source: str | None, place: str, capabilities: Mapping[str, Any]
 ) -> None:
-    async with asked(tmp_path, client=client) as both:
-        assert f".py:{place}: error" in await shown(both, finding())
+    async with asked(tmp_path, client=client, capabilities=capabilities) as both:
+        assert f".py:{place}: error" in await shown(both, finding(source=source))
 
 
 @pytest.mark.requirement("W-42b")

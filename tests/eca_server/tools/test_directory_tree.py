@@ -51,10 +51,10 @@ async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path: Path) -> N
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     subprocess.run(["git", "add", "-f", "sub/forced.log"], cwd=tmp_path, check=True)
     assert await said(tool, path=".") == (
-        f"{tmp_path}/\n sub/\n  forced.log\n .gitignore\n kept.py\n\n1 directories, 3 files"
+        f"{tmp_path}/\n sub/\n  forced.log\n .gitignore\n kept.py\n\n1 directory, 3 files"
     )
     assert await said(tool, path="build") == (
-        f"{tmp_path}/build/\n lib/\n  x.o\n\n1 directories, 1 files; Git ignores all of them"
+        f"{tmp_path}/build/\n lib/\n  x.o\n\n1 directory, 1 file; Git ignores all of them"
     )
 
 
@@ -97,7 +97,7 @@ async def test_hostile_names_and_kinds_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "self").symlink_to("self")
     os.mkfifo(tmp_path / "pipe")
     assert await said(tool, path=".") == (
-        f"{tmp_path}/\n dir/\n  x\n a\\nb\n bad\\xff\n\n1 directories, 3 files"
+        f"{tmp_path}/\n dir/\n  x\n a\\nb\n bad\\xff\n\n1 directory, 3 files"
     )
 
 

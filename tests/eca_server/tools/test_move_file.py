@@ -26,7 +26,11 @@ async def test_a_file_moves_and_directories_it_needs_are_made(
 ) -> None:
     call = await prepare(tool, source="f", destination="a/b/g")
     assert call.paths == ("f", "a/b/g")
-    assert call.summary == "Moving file"
+    assert call.summary == "Moving f to a/b/g"
+    assert tool.summary({"source": "a/old.py", "destination": "a/new.py"}) == (
+        "Moving old.py to new.py"
+    )
+    assert tool.summary({"source": "a/old.py"}) == "Moving file"
     assert call.changes == (FileChange(path=tmp_path / "a/b/g", moved_from=tmp_path / "f"),)
     await call.run()
     assert not (tmp_path / "f").exists()

@@ -128,7 +128,6 @@ async def test_each_place_is_shown_with_what_stands_there_in_the_workspace(tmp_p
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        ({"result": {"status": "starting"}}, "cannot say: its language server is still starting"),
         ({"result": {"status": "no-server"}}, "no language server"),
         ({"result": {"status": "error", "message": "it broke"}}, "cannot say: it broke"),
         ({"result": {"status": "novel"}}, "gave no reason"),
@@ -144,6 +143,32 @@ async def test_an_answer_that_is_none_is_a_no(
         text, _ = await result(*both, reply)
     assert text.startswith("fault: The editor ")
     assert why in text
+
+
+@pytest.mark.requirement("W-42d")
+async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_deadline(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    starting = {"jsonrpc": "2.0", "result": {"status": "starting"}}
+
+    async with asked(tmp_path, timeout=5) as (ours, tool):
+        call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau"})
+        begun = trio.current_time()
+        times: list[float] = []
+
+        async def answer_that_it_starts() -> None:
+            while True:
+                request = await ours.until(lambda each: each.get("method", "").startswith("edit"))
+                times.append(trio.current_time() - begun)
+                await ours.send({"id": request["id"], **starting})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_that_it_starts)
+            with pytest.raises(ToolFault, match="cannot say: its language server is still start"):
+                await call.run()
+            nursery.cancel_scope.cancel()
+        assert trio.current_time() - begun <= 5
+    assert len(times) == 5
 
 
 @pytest.mark.requirement("W-42d")

@@ -18,6 +18,7 @@ from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import Tool
+from eca_server.tools.view_image import ViewImage
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import Workspace
 
@@ -34,6 +35,7 @@ IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c"
     [
         (DirectoryTree, "directory_tree", "path max_depth", 1, "read"),
         (ReadFile, "read_file", "path line_offset limit", 1, "read"),
+        (ViewImage, "view_image", "path", 1, "read"),
         (WriteFile, "write_file", "path content", 2, "write"),
         (EditFile, "edit_file", EDIT, 3, "write"),
         (PreviewFileChange, "preview_file_change", EDIT, 3, "read"),

@@ -83,7 +83,7 @@ async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(
         policy = Policy(common=approval)
         decision = await decided(root, policy, arguments)
         assert decision.verdict == "ask"
-        assert decision.memo is None
+        assert decision.memos == ()
         assert "docs/store" in decision.rule
         assert (await decided(root, policy, arguments, trusted=True)).verdict == "ask"
     assert (await decided(root, Policy(common=EVERYTHING, reads_only=True), arguments)).verdict == (
@@ -130,6 +130,7 @@ async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
 ) -> None:
     arguments = {"command": f"echo x > {path}"}
     memos = {
+        Memo(server="eca", tool="shell_command", command="echo", folder=str(root.resolve())),
         Memo(server="eca", tool="shell_command", command=arguments["command"]),
         Memo(server="eca", tool="shell_command"),
     }
@@ -138,7 +139,7 @@ async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
             root, Policy(common=EVERYTHING), arguments, memos=memos, trusted=trusted
         )
         assert decision.verdict == "ask"
-        assert decision.memo is None
+        assert decision.memos == ()
         assert path in decision.rule
 
 

@@ -136,3 +136,24 @@ def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: obje
     assert isinstance(once["path"], str)
     assert type(once.get("limit", 1)) is int
     assert 1 <= once.get("limit", 1) <= 10
+
+
+def test_unknown_arguments_of_a_closed_tool_are_named_with_those_it_supports() -> None:
+    with pytest.raises(ToolFault) as raised:
+        fitting({"path": "a", "lines": [], "depth": 1, "x": None}, SCHEMA, is_closed=True)
+    assert 'unknown: "depth", "x" (supported: path, limit, ratio' in str(raised.value)
+    assert fitting({"path": "a", "depth": 1}, SCHEMA) == {"path": "a", "depth": 1}
+
+
+def test_a_schema_that_forbids_more_properties_is_closed_at_every_level() -> None:
+    inner = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    schema = {"type": "object", "properties": {"in": inner}}
+    with pytest.raises(ToolFault, match=r'unknown in in: "b" \(supported: a\)'):
+        fitting({"in": {"a": 1, "b": 2}, "more": 1}, schema)
+    patterns = {**inner, "patternProperties": {"^x": {}}}
+    assert fitting({"xb": 1}, patterns) == {"xb": 1}
+
+
+def test_many_unknown_arguments_are_counted() -> None:
+    with pytest.raises(ToolFault, match=r'"a19" and 30 more \(supported: none\)'):
+        fitting({f"a{n}": 1 for n in range(50)}, {"type": "object"}, is_closed=True)

@@ -139,6 +139,11 @@ async def test_a_command_reads_nothing_and_has_no_terminal(tool: ShellCommand) -
     assert texts(output) == ["not a tty\nnone\n"]
 
 
+async def test_colours_of_a_command_are_taken_out(tool: ShellCommand) -> None:
+    script = r"printf '\033[31mred\033[0m\n'; printf '\033]0;x\007\033[1mbold\033[m\n' >&2"
+    assert texts(await run(tool, script)) == ["red\n", "Stderr:\nbold\n"]
+
+
 async def test_bytes_that_are_no_text_are_replaced(tool: ShellCommand) -> None:
     assert texts(await run(tool, r"printf 'caf\351\n'")) == ["caf\ufffd\n"]
 

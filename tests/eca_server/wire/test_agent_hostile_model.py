@@ -60,7 +60,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.requirement("TOOL-4", "W-30f", "W-31")
+@pytest.mark.requirement("TOOL-4", "W-30f", "W-31b")
 def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(
     start_agent: StartAgent, secret: Path
 ) -> None:

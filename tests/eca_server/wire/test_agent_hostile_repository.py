@@ -66,7 +66,7 @@ LOOKS: list[tuple[str, dict[str, Any], str]] = [
     (GREP, {"path": ".", "pattern": "needle"}, "bad-\\xff\\xfe.txt:1:needle"),
     (GREP, {"path": "pipe", "pattern": "needle"}, "No line matches"),
     (GREP, {"path": "sparse", "pattern": "needle"}, "No line matches"),
-    (GREP, {"path": "AGENTS.md", "pattern": "house"}, "more than 20000 lines"),
+    (GREP, {"path": "AGENTS.md", "pattern": "house"}, "more than 20,000 lines"),
     (READ, {"path": "loop"}, "circle"),
     (READ, {"path": "a"}, "circle"),
     (READ, {"path": "dangling"}, "No such file"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from eca_protocol import messages as m
 from eca_server.clients import DEFAULT_PROFILE, ClientProfile, profile_for
 from eca_server.session import Session
-from eca_server.spelling import pieces
+from eca_server.spelling import Spelling, pieces
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -113,7 +113,7 @@ def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
     server.prompt("repeat 2000 " + "x" * 100)
     server.until(is_finished)
     assert all(frames_in(read) for read in server.reads)
-    assert 16_384 < max(map(len, server.reads)) <= 32_768
+    assert 4096 < max(map(len, server.reads)) <= 32_768
     assert len(echoes(server)) == 2
 
 
@@ -227,3 +227,16 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
     assert "".join(params.content.arguments_text for params in written) == text
     assert all(cost(params.content.arguments_text) <= limit for params in written)
     assert all(params.content.id == "t" for params in written)
+
+
+@pytest.mark.requirement
+def test_a_page_that_cuts_lines_is_written_code_that_wraps() -> None:
+    page = profile_for({"clientInfo": {"name": "VsCode"}})
+    text = m.ChatTextContent(text="List:\n\n```\n- a\n- b ``x``\n\n```\nEnd.")
+    [written] = Spelling(page).messages("c", "system", text)
+    assert written.role == "assistant"
+    assert written.content == m.ChatTextContent(
+        text="\n\nList:\n\n\n` - a `  \n``` - b ``x`` ```  \n\n\nEnd.\n\n"
+    )
+    [plain] = Spelling(DEFAULT_PROFILE).messages("c", "system", text)
+    assert (plain.role, plain.content) == ("system", text)

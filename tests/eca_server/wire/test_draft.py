@@ -223,6 +223,6 @@ def test_a_stopped_turn_has_its_closing_text_too(draft: Draft) -> None:
     draft.server.until(lambda each: content_of(each).get("text") == "never")
     draft.server.tell("chat/promptStop", {"chatId": "c"})
     (closing,) = draft.rest()
-    assert closing["content"] == {"type": "text", "text": ""}
+    assert closing["content"] == {"type": "text", "text": "\n\nStopped."}
     assert closing["metadata"]["tokensUsed"] == 8
     assert draft.turn()[-1]["metadata"]["tokensUsed"] == 11

@@ -88,7 +88,7 @@ def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
         chat = next(
             each["params"]["chat"] for each in told if each.get("method") == "config/updated"
         )
-        assert (chat["selectModel"], chat["selectAgent"]) == ("mine/m", "agent")
+        assert (chat["selectModel"], chat["selectAgent"]) == ("mine/m", "code")
         assert {"a", "b"} <= set(chat["agents"])
         tools = {
             tool["name"]: tool["disabled"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -59,6 +61,8 @@ ENDS: list[Any] = [
     pytest.param(close_output, 1, id="broken-output"),
     pytest.param(lambda server: server.process.terminate(), 143, id="sigterm"),
     pytest.param(lambda server: server.process.send_signal(signal.SIGINT), 130, id="sigint"),
+    pytest.param(lambda server: server.process.send_signal(signal.SIGQUIT), 131, id="sigquit"),
+    pytest.param(lambda server: server.process.send_signal(signal.SIGUSR1), 138, id="sigusr1"),
     pytest.param(shutdown_then_sigterm, 0, id="shutdown-sigterm"),
     pytest.param(shutdown_then_sigint, 0, id="shutdown-sigint"),
     pytest.param(lambda server: server.write(b"Content-Length: 50\r\n\r\n{"), 1, id="eof-in-body"),
@@ -232,9 +236,14 @@ def test_a_client_that_has_ended_already_is_as_one_never_seen(
 def test_a_signal_that_comes_again_and_again_ends_the_server_once(server: Stranger) -> None:
     server.initialize()
     server.start_endless_turn()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-        server.process.send_signal(number)
-    assert server.exit_code() in {130, 143}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGHUP)
+    process = os.pidfd_open(server.pid)
+    for number in itertools.cycle(numbers):  # until there is nothing more to end
+        signal.pidfd_send_signal(process, number)
+        if select.select([process], [], [], 0.0005)[0]:
+            break
+    os.close(process)
+    assert server.exit_code() in {128 + number for number in numbers}
     assert is_finished(server.seen[-1])
 
 

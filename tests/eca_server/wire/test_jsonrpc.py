@@ -224,8 +224,12 @@ def test_a_prompt_may_be_full_of_nulls(peer: Stranger) -> None:
         ("chat/prompt", {"message": "hi", "chatId": 7}, "params.chatId"),
         ("chat/prompt", {"message": "hi", "model": ["a"]}, "params.model"),
         ("chat/prompt", {"message": "hi", "contexts": {}}, "params.contexts"),
-        ("chat/prompt", {"message": "hi", "contexts": [{"type": "file"}]}, "contexts[0].path"),
-        ("chat/prompt", {"message": "hi", "contexts": [{"type": "web"}]}, "contexts[0].url"),
+        (
+            "chat/prompt",
+            {"message": "hi", "contexts": [{"type": "file", "path": 7}]},
+            "contexts[0].path",
+        ),
+        ("chat/prompt", {"message": "hi", "contexts": [{"type": 7}]}, "contexts[0].type"),
         (
             "chat/prompt",
             {
@@ -265,7 +269,7 @@ def test_errors_tell_nothing_internal(peer: Stranger) -> None:
         message("no/such", request_id=1),
         message("initialize", {}, request_id=1),
         message("chat/prompt", {"message": {"a": [1]}}, request_id=1),
-        message("chat/prompt", {"message": "hi", "contexts": [{"type": "file"}]}, request_id=1),
+        message("chat/prompt", {"message": "hi", "contexts": [{"type": 7}]}, request_id=1),
         message("chat/delete", "text", request_id=1),
     )
     errors = [answer["error"] for answer in answers]

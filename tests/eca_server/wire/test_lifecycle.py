@@ -200,8 +200,28 @@ def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
 ) -> None:
     server = start_server(command=(*SERVE, *flags))
     introduction = server.introduced(capabilities=capabilities, initializationOptions=options)
-    assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
+    answered = {"chatWelcomeMessage", *(("globalConfigPath",) if speaks_current else ())}
+    assert set(server.seen[0]["result"]) == answered
     assert ("variants" in introduction[1]["params"]["chat"]) is speaks_current
+
+
+@pytest.mark.requirement("FIELD:InitializeResponse.globalConfigPath")
+def test_the_file_that_is_read_is_named_by_its_absolute_path(
+    start_server: Start, tmp_path: Path
+) -> None:
+    home = tmp_path / "config"
+    (home / "eca").mkdir(parents=True)
+    (home / "eca" / "config.json").write_text('{"welcomeMessage": "mine"}')
+    server = start_server(env={"XDG_CONFIG_HOME": str(home)})
+    result = server.initialize(capabilities=TODAY)
+    assert result == {
+        "chatWelcomeMessage": "mine",
+        "globalConfigPath": str(home / "eca" / "config.json"),
+    }
+    own = tmp_path / "own.json"
+    own.write_text('{"welcomeMessage": "own"}')
+    server = start_server(command=(*SERVE, "--config-file", str(own)))
+    assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
 
 
 @pytest.mark.requirement("GEN-1", "W-12d")

@@ -182,6 +182,29 @@ async def test_ignored_files_are_found_where_the_rules_are_off(
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("gitignore", [True, False])
+async def test_rules_that_cannot_be_read_are_reported(
+    project: Path,
+    nursery: trio.Nursery,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    gitignore: bool,
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != ".gitignore")
+    problems: list[str] = []
+    (project / "src" / ".gitignore").write_text("x\n")
+    roots = [root_of(project)]
+    index = FileIndex(roots, gitignore=gitignore, on_problem=problems.append)
+    nursery.start_soon(index.run)
+    await index.search("main", limit=10)
+    nursery.cancel_scope.cancel()
+    files = (project / ".gitignore", project / "src" / ".gitignore")
+    expected = {f"Could not read `{file}`" for file in files if gitignore and file.exists()}
+    assert {problem.partition(":")[0] for problem in problems} == expected
+    assert len(problems) == len(expected)
+
+
+@pytest.mark.trio
 async def test_of_roots_in_each_other_each_file_is_found_once(
     project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:

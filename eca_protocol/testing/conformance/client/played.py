@@ -240,13 +240,14 @@ class PlayedServer:
 
     def chat_config(self) -> dict[str, Any]:
         """What the first `config/updated` tells of chats."""
+        agent = "code" if self.edition is Revision.CURRENT else "agent"
         told = {
             "models": [MODEL],
             "selectModel": MODEL,
-            "behaviors": ["agent", "plan"],
-            "selectBehavior": "agent",
-            "agents": ["agent", "plan"],
-            "selectAgent": "agent",
+            "behaviors": [agent, "plan"],
+            "selectBehavior": agent,
+            "agents": [agent, "plan"],
+            "selectAgent": agent,
             "welcomeMessage": "Welcome.",
         }
         return {**told, "variants": []} if self.edition is Revision.CURRENT else told

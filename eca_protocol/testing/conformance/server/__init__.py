@@ -30,6 +30,7 @@ CHAPTERS: Final = (
     "contexts",
     "mcp",
     "today",
+    "jobs",
     "draft",
 )
 """As they are listed."""
@@ -53,6 +54,7 @@ BY_WEIGHT: Final = (
     "behaviors",
     "draft",
     "today",
+    "jobs",
     "links",
     "editor",
     "roots",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
@@ -81,9 +82,9 @@ async def an_approved_command_runs(bench: Bench) -> None:
         )
 
 
-@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31", "W-32b", needs="native-tools")
+@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
 async def a_rejected_command_does_not_run(bench: Bench) -> None:
-    """The model wants a command; the user says no; the model says what it makes of it."""
+    """The model wants a command and the user says no; in CURRENT the user goes on."""
     async with bench.seat() as seat:
         seat.tool(SHELL)
         made = seat.workspace / "rejected"
@@ -105,12 +106,18 @@ async def a_rejected_command_does_not_run(bench: Bench) -> None:
             got=contents(chat),
         )
         bench.saw("TOOL-8", "TOOL-9", "W-32b")
-        bench.check(
-            "W-31",
-            len(chat.model.requests) == 2,
-            expected="the model is asked again",
-            got=f"{len(chat.model.requests)} requests",
-        )
+        requests = len(chat.model.requests)
+        if bench.edition is not Revision.CURRENT:
+            expected = "the model is asked again"
+            bench.check("W-31b", requests == 2, expected=expected, got=f"{requests} requests")
+            return
+        expected = "no request after the rejection"
+        bench.check("W-31c", requests == 1, expected=expected, got=f"{requests} requests")
+        await chat.prompt("Do something else.")
+        await chat.finished(2)
+        results = [told_of_calls(request.body) for request in chat.model.requests[1:2]]
+        is_told = any(result.strip() for each in results for result in each)
+        bench.check("W-31c", is_told, expected="the rejected call's result", got=results)
 
 
 @case("TOOL-15", since=Revision.R2025_10, needs="native-tools")
@@ -130,6 +137,39 @@ async def an_approval_is_saved_for_the_session(bench: Bench) -> None:
             expected="no question the second time",
             got=again,
         )
+
+
+@case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools")
+async def a_command_says_what_an_approval_would_remember(bench: Bench) -> None:
+    """A pipeline of two harmless programs that waits, and a command that hides another one."""
+    async with bench.seat(fresh=True) as seat:
+        seat.tool(SHELL)
+        plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
+        chat = seat.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
+        await chat.prompt("List the files.")
+        run = await next_run(chat)
+        summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
+        has_all = all(isinstance(each, str) and each for each in summaries)
+        bench.check("W-44d", has_all, expected="a summary in toolCallPrepare", got=summaries)
+        named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
+        expected = [("ls", True), ("head", True)]
+        bench.check("W-44e", named == expected, expected="ls and head, each with a key", got=run)
+        await chat.approve(id_of(run), save="session")
+        run = await next_run(chat, 2)
+        hidden = [each for each in _parts(run) if not each.get("approvalKey")]
+        is_right = bool(hidden) and run.get("manualApproval") is True
+        expected_text = "a question, and a part without a key"
+        bench.check("W-44e", is_right, expected=expected_text, got=run)
+        await chat.reject(id_of(run))
+        await chat.finished()
+
+
+def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the commands that a call's details name."""
+    details = run.get("details")
+    commands = details.get("commands") if isinstance(details, Mapping) else None
+    found = commands if isinstance(commands, list) else []
+    return [each for each in found if isinstance(each, Mapping)]
 
 
 @case("W-34a", needs="native-tools")
@@ -225,14 +265,14 @@ async def is_asked(chat: ChatSeat) -> bool:
     return run.get("manualApproval") is True and not ends(chat)
 
 
-@case("W-30d", needs=("native-tools", "config"))
+@case("W-30d", "W-31a", needs=("native-tools", "config"))
 async def what_configuration_denies_is_rejected(bench: Bench) -> None:
     """A call that the configuration denies, and one that changes a file while it is planned."""
     async with bench.seat(config=CONFIG) as seat:
         seat.tool(WRITE)
         path = seat.workspace / "planned.txt"
         made = {"path": str(path), "content": "x"}
-        found, behaves = {}, set()
+        found, behaves, ended = {}, set(), []
         tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
             ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
             ("planned", (WRITE, made), {behavior(bench): "plan"}),
@@ -245,6 +285,8 @@ async def what_configuration_denies_is_rejected(bench: Bench) -> None:
             else:
                 await chat.finished()
             found[name] = [each["type"] for each in ends(chat)]
+            if found[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
+                ended.append(name)
             behaves |= {frozenset(offered(request.body)) for request in chat.model.requests[:1]}
         if len(behaves) == 1 and not found["planned"]:
             del found["planned"]  # the prompt's behaviour does not govern its turn
@@ -256,6 +298,8 @@ async def what_configuration_denies_is_rejected(bench: Bench) -> None:
             expected="toolCallRejected, user-config, of each",
             got=found,
         )
+        asked_again = "the model is asked again after each rejection"
+        bench.check("W-31a", not ended, expected=asked_again, got=f"turns that ended: {ended}")
 
 
 @case("W-33e", needs=("native-tools", "config"))

@@ -119,6 +119,22 @@ async def _names_mean_the_same(bench: Bench, seat: Seat, choice: Choice) -> None
         bench.check("W-28c", ok, expected=words, got=_governs(ok))
 
 
+@case("W-28d", since=Revision.CURRENT)
+async def built_in_agents_have_their_names(bench: Bench) -> None:
+    """`code` and `plan` are listed; a prompt may call the one `agent` or `build`, too."""
+    async with bench.seat(fresh=True) as seat:
+        names = seat.config.get("agents") or []
+        bench.check(
+            "W-28d",
+            {"code", "plan"} <= set(names),
+            expected="code and plan among the agents",
+            got=names,
+        )
+        asked = [await _asked(seat, agent=name) for name in ("code", "agent", "build")]
+        ok = len(set(asked)) == 1
+        bench.check("W-28d", ok, expected="agent and build as code", got=_governs(ok))
+
+
 @case("W-28b")
 async def a_selection_touches_no_running_turn(bench: Bench) -> None:
     """The behaviour is changed in the middle of a turn, which asks the model once more."""

@@ -264,14 +264,17 @@ async def the_welcome_is_the_configured_one(bench: Bench) -> None:
 
 @case("CONF-3", "W-11g", needs="config", seconds=30)
 async def a_change_of_configuration_is_told(bench: Bench) -> None:
-    """A file `.eca/config.json` appears in the workspace, and changes one setting."""
+    """A configuration file appears, the user's and the workspace's, and changes one setting.
+
+    A server need not obey a workspace that the user has not been asked about.
+    """
     async with bench.seat(fresh=True) as seat:
         known = seat.config
-        folder = seat.root / ".eca"
-        folder.mkdir()
-        new = folder / "new"
-        new.write_text(json.dumps({"welcomeMessage": GREETING}))
-        new.replace(folder / "config.json")
+        for folder in (seat.wire.folders.home / ".config" / "eca", seat.root / ".eca"):
+            folder.mkdir(parents=True)
+            new = folder / "new"
+            new.write_text(json.dumps({"welcomeMessage": GREETING}))
+            new.replace(folder / "config.json")
         update = await seat.until(
             lambda message: message.get("method") == "config/updated" and GREETING in str(message),
             seconds=15,

@@ -237,6 +237,29 @@ def _words_told(chat: ChatSeat) -> int:
     return len("\n".join([told(chat), *asked]).split())
 
 
+@case("W-3f")
+async def a_context_without_what_it_needs_is_skipped(bench: Bench) -> None:
+    """A bare cursor, as VS Code sends it with each query, and with a prompt."""
+    async with bench.seat(fresh=True) as seat:
+        await needs_files(seat)
+        bare = {"type": "cursor"}
+        listed = await seat.ask("chat/queryContext", {"query": "needed", "contexts": [bare]})
+        bench.check(
+            "W-3f", "result" in listed, expected="an answer to the query without it", got=listed
+        )
+        plain, chat = seat.chat(reply("I see.")), seat.chat(reply("I see."))
+        await plain.prompt("Hi.")
+        await plain.finished()
+        answer = await chat.prompt("Hi.", contexts=[bare])
+        ended = result_of(answer) and await finishes(chat)
+        bench.check(
+            "W-3f",
+            ended and chat.model.requests and _words_told(chat) > _words_told(plain),
+            expected="a turn, and a note to the user or the model",
+            got=f"{answer}, {[heard.content for heard in chat.heard]}",
+        )
+
+
 @case("CTX-4")
 async def a_page_of_the_web_is_shown(bench: Bench) -> None:
     """A page beside the scripted model: no other web is at hand."""

@@ -69,7 +69,7 @@ async def ends_by(chat: ChatSeat, until: float) -> bool | None:
             return None
 
 
-@case("W-21d", seconds=90)
+@case("W-21d", "W-26d", seconds=90)
 async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
     """A model that refuses, breaks off, or answers with what cannot be read, however often."""
     async with bench.seat() as seat:
@@ -92,6 +92,8 @@ async def a_fault_of_the_model_is_told_and_ends_the_turn(bench: Bench) -> None:
                 expected="prompting, a text of the system's, and `finished`",
                 got=f"{fault}: {status}, then {contents(chat)}",
             )
+            if said(chat, "assistant") and told(chat).strip():
+                bench.saw("W-26d")
         await seat.settle()
 
 

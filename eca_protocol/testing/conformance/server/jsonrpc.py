@@ -228,6 +228,16 @@ async def initialize_says_nothing_of_the_client(bench: Bench) -> None:
         bench.check("W-3c", "result" in got, expected="a result, as for nulls", got=got)
 
 
+@case("W-3h", since=Revision.DRAFT)
+async def a_capability_may_be_an_object(bench: Bench) -> None:
+    """`initialize` with an object in place of true as the capability to chat."""
+    async with bench.seat(hello=False) as seat:
+        capabilities: Any = {"codeAssistant": {"chat": {}}}
+        params: Any = {"processId": None, "capabilities": capabilities, "workspaceFolders": []}
+        got = await seat.ask("initialize", params, seconds=30)
+        bench.check("W-3h", "result" in got, expected="a result, as for true", got=got)
+
+
 @attrs.frozen
 class Told:
     """Messages that are not answered: the row that says so, and in words."""

@@ -15,7 +15,7 @@ import anyio
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.cases import Stuck
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
-from eca_protocol.testing.script import Reply, finish, reply, tool_call
+from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
 __all__ = [
     "INTRODUCTION_SECONDS",
@@ -231,7 +231,7 @@ def calls(*made: tuple[str, Any], before: str = "") -> Reply:
         )
         for index, (name, given) in enumerate(made)
     ]
-    return reply(*([before] if before else []), *steps, finish("tool_calls"))
+    return reply(*([before] if before else []), *steps, finish("tool_calls"), usage(10, len(made)))
 
 
 def words(value: Any) -> str:

@@ -9,6 +9,7 @@ import anyio
 import attrs
 
 from eca_protocol.errors import DeadlineExceeded
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
@@ -194,18 +195,27 @@ _SAID_OF: Final[Mapping[str, str]] = {
 }
 
 
-@case("W-22f")
-async def a_stop_of_what_does_not_run_is_ignored(bench: Bench) -> None:
-    """Stops of a chat that nobody knows and of an idle one, then a prompt to it."""
+@case("W-22f", "W-22g")
+async def a_stop_of_what_does_not_run_ends_no_turn(bench: Bench) -> None:
+    """Stop an unknown chat and an idle one, then prompt the idle one."""
     async with bench.seat() as seat:
-        unknown, chat = seat.chat(), seat.chat(reply("one"), reply("two"))
+        unknown, chat = seat.chat(id="never-seen"), seat.chat(reply("one"), reply("two"))
         await unknown.stop()
         await chat.prompt("First.")
         await chat.finished()
         await seat.settle()
-        before = len(chat.contents)
+        before, notified = len(chat.contents), len(seat.heard)
         await chat.stop()
         await seat.settle()
+        is_answered = bench.edition is Revision.CURRENT
+        for stopped, since in ((unknown, 0), (chat, notified)) if is_answered else ():
+            states = [
+                heard.params.get("status")
+                for heard in seat.heard[since:]
+                if heard.method == "chat/statusChanged" and heard.chat_id == stopped.id
+            ]
+            expected = "`chat/statusChanged` idle"
+            bench.check("W-22g", states == ["idle"], expected=expected, got=states)
         told = [
             heard.params
             for heard in [*unknown.heard, *chat.heard[before:]]

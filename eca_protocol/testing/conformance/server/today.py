@@ -7,6 +7,7 @@ message about, and a method that the server does not know makes its rows not app
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
@@ -16,7 +17,7 @@ from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.mcp import is_so, program
 from eca_protocol.testing.conformance.server.reading import at_gate, calls, params_of, result_of
-from eca_protocol.testing.conformance.server.tools import approving, listed_tools
+from eca_protocol.testing.conformance.server.tools import approving
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import Reply, reply, wait
 
@@ -75,7 +76,7 @@ def content_id(chat: ChatSeat) -> str:
 @case(
     "FIELD:ChatListParams.*", "VALUE:ChatListParams.*", "FIELD:ChatListResponse.*",
     "FIELD:ChatSummary.*", "FIELD:ChatOpenParams.*", "FIELD:ChatOpenResponse.*",
-    "FIELD:ChatHistory*", since=CURRENT,
+    "FIELD:ChatHistory*", "W-44b", since=CURRENT,
 )  # fmt: skip
 async def chats_are_listed_and_opened_again(bench: Bench) -> None:
     """A chat of three turns is found in the list, shown again, and read page by page."""
@@ -93,6 +94,13 @@ async def chats_are_listed_and_opened_again(bench: Bench) -> None:
             expected="found, with its id",
             got=opened,
         )
+        whole = await asking(seat, "chat/open", chatId=chat.id)
+        bench.check(
+            "W-44b",
+            (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
+            expected="meta for a page alone",
+            got=f"{opened.get('meta')} for a page, {whole.get('meta')} for all",
+        )
         page = await asking(seat, "chat/history", chatId=chat.id, limit=2)
         meta = page.get("meta", {})
         for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
@@ -108,28 +116,150 @@ async def chats_are_listed_and_opened_again(bench: Bench) -> None:
     "FIELD:ChatFlagContent.*",
     "FIELD:ChatRemoveFlagParams.*",
     "FIELD:ChatOpenedParams.*",
+    "W-43b",
+    "W-43c",
+    "W-43d",
     since=CURRENT,
 )
 async def a_chat_is_named_and_marked(bench: Bench) -> None:
     """A title, a flag put on a prompt and taken away; then the chat is opened again."""
     async with bench.seat() as seat:
         chat = await talked(seat, reply("one"), reply("two"))
-        marked = {"chatId": chat.id, "contentId": content_id(chat)}
+        prompt, said = content_id(chat), chat.said
         await asking(seat, "chat/update", chatId=chat.id, title="A name of mine", trust=False)
-        await asking(seat, "chat/addFlag", **marked, text="here")
+        await _marked(bench, chat, prompt, said * 2)
+        flags = [each.get("contentId") for each in chat.of("flag")]
+        bench.check(
+            "W-43b",
+            bool(flags) and prompt not in flags,
+            expected="a flag with a contentId that is not the prompt's",
+            got=flags,
+        )
         await asking(seat, "chat/open", chatId=chat.id)
-        await asking(seat, "chat/removeFlag", **marked)
+        bench.check(
+            "W-43d",
+            [each.get("contentId") for each in chat.of("flag")] == flags * 2,
+            expected="the flag, when the chat is opened again",
+            got=chat.of("flag"),
+        )
+        gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
+        await asking(seat, "chat/removeFlag", **gone)
+        bench.check(
+            "W-43c",
+            (len(chat.of("flag")), chat.said) == (2, said * 4),
+            expected="the chat without its flag",
+            got=[heard.content for heard in chat.heard],
+        )
 
 
-@case("FIELD:ChatForkParams.*", since=CURRENT)
+@case("W-43a", since=CURRENT, needs="native-tools")
+async def a_flag_follows_a_call(bench: Bench) -> None:
+    """A flag is put behind a tool call, by the call's id."""
+    async with bench.seat() as seat:
+        chat = seat.chat(calls(("eca_directory_tree", {"path": str(seat.root)})), reply("done"))
+        await chat.prompt("Look.")
+        await approving(chat)
+        [call] = {str(each.get("id")) for each in chat.of("toolCallRun")}
+        await _marked(bench, chat, call, "donedone")
+        shown = [heard.content for heard in chat.heard]
+        kinds = [str(each.get("type")) for each in shown if each.get("type") in _ENDS]
+        bench.check(
+            "W-43a",
+            kinds[-2:] == ["toolCalled", "flag"],
+            expected="the flag behind the call that it was set at",
+            got=shown,
+        )
+
+
+_ENDS: Final = ("toolCalled", "toolCallRejected", "flag")
+
+
+async def _marked(bench: Bench, chat: ChatSeat, content_id: str, said: str) -> None:
+    """Set a flag at a content; the chat is cleared and shown again before the answer."""
+    seat = chat.seat
+    marked = {"chatId": chat.id, "contentId": content_id}
+    await asking(seat, "chat/addFlag", **marked, text="here")
+    cleared = [heard for heard in seat.heard if heard.method == "chat/cleared"]
+    bench.check(
+        "W-43c",
+        (len(cleared), chat.said) == (1, said),
+        expected="chat/cleared, then all contents, before the answer",
+        got=[heard.content for heard in chat.heard],
+    )
+
+
+@case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT)
+async def the_user_s_configuration_is_named(bench: Bench) -> None:
+    """The answer to `initialize` may name the file in which the user configures the server."""
+    async with bench.seat(hello=False) as seat:
+        answer = await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+        path = result_of(answer).get("globalConfigPath")
+        if path is None:
+            raise NotApplicable("the server names no file")
+        bench.check(
+            "FIELD:InitializeResponse.globalConfigPath",
+            isinstance(path, str) and _is_absolute(path),
+            expected="an absolute path",
+            got=path,
+        )
+
+
+def _is_absolute(path: str) -> bool:
+    return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
+
+
+@case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT)
 async def a_chat_is_forked(bench: Bench) -> None:
-    """A copy of a chat up to its last prompt."""
+    """A copy of a chat up to its last prompt, named by the answer."""
     async with bench.seat(fresh=True) as seat:
         chat = await talked(seat, reply("one"), reply("two"))
-        await asking(seat, "chat/fork", chatId=chat.id, contentId=content_id(chat))
-        await seat.until(
+        forked = await asking(seat, "chat/fork", chatId=chat.id, contentId=content_id(chat))
+        opened = await seat.until(
             lambda message: message.get("method") == "chat/opened" and _other(message, chat),
             expected="chat/opened of the copy",
+        )
+        bench.check(
+            "FIELD:ChatForkResponse.chatId",
+            forked.get("chatId") == opened.params.get("chatId"),
+            expected=f"the id of the copy, {opened.params.get('chatId')!r}",
+            got=forked,
+        )
+
+
+@case("FIELD:ChatInlinePromptParams.*", "FIELD:ChatSummary.kind", "VALUE:ChatKind=*", since=CURRENT)
+async def a_chat_is_prompted_inline(bench: Bench) -> None:
+    """A chat of its own begins with what was said in another one, which is not shown in it."""
+    async with bench.seat(fresh=True) as seat:
+        source = await talked(seat, reply("one"))
+        inline = seat.chat(reply("two"), reply("three"))
+        asked = {"message": inline.worded("Go on."), "contexts": [], "trust": False}
+        answer = await asking(
+            seat, "chat/inlinePrompt", chatId=inline.id, sourceChatId=source.id, **asked
+        )
+        bench.check(
+            "FIELD:ChatInlinePromptParams.chatId",
+            answer.get("chatId") == inline.id,
+            expected=repr(inline.id),
+            got=answer,
+        )
+        await inline.finished()
+        more = {"model": MODEL, "agent": "plan", "variant": "x"}
+        await asking(seat, "chat/inlinePrompt", chatId=inline.id, **asked, **more)
+        await inline.finished()
+        texts = "".join(str(each.get("text")) for each in inline.of("text"))
+        bench.check(
+            "FIELD:ChatInlinePromptParams.sourceChatId",
+            "one" not in texts,
+            expected="the new turn alone",
+            got=texts,
+        )
+        listed = await asking(seat, "chat/list", limit=500)
+        kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
+        bench.check(
+            "FIELD:ChatSummary.kind",
+            (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
+            expected="`inline` for that chat alone",
+            got=kinds,
         )
 
 
@@ -198,7 +328,7 @@ async def files_are_found(bench: Bench) -> None:
     "FIELD:ChatSelectedModelChanged.*", "FIELD:ChatSelectedAgentChanged.*",
     "FIELD:ChatPromptParams.*", "FIELD:ImageContext.*", "FIELD:TextContext.*",
     "VALUE:ChatContext=ImageContext", "VALUE:ChatContext=TextContext",
-    "FIELD:WorkspaceDidChangeWorkspaceFoldersParams.*", since=CURRENT,
+    "FIELD:WorkspaceDidChangeWorkspaceFoldersParams.*", "W-11h", since=CURRENT,
 )  # fmt: skip
 async def newer_clients_say_more(bench: Bench) -> None:
     """Selections for one chat, a prompt with all its members, and another folder."""
@@ -206,6 +336,16 @@ async def newer_clients_say_more(bench: Bench) -> None:
         chat = seat.chat(reply("I see."))
         of_chat = {"chatId": chat.id}
         await seat.tell("chat/selectedModelChanged", {**of_chat, "model": MODEL, "variant": "x"})
+        told = await seat.until(
+            lambda message: _has_variants(message, chat), expected="the variants of the model"
+        )
+        listed = params_of(told.message)["chat"]
+        bench.check(
+            "W-11h",
+            listed.get("selectVariant", "missing") in (None, *listed["variants"]),
+            expected="a variant of the model, or null",
+            got=listed,
+        )
         await seat.tell("chat/selectedAgentChanged", {**of_chat, "agent": "plan"})
         other = seat.wire.folders.home / "other"
         other.mkdir()
@@ -218,6 +358,13 @@ async def newer_clients_say_more(bench: Bench) -> None:
         ]
         await chat.prompt("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
         await chat.finished()
+
+
+def _has_variants(message: Mapping[str, Any], chat: ChatSeat) -> bool:
+    params = params_of(message)
+    listed = params.get("chat") if message.get("method") == "config/updated" else None
+    is_listed = isinstance(listed, Mapping) and isinstance(listed.get("variants"), list)
+    return is_listed and params.get("chatId") == chat.id
 
 
 PIXEL: Final = (
@@ -326,30 +473,3 @@ async def a_text_is_rewritten(bench: Bench) -> None:
             ),
             expected="the end of the rewrite",
         )
-
-
-@case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT)
-async def jobs_are_listed(bench: Bench) -> None:
-    """All jobs, and the output of one that there is not."""
-    async with bench.seat() as seat:
-        await asking(seat, "jobs/list")
-        await seat.ask("jobs/readOutput", {"jobId": "job-none"})  # an error is an answer, too
-        await asking(seat, "jobs/kill", jobId="job-none")
-
-
-@case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
-async def jobs_run_end_and_are_killed(bench: Bench) -> None:
-    """The model starts three commands in the background: one of them goes on, one fails."""
-    async with bench.seat() as seat:
-        shell = listed_tools(seat)[seat.tool("shell_command")]
-        if "background" not in shell.get("parameters", {}).get("properties", {}):
-            raise NotApplicable("no command runs in the background")
-        commands = ("echo out; echo err >&2; sleep 60", "true", "false")
-        made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
-        chat = seat.chat(calls(*made))
-        await chat.prompt("Start them.")
-        await approving(chat)
-        for job in (await asking(seat, "jobs/list"))["jobs"]:
-            await asking(seat, "jobs/readOutput", jobId=job["id"])
-            await asking(seat, "jobs/kill", jobId=job["id"])
-        await asking(seat, "jobs/list")

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
-from eca_protocol.testing.conformance.server.reading import Content
+from eca_protocol.testing.conformance.server.reading import Content, calls
+from eca_protocol.testing.conformance.server.tools import approving
 from eca_protocol.testing.conformance.target import OTHER_MODEL
 from eca_protocol.testing.script import Reply, finish, reply, usage
 
@@ -37,7 +41,7 @@ async def used(chat: ChatSeat, *, turns: int = 1, **params: Any) -> list[Content
     return told
 
 
-@case("CHAT-18", "W-27a")
+@case("CHAT-18", "W-27a", until=Revision.R2025_10)
 async def tokens_are_counted_both_ways_over_the_chat(bench: Bench) -> None:
     """Two turns of a chat whose title is asked for as well, and one of another chat."""
     async with bench.seat() as seat:
@@ -56,6 +60,25 @@ async def tokens_are_counted_both_ways_over_the_chat(bench: Bench) -> None:
             expected=f"{counts}, then {2 * counts}, whatever the title took",
             got=both,
         )
+
+
+@case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")
+async def the_gauge_moves_with_each_request(bench: Bench) -> None:
+    """A turn of two requests, and one of a single request, in a chat with a title."""
+    async with bench.seat() as seat:
+        reads = calls(("read_file", {"path": str(seat.workspace)}))
+        first = attrs.evolve(reads, steps=(*reads.steps, usage(1000, 70)))
+        chat = seat.chat(first, counted(1100, 7), counted(100, 7))
+        chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
+        await chat.prompt("Hi.")
+        await approving(chat)
+        told = [each.get("sessionTokens") for each in chat.of("usage")]
+        bench.check("W-27g", len(told) == 2, expected="usage after each of two requests", got=told)
+        await chat.prompt("Hi.")
+        await chat.finished(2)
+        told = [each.get("sessionTokens") for each in chat.of("usage")]
+        expected = [1070, 1107, 107][-len(told) :]
+        bench.check("W-27f", told == expected, expected=f"{expected}, of one each", got=told)
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")

@@ -126,7 +126,7 @@ _SESSION: Session = {
     "stop": tells("chat/promptStop", {"chatId": "new"}),
     "rejected": says("new", "assistant", "toolCallRejected", arguments={}, reason="user-choice",
                      **{**CALL, "id": "call-2"}),
-    "repeated": says("new", "system", "text", text="Dropped: And on"),
+    "repeated": says("new", "system", "text", text="\n\nDropped: And on"),
     "stopped": finished("new"),
     "fence": asks(4, "chat/queryCommands", {"query": "x"}),
     "fenced": answers(4, {"commands": []}),

@@ -85,7 +85,7 @@ ALLOWED: dict[str, Change] = {
     ),
     "dropped words of several lines, as a quotation": both(
         params("queued", message="And on\n  and on"),
-        content("repeated", text="Dropped:\n> And on\n> and on"),
+        content("repeated", text="\n\nDropped:\n> And on\n> and on"),
     ),
     "a model without a provider, as it was asked for": both(
         params("prompt", model="gpt"), result("prompted", model="gpt")

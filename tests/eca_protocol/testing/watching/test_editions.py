@@ -67,7 +67,7 @@ def todays_session() -> Session:
     session = good_session()
     changes = [
         edited("initialize", "params", capabilities=TODAY),
-        edited("config", "params", "chat", variants=[]),
+        edited("config", "params", "chat", variants=[], selectVariant=None),
         edited("tools", "params", "tools", 0, name="edit_file"),
         params("mcp", disabled=False, hasAuth=False),
         *(content(name, name="edit_file") for name in session if _is_of_call(session[name][1])),
@@ -102,6 +102,7 @@ def test_a_good_session_is_good_in_each_edition() -> None:
         ("FIELD:MCPServerUpdatedParams.hasAuth", params("mcp", hasAuth=...)),
         ("FIELD:ChatStatusChangedParams.status", params("warning + 0", status="asleep")),
         ("W-24a", after("deleted", status_of("new"))),
+        ("W-11h", edited("config", "params", "chat", selectVariant="high")),
         ("W-42d", after("tools", ("server", {
             "jsonrpc": "2.0", "id": 5, "method": "editor/getReferences", "params":
             {"uri": "file:///a", "position": {"line": 1, "character": 1}}}),
@@ -171,11 +172,12 @@ def test_what_a_server_answers_to_an_odd_client_is_no_fault_of_its(change: Chang
     assert [each for each in watch(change(good_session())) if each.side == "server"] == []
 
 
-def test_that_a_chat_was_forked_may_be_said_in_it_once() -> None:
+@pytest.mark.parametrize("method", ["chat/fork", "chat/rollback"])
+def test_that_a_chat_was_forked_or_rolled_back_may_be_said_in_it_once(method: str) -> None:
     watcher = Watcher(revision=Revision.CURRENT)
     for entry in without("shutdown", "shut down", "exit")(good_session()).values():
         watcher.feed(*entry)
-    word = says("chat", "system", "text", text="This chat goes on twice.")
-    assert not watcher.feed(*asks(90, "chat/fork", {"chatId": "chat", "contentId": "1"}))
+    word = says("c", "system", "text", text="This chat goes on twice.")
+    assert not watcher.feed(*asks(90, method, {"chatId": "c", "contentId": "1"}))
     assert not watcher.feed(*word)
     assert [each.requirement for each in watcher.feed(*word)] == ["CHAT-14"]

@@ -165,6 +165,7 @@ FAULTS: list[tuple[str, Change]] = [
     # contents
     ("W-26a", edited("link", "params", role="system")),
     ("W-26a", edited("usage", "params", role="assistant")),
+    ("W-26d", after("text", says("c", "system", "text", text="Overloaded.\n\n"))),
     ("W-6a", content("text", text="\u00fc" * 2049)),
     ("W-27a", after("text", SUMMED)),
     ("W-27b", content("usage", sessionCost="0.1")),

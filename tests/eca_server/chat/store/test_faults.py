@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from eca_server.chat.store import (
     ChatSettings,
@@ -143,8 +144,9 @@ async def test_a_file_that_is_corrupt_inside_is_kept_aside_when_that_shows(path:
     broken = whole[:4096] + b"\xff" * (len(whole) - 8192) + whole[-4096:]
     path.write_bytes(broken)
     async with opened(path) as ours:
-        assert await ours.store.load("c") is None
+        assert len(await ours.texts("c")) < 5  # those on the last page
         assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert (await ours.texts("c"))[-1] == "new"
         (problem,) = ours.problems
         assert "damaged" in problem
     (aside,) = path.parent.glob("*.corrupt-*")
@@ -253,19 +255,57 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
             holder.execute("BEGIN EXCLUSIVE")
             for number in range(1, 4):
                 assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
-            assert await ours.store.load("c") is None
+            monkeypatch.setattr(store, "READ_SECONDS", 30)
+            with trio.fail_after(10):  # known to be late: reads do not wait again
+                assert await ours.store.load("c") is None
+                assert await ours.store.list(WORKSPACE, 5) == ()
+                assert await ours.store.unfinished_rollbacks(WORKSPACE, "c") == ()
             monkeypatch.setattr(store, "LARGEST_BACKLOG", 4)
             images = [image("1", f"/{name}", data=b"old") for name in "fg"]
             waiting, too_much = [await ours.store.add_before_images("c", [i]) for i in images]
             assert waiting.numbers is None
-            assert ours.problems == [f"{path} does not answer: the chats go on in memory."]
-        monkeypatch.setattr(store, "READ_SECONDS", 10)
+            late, unread = ours.problems
+            assert late == f"{path} does not answer: the chats go on in memory."
+            assert unread.startswith(f"Stored chats cannot be listed or opened until {path} ans")
+        monkeypatch.setattr(store, "LATE_SECONDS", 10)
         assert await ours.texts("c") == ["0", "1", "2", "3"]
         assert await ours.store.before_images("c") == (images[0],)
         assert (waiting.numbers, too_much.numbers) == ((1,), None)
         monkeypatch.setattr(store, "WRITE_SECONDS", 10)
         assert await ours.store.append("c", WORKSPACE, said("4"))
-        assert len(ours.problems) == 1
+        assert not ours.store.is_late
+        assert len(ours.problems) == 2
+
+
+@pytest.mark.parametrize(("kib", "is_late"), [(1, True), (32 * 1024, False)])
+async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
+    path: Path,
+    kib: int,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    monkeypatch.setattr(store, "WRITE_SECONDS", 1)
+    monkeypatch.setattr(store, "READ_SECONDS", 1)
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ours.store.append, "c", WORKSPACE, said("x" * kib * 1024))
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(ours.store.append, "d", WORKSPACE, said("small"))
+                nursery.start_soon(ours.store.load, "d")
+                await trio.testing.wait_all_tasks_blocked()
+                mock_clock.jump(3.5)
+                await trio.testing.wait_all_tasks_blocked()
+                assert ours.store.is_late == is_late
+                holder.rollback()
+        assert bool(ours.problems) == is_late
+        monkeypatch.setattr(store, "READ_SECONDS", 60)
+        assert await ours.texts("d") == ["small"]
+        await ours.store.append("d", WORKSPACE, said("more"))
+        assert ours.store._size_asked == 0
 
 
 async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
@@ -354,7 +394,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) ->
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("a", "b", "c"))
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE message SET body = '{' WHERE id = 'b'")
+        connection.execute("UPDATE message SET body = x'7b' WHERE id = 'b'")
     async with opened(path) as ours:
         chat = await ours.store.load("c")
         assert texts_of(chat) == ["a", "c"]

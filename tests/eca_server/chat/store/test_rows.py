@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
+from eca_protocol.messages import FileChangeDetails, JsonOutputsDetails, SubagentDetails
 from eca_server.chat.store.rows import (
     ChatSettings,
     UnreadableRow,
@@ -19,6 +20,7 @@ from eca_server.chat.store.rows import (
 )
 from eca_server.llm.history import (
     BlockPart,
+    CallView,
     CitationPart,
     CompactionPart,
     FilePart,
@@ -58,11 +60,29 @@ DONE = (
     ),
     Message(role="tool", parts=(ToolResultPart(call_id="1", parts=(TextPart("x"),)),)),
 )
+DETAILS = (
+    FileChangeDetails(path="/a", diff="@@ -1 +1 @@\n-a\n+b", lines_added=1, lines_removed=1),
+    JsonOutputsDetails(jsons=("{}",)),
+    SubagentDetails(subagent_chat_id="s", model="p/m", agent_name="scout", step=2),
+)
+views = st.builds(
+    CallView,
+    summary=st.none() | texts,
+    details=st.none() | st.sampled_from(DETAILS),
+    total_time_ms=st.none() | st.integers(1, 10**9),
+    reason=st.none() | st.sampled_from(["user-choice", "user-config", "hookRejected"]),
+)
 parts: st.SearchStrategy[Part] = st.one_of(
     parts_of_text,
     images,
     st.builds(FilePart, name=texts, media_type=texts, data=st.binary(max_size=20)),
-    st.builds(ReasoningPart, text=texts, opaque=values, redacted=st.booleans()),
+    st.builds(
+        ReasoningPart,
+        text=texts,
+        opaque=values,
+        redacted=st.booleans(),
+        total_time_ms=st.none() | st.integers(1, 10**9),
+    ),
     st.builds(
         ToolCallPart,
         id=texts,
@@ -78,6 +98,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
         parts=st.lists(parts_of_text | images, max_size=3).map(tuple),
         is_error=st.booleans(),
         subagent=st.none() | st.builds(Subagent, name=texts, model=texts, messages=st.just(DONE)),
+        view=st.none() | views,
     ),
     st.builds(ServerToolPart, kind=texts, raw=values),
     st.builds(RefusalPart, texts),
@@ -119,6 +140,15 @@ def test_every_kind_of_part_can_be_kept() -> None:
         )
     }
     assert kept == set(get_args(Part))
+
+
+def test_a_result_outlives_details_that_cannot_be_read() -> None:
+    view = CallView(summary="s", details=DETAILS[0])
+    part = ToolResultPart(call_id="1", parts=(TextPart("x"),), view=view)
+    body = encode_message(Message(role="tool", parts=(part,)))
+    [back] = decode_message(body.replace(b'\\"/a\\"', b"7")).parts
+    assert isinstance(back, ToolResultPart)
+    assert (back.parts, back.view) == (part.parts, CallView(summary="s"))
 
 
 def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:

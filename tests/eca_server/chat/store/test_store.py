@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_server.chat.flags import Flag
 from eca_server.chat.store import ChatSettings, Store, StoredMessage, TurnUsage
 from eca_server.llm.history import ImagePart, Message, TextPart
 from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
@@ -102,7 +103,9 @@ async def test_a_chats_beginning_is_the_users_own_words_in_one_short_line(path: 
 
 
 async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
-    some = ChatSettings(model="p/m", variant="high", behavior="plan", flags={"a-0": "here"})
+    some = ChatSettings(
+        model="p/m", variant="high", behavior="plan", flags={"f": Flag(after="a-0", text="here")}
+    )
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"), settings=some)
         await ours.store.append("c", WORKSPACE, turn("b"))

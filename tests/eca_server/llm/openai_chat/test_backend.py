@@ -495,3 +495,28 @@ async def test_what_cannot_be_sent_is_a_fault_of_the_configuration():
             assert (await failure(backend_at(url, http))).kind in ("configuration", "network")
         bad = backend_at("http://127.0.0.1:1", http, extra_headers={"x": "a\nb"})
         assert (await failure(bad)).kind == "configuration"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "quoted"),
+    [
+        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, which is no text"),
+        ("", b"\0\x1b[31m", "got binary data, which is no text"),
+        ("text/html", b"<title>Log in</title>", "got text/html: Log in"),
+        (
+            "application/json",
+            '{"data": "\x9b31m\u202e"}'.encode(),
+            r"""got {"data":"\x9b31m\u202e""",
+        ),
+    ],
+)
+async def test_a_listing_that_is_none_is_quoted_without_control_bytes(content_type, body, quoted):
+    def answered(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body, headers={"content-type": content_type})
+
+    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
+        with pytest.raises(BackendError) as caught:
+            await backend_at("http://h/v1", http).models()
+    assert caught.value.kind == "protocol"
+    assert quoted in caught.value.message
+    assert caught.value.message.isprintable()

@@ -154,3 +154,19 @@ def test_a_picture_from_a_tool_follows_behind_all_results():
 def test_a_refusal_names_the_field_to_drop(status, words, field):
     payload = {"messages": [], "max_tokens": 1, "stream_options": {}}
     assert refused_parameter(status, words, payload, DROPPABLE) == field
+
+
+def test_openrouter_hands_the_effort_of_claude_on_as_verbosity() -> None:
+    def fields(model: str, effort: str) -> dict[str, object]:
+        profile = PROFILES["openrouter"]
+        request = Request(messages=(), reasoning_effort=effort)
+        histories = Histories(ChatWriter(OURS, profile))
+        body = write_request(request, wire_model=model, profile=profile, histories=histories)
+        return {name: body[name] for name in ("reasoning", "verbosity") if name in body}
+
+    assert fields("anthropic/claude-opus-4.7", "max") == {
+        "reasoning": {"enabled": True},
+        "verbosity": "max",
+    }
+    assert fields("anthropic/claude-opus-4.7", "none") == {"reasoning": {"effort": "none"}}
+    assert fields("openai/gpt-5.2", "high") == {"reasoning": {"effort": "high"}}

@@ -291,6 +291,17 @@ class QueryIsNeeded(Server):
         return super().query_context(params)
 
 
+@breaks("W-3h")
+class CapabilitiesAreBooleans(Server):
+    """Refuses an object as the capability to chat."""
+
+    def initialize(self, params: Params) -> Any:
+        assistant = params.object("capabilities").object("codeAssistant")
+        if isinstance(assistant.value("chat"), dict):
+            raise Fault(-32602, "params.capabilities: expected true or false, got an object")
+        return super().initialize(params)
+
+
 @breaks("W-3e")
 class UnknownKeysAreRefused(Server):
     """Refuses keys that it does not know."""

@@ -13,6 +13,7 @@ from tests.eca_protocol.testing.conformance.reference.commands import Commands
 from tests.eca_protocol.testing.conformance.reference.model import ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.wire import Fault
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
 Context = dict[str, Any]
@@ -259,6 +260,25 @@ class SkipsWhileItTalksOfMore(Turn):
         parts = message["content"].split("\n\n")
         shown = [part for part in parts if "was skipped" not in part]
         return {**message, "content": "\n\n".join(shown)}
+
+
+@breaks("W-3f")
+class IncompleteContextsAreFaults(Server):
+    """Refuses a query with a context that lacks what it needs."""
+
+    def query_context(self, params: Params) -> Any:
+        if {"type": "cursor"} in params.list("contexts"):
+            raise Fault(-32602, "params.contexts: expected a path, got nothing")
+        return super().query_context(params)
+
+
+@breaks("W-3f")
+class IncompleteContextsSilently(Server):
+    """Skips such a context of a prompt without a word."""
+
+    async def show_context(self, context: dict[str, Any]) -> str:
+        shown = await super().show_context(context)
+        return "" if "lacks what it needs" in shown else shown
 
 
 @breaks("CHAT-6")

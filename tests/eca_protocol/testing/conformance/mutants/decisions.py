@@ -49,16 +49,26 @@ class DeafToRefusals(Server):
         return None
 
 
-@breaks("W-31")
+@breaks("W-31b")
 class RejectionEndsTheTurn(Turn):
-    """Ends the turn after a rejection."""
+    """Ends the turn after a rejection by the user."""
+
+    by_user = True
 
     async def ask(self, model: Any) -> None:
         last = self.chat.history[-1]
-        if last["role"] == "tool" and "rejected" in last["content"]:
+        was_rejected = last["role"] == "tool" and "rejected" in last["content"]
+        if was_rejected and any(call._decision is False for call in self.calls) is self.by_user:
             self.calls = []
         else:
             await super().ask(model)
+
+
+@breaks("W-31a")
+class DenialEndsTheTurn(RejectionEndsTheTurn):
+    """Ends the turn after a rejection by the configuration."""
+
+    by_user = False
 
 
 @breaks("TOOL-14")

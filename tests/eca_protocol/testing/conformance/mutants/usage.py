@@ -44,6 +44,14 @@ class UsageOfTheAssistant(SaysOtherwise):
         return ("assistant" if content["type"] == "usage" else role), content
 
 
+@breaks("W-26d")
+class SystemTextsStick(Turn):
+    """Appends a text of its own to the model's last word."""
+
+    def paragraph(self, text: str) -> str:
+        return text
+
+
 @breaks("W-26b")
 class ThoughtsStayOpen(Turn):
     """Does not finish a reasoning."""

@@ -133,9 +133,13 @@ class Turn:
         content = {"type": "text", "text": self.prompt.text, "contentId": str(uuid.uuid4())}
         self.chat.say("user", content)
 
+    def paragraph(self, text: str) -> str:
+        """Return a text of our own, parted from what the model said before."""
+        return f"\n\n{text}\n\n"
+
     def tell(self, text: str) -> None:
-        """Words of our own."""
-        for piece in in_pieces(text):
+        """Say something of our own."""
+        for piece in in_pieces(self.paragraph(text)):
             self.chat.say("system", {"type": "text", "text": piece})
 
     def stop(self) -> None:

@@ -50,16 +50,21 @@ class Params:
         return Params(self._typed(name, dict, "an object"), f"{self._place}.{name}")
 
     def contexts(self) -> list[dict[str, Any]]:
-        """The contexts, each with the members without which it means nothing."""
+        """The contexts; of one without the members that it needs only the type."""
         contexts = self.list("contexts")
-        for index, context in enumerate(contexts):
-            read = Params(context, f"{self._place}.contexts[{index}]")
-            for name in _MEMBERS.get(read.text("type"), ()):
-                if name == "position":
-                    read.object(name)
-                else:
-                    read.text(name, needed=True)
-            lines = read.object("linesRange")
-            for name in lines._value:
-                lines._typed(name, int, "a number")
-        return contexts
+        return [self._context(index, context) for index, context in enumerate(contexts)]
+
+    def _context(self, index: int, context: Any) -> dict[str, Any]:
+        read = Params(context, f"{self._place}.contexts[{index}]")
+        members = _MEMBERS.get(read.text("type"), ())
+        if any(read.value(name) is None for name in members):
+            return {"type": read.text("type")}
+        for name in members:
+            if name == "position":
+                read.object(name)
+            else:
+                read.text(name)
+        lines = read.object("linesRange")
+        for name in lines._value:
+            lines._typed(name, int, "a number")
+        return read._value

@@ -228,6 +228,8 @@ class Server(Connection):
                     return (await response.read()).decode("utf-8", "replace")
             case {"type": "mcpResource", "server": server, "uri": uri}:
                 return await self.mcp.read_resource(server, uri)
+            case {"type": "file" | "directory" | "cursor" | "web" | "mcpResource" as kind}:
+                return f"(a context of the type {kind!r} lacks what it needs)"
         return f"(a context of the type {context.get('type')!r} was skipped)"
 
     def start_mcp_server(self, params: Params) -> None:

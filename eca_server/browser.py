@@ -1,0 +1,62 @@
+"""The user's browser, for a login that the user has asked for.
+
+The rules it keeps: its program is found as that of every child process, so that no opened folder
+puts its own in the place; a page that cannot be opened costs nothing, since the user has its link.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import trio
+
+from eca_server.child_process import find_program
+
+__all__ = ["open_page"]
+
+_log = logging.getLogger("eca_server")
+
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+"""Variables of which one is set where a browser can show something."""
+
+
+async def open_page(url: str, environ: Mapping[str, str]) -> None:
+    """Open a page in the browser, and wait until the program that opens it has ended.
+
+    Args:
+        url: the page; any other than of http and https is not opened.
+        environ: the environment of child processes.
+    """
+    if urlsplit(url).scheme not in {"https", "http"}:
+        return
+    try:
+        if sys.platform == "win32":
+            await trio.to_thread.run_sync(os.startfile, url)
+            return
+        command = _opener(environ)
+        if command is None:
+            return
+        program = await trio.lowlevel.open_process(
+            [command, url],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environ,
+            start_new_session=True,  # the browser is the user's, and outlives the server
+        )
+        await program.wait()
+    except OSError as fault:
+        _log.warning("the browser could not be opened: %s", fault)
+
+
+def _opener(environ: Mapping[str, str]) -> str | None:
+    if sys.platform == "darwin":
+        return "/usr/bin/open"
+    if not any(map(environ.get, _SCREENS)):
+        return None
+    return find_program("xdg-open", environ.get("PATH"))

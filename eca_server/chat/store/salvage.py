@@ -1,0 +1,291 @@
+"""What can still be read of a damaged file of chats, brought into the new one.
+
+The rules it keeps: the damaged file itself stays untouched, for all work is done on a copy; a
+salvage that is killed begins anew when the store is opened next, and brings nothing twice; it is
+bounded in time and size, and a row that cannot be read costs itself.
+
+Three ways are tried until one finds messages: SQLite's own program, SQLite's library read around
+what is damaged, and the rows on the pages as such (see `scan`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from eca_server.chat.store.database import UNKNOWN_WORKSPACE, Database, decode_text, is_damage
+from eca_server.chat.store.place import SALVAGE_SUFFIX, Presence, StoreFault
+from eca_server.chat.store.scan import scan
+
+__all__ = ["salvage_all"]
+
+SECONDS = 20.0
+"""How long one damaged file is worked on."""
+
+LARGEST = 1024 * 1024 * 1024
+"""Bytes of a file that is salvaged; a larger one is only kept."""
+
+PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
+"""Where the program `sqlite3` is looked for: no directory of a workspace."""
+
+_FURTHEST: Final = 2**40
+_PACE = 1000  # steps of SQLite's machine between two looks at the clock
+_WORK: Final = "work"
+_LOCK: Final = f"{_WORK}.lock"
+_CHAT: Final = (str, str, str | None, int | float, int | float)
+_COPIED: Final[Mapping[str, str]] = {
+    "usage": "turn, tokens, cost",
+    "settings": "body",
+    "before_image": "content_id, path, moved_from, existed, mode, data, after",
+}
+
+
+@attrs.define
+class _Result:
+    """What came of it; `is_unfinished`: it is tried again when a server starts next."""
+
+    chats: int = 0
+    messages: int = 0
+    trouble: str = ""
+    is_unfinished: bool = False
+
+    def __str__(self) -> str:
+        words = f"{self.chats} chats with {self.messages} messages were brought back"
+        if not self.messages:
+            words = "Nothing could be brought back"
+        return f"{words} ({self.trouble})." if self.trouble else f"{words}."
+
+
+def salvage_all(database: Database, path: Path) -> Iterator[str]:
+    """Bring back what can be read of the files that were set aside and not salvaged yet.
+
+    Yields:
+        A sentence for the user about each.
+    """
+    for place in sorted(path.parent.glob(f"{path.name}.corrupt-*{SALVAGE_SUFFIX}")):
+        aside = place.with_name(place.name.removesuffix(SALVAGE_SUFFIX))
+        if not aside.exists():  # it was never set aside, or the user has removed it
+            shutil.rmtree(place, ignore_errors=True)
+            continue
+        try:
+            presence = Presence(place / _WORK)
+        except (OSError, StoreFault):  # another server is at it
+            continue
+        try:
+            if not presence.is_alone():
+                continue
+            result = _salvage(aside, place, database)
+            if not result.is_unfinished:
+                shutil.rmtree(place, ignore_errors=True)
+        finally:
+            presence.leave()
+        if not result.is_unfinished:
+            shutil.rmtree(place, ignore_errors=True)  # some systems remove no open file
+        yield (
+            f"The file of chats was damaged: {path} is kept as {aside.name}, and a new one begun. "
+            f"{result}"
+        )
+
+
+def _salvage(aside: Path, place: Path, database: Database) -> _Result:
+    result = _Result()
+    ending = time.monotonic() + SECONDS
+    copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
+    try:
+        if aside.stat().st_size > LARGEST:
+            result.trouble = "it is too large"
+            return result
+        for file in place.iterdir():  # what a server that was killed has left
+            if file.name != _LOCK:
+                file.unlink()
+        shutil.copyfile(aside, copy)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{aside}-wal", f"{copy}-wal")
+        if _recover(copy, recovered, ending):
+            _bring(recovered, database, ending, result)
+        if not result.messages:
+            _bring(copy, database, ending, result)
+        if not result.messages:
+            scan(copy, scanned, ending)
+            _bring(scanned, database, ending, result)
+        if time.monotonic() >= ending:
+            result.trouble = "there was no time for more"
+    except OSError as fault:
+        result.trouble, result.is_unfinished = fault.strerror or str(fault), True
+    return result
+
+
+def _bring(source: Path, database: Database, ending: float, result: _Result) -> None:
+    """Copy chat by chat, each in one transaction.
+
+    Raises:
+        sqlite3.Error: the new file cannot be written.
+    """
+    with closing(sqlite3.connect(source, isolation_level=None)) as connection:
+        connection.text_factory = decode_text
+        with suppress(sqlite3.Error, UnicodeDecodeError):
+            connection.execute("PRAGMA writable_schema = ON")  # passes over what it cannot parse
+        reading_ends = ending - SECONDS / 4  # the rest is for what was found
+        connection.set_progress_handler(lambda: time.monotonic() > reading_ends, _PACE)
+        plan = _Plan.of(connection)
+        connection.set_progress_handler(lambda: time.monotonic() > ending, _PACE)
+        for chat in plan.chats:
+            if time.monotonic() > ending:
+                return
+            messages = plan.bring(connection, database, chat)
+            result.chats += messages > 0
+            result.messages += messages
+
+
+@attrs.frozen
+class _Plan:
+    """Which rows of a damaged file belong to which chat.
+
+    Attributes:
+        chats: the row of each chat.
+        rows: by table and chat: the rowids, in the order in which they are written.
+    """
+
+    chats: dict[str, tuple[Any, ...]]
+    rows: Mapping[str, Mapping[str, Sequence[int]]]
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> _Plan:
+        """Read which rows there are."""
+        chats: dict[str, tuple[Any, ...]] = {}
+        for _, *row in _rows(connection, "chat", "id, workspace, title, created, updated"):
+            if all(isinstance(*each) for each in zip(row, _CHAT, strict=True)):
+                chats.setdefault(row[0], tuple(row))
+        rows: dict[str, dict[str, list[int]]] = {}
+        for table in _COPIED:
+            rows[table] = defaultdict(list)
+            for rowid, chat in _rows(connection, table, "chat"):
+                rows[table][chat].append(rowid)
+        placed: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
+        for rowid, chat, sequence in _rows(connection, "message", "chat, sequence"):
+            is_placed = isinstance(sequence, int)
+            placed[chat].append((not is_placed, sequence if is_placed else 0, rowid))
+        rows["message"] = {chat: [row[-1] for row in sorted(each)] for chat, each in placed.items()}
+        for chat in rows["message"]:
+            if isinstance(chat, str):  # which workspace it had is lost: it is listed in all
+                chats.setdefault(chat, (chat, UNKNOWN_WORKSPACE, None, 0.0, 0.0))
+        return cls(chats, rows)
+
+    def bring(self, connection: sqlite3.Connection, database: Database, chat: str) -> int:
+        """Copy a chat; the number of its messages."""
+        brought = 0
+        rowids = self.rows["message"].get(chat, ())
+        with database.writing() as execute:
+            execute("INSERT OR IGNORE INTO chat VALUES (?, ?, ?, ?, ?)", self.chats[chat])
+            [first] = execute("SELECT min(sequence) FROM message WHERE chat = ?", (chat,))
+            start = 1 if first[0] is None else first[0] - len(rowids)
+            for place, rowid in enumerate(rowids, start):
+                for row in _row(connection, "message", "id, body", rowid):
+                    with suppress(sqlite3.IntegrityError):  # a value of a wrong type
+                        brought += execute(
+                            "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", (chat, place, *row)
+                        ).rowcount
+            for table, columns in _COPIED.items():
+                if any(execute(f"SELECT 1 FROM {table} WHERE chat = ? LIMIT 1", (chat,))):  # noqa: S608
+                    continue  # a server that was killed has brought them
+                values = ", ?" * (columns.count(",") + 1)
+                for rowid in self.rows[table].get(chat, ()):
+                    for row in _row(connection, table, columns, rowid):
+                        with suppress(sqlite3.IntegrityError):
+                            execute(
+                                f"INSERT OR IGNORE INTO {table} (chat, {columns})"  # noqa: S608
+                                f" VALUES (?{values})",
+                                (chat, *row),
+                            )
+        return brought
+
+
+def _row(
+    connection: sqlite3.Connection, table: str, columns: str, rowid: int
+) -> list[tuple[Any, ...]]:
+    """Read one row; nothing, if it cannot be read."""
+    query = f"SELECT {columns} FROM {table} WHERE rowid = ?"  # noqa: S608
+    try:
+        return connection.execute(query, (rowid,)).fetchall()
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return []
+
+
+def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+    """Read the rowids and columns of a table while there is time; step over damaged pages."""
+    query = (
+        f"SELECT rowid, {columns} FROM {table} NOT INDEXED"  # noqa: S608
+        " WHERE rowid >= ? ORDER BY rowid"
+    )
+
+    def first(start: int) -> list[tuple[Any, ...]] | None:
+        """Return the first row from there on, if there is one; None: it cannot be read."""
+        try:
+            return connection.execute(f"{query} LIMIT 1", (start,)).fetchall()
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            return None
+
+    start = 1
+    while True:
+        try:
+            for row in connection.execute(query, (start,)):
+                start = row[0] + 1
+                yield row
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
+            if not is_damage(fault):  # no such table, or no time
+                return
+        else:
+            return
+        for row in first(start) or ():  # the module drops the last row before an error
+            start = row[0] + 1
+            yield row
+        bad, step = start, 1
+        while first(bad + step) is None:
+            step *= 2
+            if step > _FURTHEST:
+                return
+        start = bad + step
+        while start - bad > 1:
+            middle = (bad + start) // 2
+            bad, start = (middle, start) if first(middle) is None else (bad, middle)
+
+
+def _recover(copy: Path, recovered: Path, ending: float) -> bool:
+    """Let SQLite's own program recover the file, where it can be had; whether it has."""
+    program = shutil.which("sqlite3", path=PROGRAMS)
+    if program is None:
+        return False
+    command = [program, "-batch", "-init", os.devnull, str(copy.resolve())]
+    with subprocess.Popen(
+        [*command, ".recover --ignore-freelist"],  # what was deleted stays deleted
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        timer = threading.Timer(max(0.0, ending - time.monotonic()) / 2, process.kill)
+        timer.start()
+        try:
+            with closing(sqlite3.connect(recovered, isolation_level=None)) as connection:
+                statement = ""
+                for line in process.stdout:
+                    statement += line.decode(errors="replace")
+                    if sqlite3.complete_statement(statement):
+                        with suppress(sqlite3.Error, sqlite3.Warning):
+                            connection.execute(statement)
+                        statement = ""
+        finally:
+            timer.cancel()
+            process.kill()
+    return process.returncode == 0

@@ -1,0 +1,157 @@
+"""Rows found in the pages of a damaged file, without the tree of pages that leads to them.
+
+The rule it keeps: a row belongs to the table whose columns it fits, whatever page it is on; one
+that fits none is left out. The format is that of https://www.sqlite.org/fileformat.html.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["scan"]
+
+_PAGE = 4096  # bytes
+_LEAF = 13  # the kind of a page that holds rows
+_LARGEST_LOCAL = _PAGE - 35
+_SMALLEST_LOCAL = (_PAGE - 12) * 32 // 255 - 23
+_LARGEST_ROW = 1 << 27
+
+_NUMBER: Final = int | float
+_BYTES_OR_NONE: Final = bytes | None
+_SHAPES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "chat": (str, str, str | None, _NUMBER, _NUMBER),
+    "message": (str, int, str, bytes),
+    "usage": (None, str, str, int, str | None),
+    "settings": (str, bytes),
+    "before_image": (
+        *(None, str, str, bytes, _BYTES_OR_NONE),
+        *(int, int | None, _BYTES_OR_NONE, _BYTES_OR_NONE),
+    ),
+}
+"""The types of each table's columns; None: the column is the rowid itself."""
+
+_COLUMNS: Final[Mapping[str, str]] = {
+    "chat": "id, workspace, title, created, updated",
+    "message": "chat, sequence, id, body",
+    "usage": "number, chat, turn, tokens, cost",
+    "settings": "chat, body",
+    "before_image": "number, chat, content_id, path, moved_from, existed, mode, data, after",
+}
+
+
+def scan(source: Path, target: Path, ending: float) -> None:
+    """Write all rows that are found in a file into a new one, until a time of the clock.
+
+    Raises:
+        OSError: the file cannot be read.
+        sqlite3.Error: the new one cannot be written.
+    """
+    with closing(sqlite3.connect(target, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        for table, columns in _COLUMNS.items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+        for rowid, row in _rows_of(source, ending):
+            for table, shape in _SHAPES.items():
+                if len(row) == len(shape) and all(map(_fits, row, shape)):
+                    values = [
+                        rowid if kind is None else v for v, kind in zip(row, shape, strict=True)
+                    ]
+                    marks = ", ?" * len(row)
+                    connection.execute(f"INSERT INTO {table} VALUES ({marks[2:]})", values)  # noqa: S608
+                    break
+        connection.execute("COMMIT")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    return value is None if kind is None else isinstance(value, kind)
+
+
+def _rows_of(source: Path, ending: float) -> Iterator[tuple[int, list[Any]]]:
+    if source.stat().st_size < _PAGE:  # an empty file cannot be mapped
+        return
+    with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        yield from _rows(data, ending)
+
+
+def _rows(data: mmap, ending: float) -> Iterator[tuple[int, list[Any]]]:
+    for start in range(0, len(data) - _PAGE + 1, _PAGE):
+        if time.monotonic() > ending:
+            return
+        page = data[start : start + _PAGE]
+        if page[0] != _LEAF:
+            continue
+        for number in range(min(int.from_bytes(page[3:5], "big"), (_PAGE - 8) // 2)):
+            cell = int.from_bytes(page[8 + 2 * number : 10 + 2 * number], "big")
+            with suppress(ValueError, IndexError, struct.error, OverflowError):
+                yield _row(data, page, cell)
+
+
+def _row(data: mmap, page: bytes, cell: int) -> tuple[int, list[Any]]:
+    """Read one row.
+
+    Raises:
+        ValueError: it is none.
+        IndexError: likewise.
+        struct.error: likewise.
+    """
+    size, place = _varint(page, cell)
+    rowid, place = _varint(page, place)
+    if size > _LARGEST_ROW:
+        raise ValueError
+    local = size
+    if size > _LARGEST_LOCAL:
+        local = _SMALLEST_LOCAL + (size - _SMALLEST_LOCAL) % (_PAGE - 4)
+        local = local if local <= _LARGEST_LOCAL else _SMALLEST_LOCAL
+    payload = bytearray(page[place : place + local])
+    following = int.from_bytes(page[place + local : place + local + 4], "big")
+    while len(payload) < size:
+        start = (following - 1) * _PAGE
+        if start < 0 or start + _PAGE > len(data):
+            raise ValueError
+        payload += data[start + 4 : start + 4 + min(_PAGE - 4, size - len(payload))]
+        following = int.from_bytes(data[start : start + 4], "big")
+    if len(payload) != size:
+        raise ValueError
+    return rowid, [*_columns(bytes(payload))]
+
+
+def _columns(payload: bytes) -> Iterator[Any]:
+    head, place = _varint(payload, 0)
+    content = head
+    while place < head:
+        kind, place = _varint(payload, place)
+        if kind >= 12:
+            size = (kind - 12) // 2
+        elif kind in (8, 9):
+            yield kind - 8
+            continue
+        else:
+            size = (0, 1, 2, 3, 4, 6, 8, 8)[kind]
+        value = payload[content : content + size]
+        content += size
+        if len(value) != size:
+            raise ValueError
+        if kind >= 12:
+            yield value.decode(errors="replace") if kind % 2 else value
+        elif kind == 7:
+            yield struct.unpack(">d", value)[0]
+        else:
+            yield int.from_bytes(value, "big", signed=True) if kind else None
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for count in range(8):
+        byte = data[place + count]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, place + count + 1
+    value = value << 8 | data[place + 8]
+    return value - (1 << 64) if value >> 63 else value, place + 9

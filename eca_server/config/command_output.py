@@ -1,0 +1,140 @@
+"""The commands of `${cmd:...}` in the user's configuration, and their output.
+
+The rules of this module: a command has ten seconds, and nothing of it is left afterwards; its
+output is a secret, and is in no message; what succeeded is not run again for five minutes. It
+touches processes and waits: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from eca_server.child_process import find_program, hardened
+from eca_server.config.interpolation import Unresolved
+from eca_server.secret import Secret
+
+__all__ = ["CACHE_SECONDS", "LARGEST", "TIMEOUT_SECONDS", "CommandOutputs"]
+
+TIMEOUT_SECONDS: Final = 10.0
+CACHE_SECONDS: Final = 300.0
+LARGEST: Final = 64 * 1024
+"""Bytes of an output."""
+
+_SHOWN: Final = 60  # characters of a command in a message
+
+_cache: dict[tuple[str, str, frozenset[tuple[str, str]]], tuple[float, str]] = {}
+
+
+class CommandOutputs:
+    """What the commands of one reading of the configuration print.
+
+    Args:
+        environ: the environment variables.
+        home: the folder in which they run.
+        may_run: run them; else each is noted as waiting, and is unresolved.
+
+    Attributes:
+        secrets: every output.
+        are_waiting: whether a command was not run since it may not be.
+    """
+
+    def __init__(self, environ: Mapping[str, str], home: Path, *, may_run: bool) -> None:
+        self._environ = environ
+        self._home = home
+        self._may_run = may_run
+        self.secrets: list[Secret] = []
+        self.are_waiting = False
+
+    def __call__(self, command: str) -> str:
+        """Return the output of a command, without its last newline.
+
+        Raises:
+            Unresolved: it failed, took too long or printed too much.
+        """
+        if not self._may_run:
+            self.are_waiting = True
+            raise Unresolved("expected the output of a command, which is not run yet")
+        key = command, str(self._home), frozenset(self._environ.items())
+        known = _cache.get(key)
+        if known is not None and time.monotonic() - known[0] < CACHE_SECONDS:
+            text = known[1]
+        else:
+            text = self._run(command)
+            _forget_old()
+            _cache[key] = time.monotonic(), text
+        self.secrets += [Secret(line) for line in text.splitlines() if line.strip()]
+        return text
+
+    def _run(self, command: str) -> str:
+        shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
+        environment = hardened(self._environ)
+        path = environment.get("PATH")
+        shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
+        try:
+            child = subprocess.Popen(
+                [shell, "-c", command],
+                cwd=self._home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as fault:
+            raise Unresolved(f"could not run `{shown}`: {fault}") from None
+        read: list[bytes] = []
+        reading = threading.Thread(target=_read, args=(child, read), daemon=True)
+        reading.start()
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        reading.join(TIMEOUT_SECONDS)
+        is_late = reading.is_alive()
+        if not is_late and read and len(read[0]) <= LARGEST:
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                is_late = True
+        _end(child)
+        if is_late:
+            raise Unresolved(f"`{shown}` took longer than {TIMEOUT_SECONDS:g} s and was ended")
+        data = read[0] if read else b""
+        if len(data) > LARGEST:
+            raise Unresolved(f"`{shown}` printed more than {LARGEST:,} bytes")
+        if child.returncode != 0:
+            raise Unresolved(f"`{shown}` failed with exit code {child.returncode}")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise Unresolved(f"expected text of `{shown}`, got other bytes") from None
+        return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
+    assert child.stdout is not None
+    with suppress(OSError), child.stdout as output:
+        into.append(output.read(LARGEST + 1))
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End what is left of a command, and its group."""
+    with suppress(OSError):
+        if os.name == "nt":
+            child.kill()
+        else:
+            os.killpg(child.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(1)
+
+
+def _forget_old() -> None:
+    now = time.monotonic()
+    for key, (at, _) in list(_cache.items()):
+        if now - at >= CACHE_SECONDS:
+            _cache.pop(key, None)

@@ -1,0 +1,169 @@
+"""The programs whose commands an approval for the session may cover beyond the approved text.
+
+The rule of this module: everything is left out but what is listed. A form is listed if none of its
+options and words makes the program run a command that is not the program's own, or delete what no
+version control restores. What a project's own files run (`npm test`, `pytest`, `cargo build`) is
+the program's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+__all__ = [
+    "ANY_ARGUMENTS",
+    "BARE_OPTIONS",
+    "BUILTINS",
+    "CODE_READERS",
+    "FORMS",
+    "NEVER",
+    "RUNS_PROJECT",
+    "SHELL_WORDS",
+    "Form",
+]
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """The arguments of one subcommand, or of a program without subcommands.
+
+    Attributes:
+        options: those that may be given, as they are spelled; with a value too.
+        words: what each word that is no option must match; None: any word.
+        needs_name: whether the word behind the subcommand is part of the key (`npm run build`).
+    """
+
+    options: frozenset[str] = frozenset()
+    words: re.Pattern[str] | None = None
+    needs_name: bool = False
+
+
+def _form(options: str = "", *, words: str | None = None, needs_name: bool = False) -> Form:
+    return Form(
+        options=frozenset(options.split()),
+        words=None if words is None else re.compile(words, re.ASCII),
+        needs_name=needs_name,
+    )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ANY_ARGUMENTS = frozenset(
+    {"arch", "base64", "cksum", "cmp", "column", "comm", "date", "diff", "expand", "false", "fold"}
+    | {"hexdump", "id", "join", "jq", "md5sum", "mkdir", "nproc", "od", "paste", "rev", "seq"}
+    | {"sha1sum", "sha256sum", "sha512sum", "sleep", "tac", "touch", "uname", "which", "whoami"}
+)
+"""Programs that run no other command, whatever their arguments are."""
+
+BUILTINS = frozenset({"cd", "echo", "false", "pwd", "true"})
+"""Those that bash runs itself: no file decides what they do."""
+
+BARE_OPTIONS = frozenset({"--no-pager", "--no-optional-locks"})
+"""Options of Git before its subcommand that leave open which command it runs: none of them."""
+
+RUNS_PROJECT = frozenset({"pytest", "python", "python3"})
+"""Programs that may lie in the workspace: they run its files anyway, in the forms listed here."""
+
+_NONE = r"(?!)"
+_REMOTE = r"\w[\w./-]*"
+_RUN = _form(words=_NONE, needs_name=True)
+_ALONE = _form(words=_NONE)
+_PYTEST = _form(
+    "-x -q -v -s -k -m -n -l --exitfirst --quiet --verbose --lf --last-failed --ff --sw"
+    " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers"
+)
+_GO = _form("-v -race -run -count -short -cover -bench -timeout -failfast")
+_CARGO = _form(
+    "-q -v -r -p --quiet --verbose --release --package --workspace --all --all-features"
+    " --all-targets --features --no-default-features --lib --bins --bin --tests --test --examples"
+    " --locked --offline --frozen --no-run --no-fail-fast --check"
+)
+_SCRIPTS = {"test": _ALONE, "run": _RUN, "ci": _ALONE, "install": _ALONE}
+_KUBECTL = _form(
+    "-n --namespace -o --output -l --selector -A --all-namespaces -w --watch -c --container"
+    " --tail --since --previous --show-labels"
+)
+_DOCKER = _form("-a -q -f -n -t --all --quiet --format --filter --follow --tail --since")
+
+FORMS: Mapping[str, Mapping[str, Form]] = {
+    "cargo": dict.fromkeys(["bench", "build", "check", "clippy", "fmt", "test", "tree"], _CARGO),
+    "docker": {
+        **dict.fromkeys(["images", "info", "inspect", "logs", "ps", "version"], _DOCKER),
+        **dict.fromkeys(["restart", "start", "stop"], _form()),
+    },
+    "git": {
+        "add": _form("-A -u -f -n -v --all --update --force --dry-run --verbose --"),
+        "branch": _form("-t --track -q --quiet"),
+        "checkout": _form("-b -q -t --quiet --track --detach --ours --theirs --"),
+        "cherry-pick": _form("-x --abort --skip --quit --no-commit -n"),
+        "commit": _form(
+            "-m -a -q -s -v --message --all --amend --no-edit --quiet --signoff --allow-empty"
+            " --author --date --"
+        ),
+        "fetch": _form("-p -q --prune --tags --all --quiet --depth", words=_REMOTE),
+        "merge": _form("-m -q --no-ff --ff-only --ff --squash --abort --no-edit --no-commit"),
+        "mv": _form("-v -n --"),
+        "pull": _form("-q -r --rebase --ff-only --no-rebase --quiet --prune", words=_REMOTE),
+        "push": _form("-u -q --set-upstream --tags --follow-tags --quiet", words=_REMOTE),
+        "rebase": _form("--abort --skip --quit --continue", words=_NONE),
+        "reset": _form("-q --soft --mixed --quiet --"),
+        "restore": _form("-S -W -s -q --staged --worktree --source --quiet --"),
+        "revert": _form("--no-edit --abort --skip --quit -n --no-commit"),
+        "rm": _form("-r -q --cached --quiet --"),
+        "stash": _form("-u -q -m --include-untracked --keep-index --message --quiet --index"),
+        "switch": _form("-c -q -t --create --quiet --track --detach"),
+        "tag": _form("-a -m --annotate --message"),
+    },
+    "go": {"build": _GO, "fmt": _form(), "test": _GO, "version": _ALONE, "vet": _GO},
+    "kubectl": dict.fromkeys(["describe", "explain", "get", "logs", "top", "version"], _KUBECTL),
+    "npm": {**_SCRIPTS, "ls": _ALONE, "outdated": _ALONE},
+    "pnpm": _SCRIPTS,
+    "pytest": {"": _PYTEST},
+    "python": {"-m pytest": _PYTEST},
+    "python3": {"-m pytest": _PYTEST},
+    "ruff": dict.fromkeys(
+        ["check", "format"], _form("-q --quiet --fix --diff --check --select --ignore --no-cache")
+    ),
+    "yarn": _SCRIPTS,
+}
+"""The forms by program and subcommand; the subcommand is empty where a program has none. What is
+not listed of these programs always asks: Git takes any other word for an alias."""
+
+SHELL_WORDS = _names(
+    ". : [ [[ ]] alias bg bind break builtin caller case command compgen complete compopt continue"
+    " coproc declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for"
+    " function getopts hash help history if in jobs kill let local logout mapfile popd printf pushd"
+    " read readarray readonly return select set shift shopt source suspend test then time times"
+    " trap type typeset ulimit umask unalias unset until wait while { } !"
+)
+"""Words that bash itself acts on: they may change what the words behind them mean."""
+
+CODE_READERS = _names(
+    "ash awk bash bc bun busybox bunx clisp csh dash dc deno dotnet elixir emacs erl expect fish"
+    " gawk gnuplot ghci groovy guile irb java jjs jrunscript julia ksh lua luajit m4 mawk mksh"
+    " mysql nawk node nodejs octave osascript perl php pip pip3 powershell psql pwsh raku rbash"
+    " rscript ruby rbx scala scheme sh sqlite sqlite3 sudo swift tcsh tclsh toybox wish xargs zsh"
+)
+"""Programs that read code, or a command, from their arguments or their input."""
+
+_RUN_OTHERS = _names(
+    "7z 7za ag ansible ansible-playbook apt apt-get ar arch-chroot asdf at batch bats bazel"
+    " bundle bwrap capsh cdrecord chpst chroot chrt conda corepack cpio cpulimit cron crontab"
+    " dbus-run-session direnv dmsetup doas docker-compose dpkg dvipdf easy_install ed env entr ex"
+    " fakeroot fd fdfind firejail flock gcc g++ gdb gem gh gimp ginsh hatch hub hyperfine install"
+    " ionice ip journalctl just latexmk ld ld.so ldconfig less lftp lldb ln logrotate ltrace man"
+    " mise more mosh mutt nano ncat nc nice nix nix-shell nmap nohup npx nsenter nvim parallel"
+    " patch pdm perf pdb pipenv pipx podman poetry pnpx proot prlimit rlwrap rpm rsync run-parts"
+    " runuser rye screen script service setarch setpriv setsid sg socat split ssh ssh-agent"
+    " start-stop-daemon stdbuf strace su systemctl systemd-run tar taskset task tcpdump tee telnet"
+    " tig timeout tmux top unbuffer unzip unshare uv uvx valgrind vi view vim vimdiff virtualenv"
+    " watch watchexec wget xdg-open xelatex xvfb-run xterm xz zip"
+)
+NEVER = SHELL_WORDS | CODE_READERS | _RUN_OTHERS
+"""Programs whose arguments are commands, code, or options that run either; no text of them is
+covered. The list is a second fence: of a program in no list only the very text is remembered."""

@@ -1,0 +1,93 @@
+"""A day with each client, spent once, and looked at by many tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.clients.day import CONFIG, NEWER, PARTS, Evening, goes_home
+from tests.clients.personality import PERSONALITIES, Personality
+from tests.clients.seat import Place, Seat
+from tests.eca_server.conftest import start_server
+
+__all__ = ["Day", "SpendDay", "days", "spend", "spend_day", "start_server"]
+
+
+@attrs.frozen(kw_only=True)
+class Day:
+    """What a client heard in a day, and how it ended.
+
+    Attributes:
+        heard: what came until the newer parts began.
+        prompted: what was written until then.
+        opened: the chats of that time.
+        seat: the client, with all that came.
+    """
+
+    who: Personality
+    heard: Sequence[Mapping[str, Any]]
+    prompted: Sequence[str]
+    opened: frozenset[str]
+    seat: Seat
+    evening: Evening
+
+    @property
+    def contents(self) -> list[Mapping[str, Any]]:
+        """The params of each content, in order."""
+        return [value["params"] for value in self.of("chat/contentReceived")]
+
+    def of(self, method: str) -> list[Mapping[str, Any]]:
+        """The notifications, or requests, of that method."""
+        return [value for value in self.heard if value.get("method") == method]
+
+
+def spend(seat: Seat) -> Day:
+    """All parts that the client has buttons for."""
+    seat.hello()
+    for part, needed in PARTS:
+        if not needed & seat.who.never:
+            part(seat)
+    heard, prompted, opened = tuple(seat.heard), tuple(seat.prompted), frozenset(seat.opened)
+    for part, needed in NEWER:
+        if not needed & seat.who.never:
+            part(seat)
+    return Day(
+        who=seat.who,
+        heard=heard,
+        prompted=prompted,
+        opened=opened,
+        seat=seat,
+        evening=goes_home(seat),
+    )
+
+
+SpendDay = Callable[[str], Day]
+
+
+@pytest.fixture(scope="session")
+def spend_day(tmp_path_factory: pytest.TempPathFactory) -> SpendDay:
+    """A day with a client, by its name; the second time it is only told of."""
+    spent: dict[str, Day | None] = {}
+
+    def of(name: str) -> Day:
+        if name not in spent:
+            spent[name] = None
+            place = Place.make(tmp_path_factory.mktemp("home"))
+            seat = Seat(PERSONALITIES[name], place, config=CONFIG)
+            try:
+                spent[name] = spend(seat)
+            finally:
+                seat.line.close()
+        day = spent[name]
+        return day or pytest.fail(f"the day with {name} went wrong, see there")
+
+    return of
+
+
+@pytest.fixture
+def days(spend_day: SpendDay) -> list[Day]:
+    """A day with every client."""
+    return [spend_day(name) for name in PERSONALITIES]

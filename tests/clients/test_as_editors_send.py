@@ -1,0 +1,362 @@
+"""What real editors send, byte for byte, and what their users see of the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import provider_in_thread, reply
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+
+VSCODE = b"""{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"processId":null,\
+"clientInfo":{"name":"VsCode","version":"XXX"},"capabilities":{"codeAssistant":{"chat":true,\
+"rewrite":true,"chatCapabilities":{"askQuestion":true},"editor":{"diagnostics":true,\
+"definition":true,"references":true}}},"initializationOptions":{},"workspaceFolders":[\
+{"name":"project","uri":"%b"}]}}"""
+EMACS = b"""{"jsonrpc":"2.0","method":"initialize","id":1,"params":{"processId":null,\
+"clientInfo":{"name":"emacs","version":"GNU Emacs 28.2"},"capabilities":{"codeAssistant":\
+{"chat":true,"chatCapabilities":{"askQuestion":true},"editor":{"diagnostics":true,\
+"definition":true,"references":true}}},"initializationOptions":{"chatAgent":null},\
+"workspaceFolders":[{"uri":"%b","name":"project"}]}}
+"""
+
+
+def send(server: Stranger, body: bytes) -> None:
+    """Write a body as the editors frame theirs; Emacs counts the line end behind it."""
+    server.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+def answer(server: Stranger, body: bytes) -> Any:
+    """The answer to a request."""
+    send(server, body)
+    return server.answer(json.loads(body)["id"])
+
+
+def begin(server: Stranger, hello: bytes, folder: Path) -> None:
+    """Initialize as that editor, with one folder."""
+    assert "result" in answer(server, hello % folder.as_uri().encode())
+    send(server, b'{"jsonrpc":"2.0","method":"initialized","params":{}}')
+    server.until(lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish")
+
+
+def updates(server: Stranger) -> list[Any]:
+    """What each `config/updated` so far says of chats."""
+    return [
+        seen["params"]["chat"] for seen in server.seen if seen.get("method") == "config/updated"
+    ]
+
+
+@pytest.mark.requirement("W-3f")
+def test_vs_codes_popup_lists_files_beside_a_bare_cursor(
+    start_server: Start, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "app.py").write_text("x = 1\n")
+    server = start_server(cwd=tmp_path)
+    begin(server, VSCODE, project)
+    query = b"""{"jsonrpc":"2.0","id":7,"method":"chat/queryContext","params":{"query":"app",\
+"contexts":[{"type":"cursor"}]}}"""
+    listed = answer(server, query)
+    assert listed["result"]["contexts"] == [{"type": "file", "path": str(project / "app.py")}]
+    assert not [seen for seen in server.seen if seen.get("method") == "$/showMessage"]
+
+
+@pytest.mark.requirement("W-3f")
+def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(cwd=tmp_path)
+    begin(server, VSCODE, tmp_path / "project")
+    prompt = b"""{"jsonrpc":"2.0","id":8,"method":"chat/prompt","params":{"chatId":"c",\
+"message":"say here","model":"simulator/script","agent":"agent","contexts":[{"type":"cursor"},\
+{"type":"file","path":null}]}}"""
+    assert answer(server, prompt)["result"]["status"] == "prompting"
+    heard = [*server.seen, *server.until(is_finished)]
+    assert text_of(heard) == "\n\nhere"
+    for name in ("cursor", "file"):
+        note = f"A context of type '{name}' was left out: it is incomplete."
+        assert note in text_of(heard, "system")
+
+
+@pytest.mark.requirement("W-3g")
+def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server: Start, tmp_path: Path) -> None:
+    allowed = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
+    server = start_server(cwd=tmp_path, env={"ECA_CONFIG": allowed})
+    begin(server, EMACS, tmp_path / "project")
+    arguments = json.dumps({"command": "echo hello; sleep 60", "background": "a job"})
+    server.prompt(f"call eca_shell_command {arguments}", chat="c")
+    server.until(is_finished)
+    (job,) = server.result("jobs/list")["jobs"]
+    identity = json.dumps(job["id"]).encode()
+    read = (
+        b'{"jsonrpc":"2.0","method":"jobs/readOutput","id":70,"params":{"job-id":%b}}\n' % identity
+    )
+    assert "result" in answer(server, read)
+    kill = b'{"jsonrpc":"2.0","method":"jobs/kill","id":71,"params":{"job-id":%b}}\n' % identity
+    assert answer(server, kill)["result"] == {"killed": True}
+
+
+def configured(**config: Any) -> dict[str, str]:
+    """The variable with a configuration; nothing is asked over the network."""
+    return {"ECA_CONFIG": json.dumps({"catalog": {"refresh": False}, **config})}
+
+
+UPSTREAM_PROVIDERS = {
+    "openai": {"url": "https://api.openai.com"},
+    "anthropic": {"url": "https://api.anthropic.com"},
+    "github-copilot": {"url": "https://api.githubcopilot.com"},
+    "google": {"url": "https://generativelanguage.googleapis.com/v1beta/openai"},
+    "ollama": {"url": "http://localhost:11434"},
+}
+"""The block that upstream documents as its default."""
+
+
+@pytest.mark.requirement("W-11b")
+def test_upstreams_default_providers_with_one_key_select_the_one_with_the_key(
+    start_server: Start, tmp_path: Path
+) -> None:
+    quiet = {name: {**each, "fetchModels": False} for name, each in UPSTREAM_PROVIDERS.items()}
+    env = {**configured(providers=quiet), "ANTHROPIC_API_KEY": "sk-planted-0123456789"}
+    server = start_server(cwd=tmp_path, env=env)
+    begin(server, VSCODE, tmp_path / "project")
+    offered = updates(server)[0]
+    assert offered["selectModel"].startswith("anthropic/")
+    assert not [name for name in offered["models"] if name.startswith(("openai/", "google/"))]
+
+
+@pytest.mark.requirement("W-3h")
+def test_a_capability_given_as_an_object_counts_as_true(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(cwd=tmp_path)
+    hello = VSCODE.replace(b'"chat":true', b'"chat":{}').replace(b'"rewrite":true', b'"rewrite":{}')
+    begin(server, hello, tmp_path / "project")
+    assert updates(server)[0]["variants"] is not None
+
+
+@pytest.mark.requirement("W-21b")
+def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(
+    start_server: Start, tmp_path: Path
+) -> None:
+    with provider_in_thread(otherwise=reply("Hello")) as provider:
+        mine = {"url": provider.url, "fetchModels": False, "models": {"m": {}}}
+        server = start_server(cwd=tmp_path, env=configured(providers={"my-provider": mine}))
+        options = b'"initializationOptions":{"defaultModel":"myProvider/m","providers":%b}'
+        key = b'{"myProvider":{"key":"sk-planted-0123456789"}}'
+        hello = VSCODE.replace(b'"initializationOptions":{}', options % key)
+        begin(server, hello, tmp_path / "project")
+        offered = updates(server)[0]
+        assert offered["selectModel"] == "my-provider/m"
+        assert not [name for name in offered["models"] if name.startswith("myProvider/")]
+        for name in ("my-provider/m", "myProvider/m"):
+            server.prompt("hi", model=name)
+            assert "Hello" in text_of(server.until(is_finished))
+        assert {each.headers["authorization"] for each in provider.requests} == {
+            "Bearer sk-planted-0123456789"
+        }
+
+
+def contents(heard: Iterable[Any], kind: str) -> list[Any]:
+    """The contents of that type."""
+    return [content_of(each) for each in heard if content_of(each).get("type") == kind]
+
+
+PROMPT = b"""{"jsonrpc":"2.0","id":%d,"method":"chat/prompt","params":{"chatId":"c",\
+"message":%b,"model":"simulator/script","agent":"agent","contexts":[]}}"""
+
+
+@pytest.mark.requirement("W-27c", "W-27e", "W-27f", "W-27g")
+def test_the_gauge_shows_what_the_last_request_took_of_the_context(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(cwd=tmp_path)
+    begin(server, VSCODE, tmp_path / "project")
+
+    def turn(number: int, *lines: str) -> list[Any]:
+        answer(server, PROMPT % (number, json.dumps("\n".join(lines)).encode()))
+        return server.until(is_finished)
+
+    tree = 'call eca_directory_tree {"path": "."}'
+    heard = turn(1, "usage 40000 2500", tree, "usage 41000 60")
+    kinds = [content_of(each).get("type") for each in heard]
+    assert kinds.index("usage") < kinds.index("toolCalled")
+    assert [each["sessionTokens"] for each in contents(heard, "usage")] == [42500, 41060]
+    [after] = contents(turn(2, "usage 300 20"), "usage")
+    assert after["sessionTokens"] == 320
+    [compacted] = contents(turn(3, "/compact"), "usage")
+    assert compacted["sessionTokens"] < 20_000
+    for usage in [*contents(heard, "usage"), after, compacted]:
+        assert usage["limit"] == {"context": 1_000_000}
+        assert usage["contextBreakdown"]["usedTokens"] == usage["sessionTokens"]
+        assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
+
+
+@pytest.mark.requirement("W-26a", "W-11b")
+def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(cwd=tmp_path)
+    begin(server, EMACS, tmp_path / "project")
+    prompt = b"""{"jsonrpc":"2.0","method":"chat/prompt","id":%d,"params":{"message":"hello",\
+"request-id":0,"chatId":"c","model":"simulator/echo","agent":"agent","contexts":[]}}
+"""
+    hints = []
+    for number in (5, 6):
+        answer(server, prompt % number)
+        heard = server.until(is_finished)
+        assert text_of(heard).strip() == "hello"
+        hints.append(text_of(heard, "system"))
+    assert "No model is configured." in hints[0]
+    assert "/login" in hints[0]
+    assert str(tmp_path / ".config" / "eca" / "config.json") in hints[0]
+    assert hints[1] == ""
+
+
+def project_of(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / "app.py").write_text("def run():\n    pass\n\nrun()\n")
+    return project
+
+
+def asked_by_the_server(server: Stranger, method: str) -> Any:
+    """The next request of that method."""
+    return server.until(lambda each: each.get("method") == method)[-1]
+
+
+@pytest.mark.requirement("W-42a")
+@pytest.mark.parametrize(
+    ("source", "line"), [(b'"python-flake8"', 4), (b'"eglot-flymake-backend"', 3)]
+)
+def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(
+    start_server: Start, tmp_path: Path, source: bytes, line: int
+) -> None:
+    server = start_server(cwd=tmp_path)
+    begin(server, EMACS, project_of(tmp_path))
+    server.prompt("call eca_editor_diagnostics {}", chat="c")
+    request = asked_by_the_server(server, "editor/getDiagnostics")
+    uri = (tmp_path / "project" / "app.py").as_uri().encode()
+    send(
+        server,
+        b"""{"jsonrpc":"2.0","id":%b,"result":{"diagnostics":[{"uri":"%b","severity":"error",\
+"code":"E305","range":{"start":{"line":3,"character":0},"end":{"line":3,"character":0}},\
+"source":%b,"message":"expected 2 blank lines"}]}}
+"""
+        % (json.dumps(request["id"]).encode(), uri, source),
+    )
+    [called] = contents(server.until(is_finished), "toolCalled")
+    assert f"app.py:{line}:1: error: [E305]" in called["outputs"][0]["text"]
+
+
+@pytest.mark.requirement("W-42e")
+def test_emacs_is_asked_again_while_its_language_server_starts(
+    start_server: Start, tmp_path: Path
+) -> None:
+    server = start_server(cwd=tmp_path)
+    begin(server, EMACS, project_of(tmp_path))
+    arguments = json.dumps({"path": "app.py", "line": 4, "symbol": "run"})
+    server.prompt(f"call eca_editor_definition {arguments}", chat="c")
+    asked = asked_by_the_server(server, "editor/getDefinition")
+    identity = json.dumps(asked["id"]).encode()
+    send(server, b'{"jsonrpc":"2.0","id":%b,"result":{"status":"starting"}}\n' % identity)
+    again = asked_by_the_server(server, "editor/getDefinition")
+    assert again["params"] == asked["params"]
+    send(
+        server,
+        b"""{"jsonrpc":"2.0","id":%b,"result":{"status":"success","locations":[{"uri":"%b",\
+"range":{"start":{"line":1,"character":5},"end":{"line":1,"character":8}}}]}}
+"""
+        % (json.dumps(again["id"]).encode(), asked["params"]["uri"].encode()),
+    )
+    [called] = contents(server.until(is_finished), "toolCalled")
+    assert "app.py:1:5: def run():" in called["outputs"][0]["text"]
+
+
+def thinking(url: str) -> dict[str, str]:
+    """A model with variants, one without, and an agent with a model and a variant of its own."""
+    models = {
+        "deep": {"variants": {"high": {"reasoning_effort": "high"}, "low": {"a": 1}}},
+        "plain": {},
+    }
+    mine = {"url": url, "fetchModels": False, "key": "sk-planted-0123456789", "models": models}
+    agents = {"sage": {"mode": "primary", "defaultModel": "p/deep", "variant": "high"}}
+    return configured(
+        providers={"p": mine}, defaultModel="p/plain", agent=agents, chat={"title": False}
+    )
+
+
+def next_update(server: Stranger) -> Any:
+    """The params of the next `config/updated`."""
+    return server.until(lambda each: each.get("method") == "config/updated")[-1]["params"]
+
+
+@pytest.mark.requirement("W-11h", "W-28b")
+def test_a_variant_is_cleared_where_the_selected_model_has_none(
+    start_server: Start, tmp_path: Path
+) -> None:
+    with provider_in_thread(otherwise=reply("Hello")) as provider:
+        server = start_server(cwd=tmp_path, env=thinking(provider.url))
+        begin(server, EMACS, tmp_path / "project")
+        first = updates(server)[0]
+        assert (first["variants"], first["selectVariant"]) == ([], None)
+        changed = b"""{"jsonrpc":"2.0","method":"chat/selectedModelChanged","params":{%b\
+"model":"p/%b","variant":%b}}
+"""
+        for chat in (b"", b'"chatId":"c",'):
+            send(server, changed % (chat, b"deep", b'"high"'))
+            update = next_update(server)
+            assert update["chat"] == {"variants": ["high", "low"], "selectVariant": "high"}
+            send(server, changed % (chat, b"plain", b'"high"'))
+            update = next_update(server)
+            assert update["chat"] == {"variants": [], "selectVariant": None}
+            assert update.get("chatId") == ("c" if chat else None)
+
+
+@pytest.mark.requirement("W-28a", "W-11h")
+def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_begun(
+    start_server: Start, tmp_path: Path
+) -> None:
+    with provider_in_thread(otherwise=reply("Hello")) as provider:
+        server = start_server(cwd=tmp_path, env=thinking(provider.url))
+        begin(server, VSCODE, tmp_path / "project")
+        changed = b"""{"jsonrpc":"2.0","method":"chat/selectedAgentChanged","params":\
+{"chatId":"%b","agent":"%b"}}"""
+        own = {"selectModel": "p/deep", "variants": ["high", "low"], "selectVariant": "high"}
+        send(server, changed % (b"c", b"sage"))
+        assert next_update(server) == {"chatId": "c", "chat": own}
+        server.result("chat/prompt", {"chatId": "c", "message": "hi"})
+        server.until(is_finished)
+        body = provider.requests[0].body
+        assert (body["model"], body["reasoning_effort"]) == ("deep", "high")
+        send(server, changed % (b"c", b"plan"))  # it has begun, and keeps its model
+        send(server, changed % (b"d", b"plan"))
+        common = {"selectModel": "p/plain", "variants": [], "selectVariant": None}
+        assert next_update(server) == {"chatId": "d", "chat": common}
+
+
+@pytest.mark.requirement("W-44a")
+def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(
+    start_server: Start, tmp_path: Path
+) -> None:
+    with provider_in_thread(otherwise=reply("Hello")) as provider:
+        server = start_server(cwd=tmp_path, env=thinking(provider.url))
+        begin(server, VSCODE, tmp_path / "project")
+        server.prompt("hi", chat="c", model="p/deep")
+        server.until(is_finished)
+        server.result("shutdown")
+        server.tell("exit")
+        assert server.exit_code() == 0
+        mine = {"url": provider.url, "fetchModels": False, "models": {"plain": {}}}
+        server = start_server(cwd=tmp_path, env=configured(providers={"p": mine}))
+        begin(server, VSCODE, tmp_path / "project")
+        opened = answer(
+            server, b'{"jsonrpc":"2.0","id":9,"method":"chat/open","params":{"chatId":"c"}}'
+        )
+        selection = opened["result"]["selection"]
+        assert (selection["model"], selection["variant"]) == (None, None)
+        told = [each for each in updates(server) if "selectTrust" in each]
+        assert [each["selectModel"] for each in told] == ["p/plain"]

@@ -1,0 +1,70 @@
+"""Whole days with the clients that people really use, over the real process and real pipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.conftest import Day, SpendDay, spend
+from tests.clients.day import CONFIG
+from tests.clients.personality import PERSONALITIES
+from tests.clients.seat import Place, Seat
+
+OCTOBER = {
+    "chat/contentReceived",
+    "config/updated",
+    "tool/serverUpdated",
+    "editor/getDiagnostics",
+    "$/showMessage",
+    "$/progress",
+}
+"""What is written in October's edition, and what every client waits for beside it (W-11)."""
+
+TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in who.assistant]
+ASKED = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
+"""What belongs to the answer of `chat/open`, `chat/clear` and `rewrite/prompt`, whoever asks."""
+
+
+def methods(day: Day) -> set[str]:
+    return {value["method"] for value in day.seat.heard if "method" in value}
+
+
+@pytest.mark.requirement(
+    "W-2a", "W-2b", "W-3a", "W-3b", "W-3c", "W-3e", "W-4a", "W-4c", "W-10a", "W-10d", "W-10e",
+    "W-11a", "W-11b", "W-13b", "W-13d", "W-13l", "W-20a", "W-20b", "W-20d", "W-22a", "LIFE-7",
+)  # fmt: skip
+@pytest.mark.parametrize("name", PERSONALITIES)
+def test_a_day(spend_day: SpendDay, name: str) -> None:
+    day = spend_day(name)
+    assert not day.seat.dropped
+    assert not day.evening.children
+    if day.who.leaves_by is None:
+        assert day.evening.code == 0
+    assert len(day.seat.screen.chats) >= 10
+    assert all(not chat.open_thoughts for chat in day.seat.screen.chats.values())
+
+
+@pytest.mark.requirement("W-12c", "W-12d")
+def test_who_speaks_todays_edition_is_told_of_chats_and_nobody_else(spend_day: SpendDay) -> None:
+    for name in PERSONALITIES:
+        more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
+        assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)
+        assert bool(more) is (name in TODAY)
+
+
+@pytest.mark.requirement("W-12a")
+@pytest.mark.parametrize(
+    "name",
+    [TODAY[0], *(pytest.param(name, marks=pytest.mark.long) for name in TODAY[1:])],
+)
+def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path: Path) -> None:
+    """A client of today loses what it has buttons for, and can chat like any other."""
+    place = Place.make(tmp_path)
+    seat = Seat(PERSONALITIES[name], place, "--protocol-revision", "2025-10", config=CONFIG)
+    try:
+        day = spend(seat)
+    finally:
+        seat.line.close()
+    assert not day.evening.children
+    assert methods(day) <= OCTOBER | ASKED

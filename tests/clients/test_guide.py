@@ -1,0 +1,45 @@
+"""The guide for plugin authors says what this server does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from eca_server.clients import ClientProfile
+from tests.clients.test_as_editors_send import EMACS, VSCODE, begin
+from tests.clients.test_shown import ALLOWED, prompt
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import content_of
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "plugins.md").read_text("utf-8")
+
+
+@pytest.mark.requirement
+def test_the_guide_explains_each_difference_between_clients() -> None:
+    explained = re.findall(r"^\| `(\w+)` \| \S", GUIDE, re.MULTILINE)
+    assert explained == [field.name for field in attrs.fields(ClientProfile)]
+
+
+@pytest.mark.requirement("W-10a", "W-11a", "W-20a", "W-20b", "W-20c", "W-20d")
+@pytest.mark.parametrize("hello", [VSCODE, EMACS])
+def test_a_session_has_the_order_of_the_guide(
+    start_server: Start, tmp_path: Path, hello: bytes
+) -> None:
+    server = start_server(cwd=tmp_path, env=ALLOWED)
+    begin(server, hello, tmp_path / "project")
+    prompt(server, 5, "think hm", 'call eca_directory_tree {"path": "."}', "say so")
+    order: list[str] = []
+    for value in server.seen:
+        name = value.get("method", "the answer")
+        content = content_of(value)
+        if content.get("type") == "progress":
+            name = f"progress {content['state']}"
+        elif content:
+            name = f"{content['type']} ({value['params']['role']})"
+        if order[-1:] != [name]:
+            order.append(name)
+    [written] = re.findall(r"^```text\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    assert order == written.splitlines()

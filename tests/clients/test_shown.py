@@ -1,0 +1,161 @@
+"""Short exchanges with today's plugins, in their own words, and what their users must read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import provider_in_thread, reply
+from tests.clients.shown import Block, buffer_of, page_of
+from tests.clients.test_as_editors_send import (
+    EMACS,
+    VSCODE,
+    answer,
+    begin,
+    configured,
+    send,
+    thinking,
+)
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import Stranger, content_of, is_finished
+
+OCTOBER = EMACS
+for newer, then in (
+    (b'"chatCapabilities":{"askQuestion":true},', b""),
+    (b',"definition":true,"references":true', b""),
+    (b"chatAgent", b"chatBehavior"),
+):
+    OCTOBER = OCTOBER.replace(newer, then)
+ALLOWED = configured(toolCall={"approval": {"byDefault": "allow"}}, chat={"title": False})
+PROMPT = b"""{"jsonrpc":"2.0","id":%d,"method":"chat/prompt","params":{"chatId":"c","message":%b,\
+"model":"simulator/script","agent":"code","contexts":[]}}"""
+OPEN = b'{"jsonrpc":"2.0","id":%d,"method":"chat/open","params":{"chatId":"c"}}'
+
+
+def prompt(server: Stranger, number: int, *lines: str) -> None:
+    """Send a prompt as the page does, and read to its end."""
+    send(server, PROMPT % (number, json.dumps("\n".join(lines)).encode()))
+    server.until(is_finished)
+
+
+@pytest.mark.requirement("W-26d")
+def test_a_system_text_is_a_message_or_a_paragraph_of_its_own(
+    start_server: Start, tmp_path: Path
+) -> None:
+    for hello in (VSCODE, EMACS):
+        server = start_server(cwd=tmp_path, env=ALLOWED)
+        begin(server, hello, tmp_path / "project")
+        prompt(server, 5, "say Some words here", "fail quota the account is empty")
+        page, buffer = page_of(server.seen), buffer_of(server.seen)
+        assert page.chats["c"].texts("assistant") == ["Some words here"]
+        [failure] = page.chats["c"].texts("system")
+        assert "the account is empty" in failure
+        assert "Some words here\n\n" in buffer.text
+        assert "Some words here\n\n\n" not in buffer.text
+
+
+@pytest.mark.requirement("W-27c", "W-27f")
+def test_the_gauge_does_not_contradict_itself(start_server: Start, tmp_path: Path) -> None:
+    server = start_server(cwd=tmp_path, env=ALLOWED)
+    begin(server, VSCODE, tmp_path / "project")
+    for number in (5, 6):
+        prompt(server, number, "say so", "usage 40000 2500")
+        usage = page_of(server.seen).chats["c"].usage
+        assert usage["sessionTokens"] == usage["contextBreakdown"]["usedTokens"] == 42_500
+        assert usage["limit"]["context"] == usage["contextBreakdown"]["contextLimit"]
+
+
+@pytest.mark.requirement("W-26a", "W-26c")
+def test_a_reopened_chat_looks_as_it_looked(start_server: Start, tmp_path: Path) -> None:
+    shown: list[list[Block]] = []
+    server = start_server(cwd=tmp_path, env=ALLOWED)
+    begin(server, VSCODE, tmp_path / "project")
+    file = json.dumps({"path": str(tmp_path / "project" / "new.txt"), "content": "one\ntwo\n"})
+    prompt(
+        server, 5, "think hm", f"call eca_write_file {file}", "cite https://x.example x", "say Y"
+    )
+    shown.append([*page_of(server.seen).chats["c"].blocks.values()])
+    server.result("shutdown")
+    server.tell("exit")
+    assert server.exit_code() == 0
+    server = start_server(cwd=tmp_path, env=ALLOWED)
+    begin(server, VSCODE, tmp_path / "project")
+    assert answer(server, OPEN % 7)["result"]["found"]
+    page = page_of(server.seen)
+    shown.append([*page.chats["c"].blocks.values()])
+    assert not page.chats["c"].busy
+    before, after = shown
+    assert after == before
+    [call] = [each for each in after if each.kind == "call"]
+    assert call.details["linesAdded"] == 2
+    assert call.state == "succeeded"
+    assert "https://x.example" in "".join(each.text for each in after)
+
+
+@pytest.mark.requirement("W-26a")
+@pytest.mark.parametrize(("hello", "images"), [(VSCODE, []), (OCTOBER, []), (EMACS, ["image/png"])])
+def test_a_picture_is_shown_or_linked(
+    start_server: Start, tmp_path: Path, hello: bytes, images: Sequence[str]
+) -> None:
+    server = start_server(cwd=tmp_path, env=ALLOWED)
+    begin(server, hello, tmp_path / "project")
+    prompt(server, 5, "draw ff0000")
+    assert buffer_of(server.seen).images == images
+    links = "".join(
+        content_of(each).get("text", "") for each in server.seen if content_of(each)
+    ).count(".png")
+    assert bool(links) is not bool(images)
+
+
+@pytest.mark.requirement("W-15b")
+def test_a_message_is_read_by_every_user(start_server: Start, tmp_path: Path) -> None:
+    for hello in (VSCODE, EMACS):
+        server = start_server(cwd=tmp_path, env=ALLOWED)
+        begin(server, hello, tmp_path / "gone")
+        prompt(server, 5, "say so")
+        prompt(server, 6, "say so")
+        told = page_of(server.seen).chats["c"].texts("system")
+        if hello is EMACS:
+            told = [each for each in buffer_of(server.seen).messages if "gone" in each]
+        assert len(told) == 1
+        assert "gone" in told[0]
+
+
+@pytest.mark.requirement("W-31b")
+@pytest.mark.parametrize(("hello", "said"), [(VSCODE, []), (EMACS, []), (OCTOBER, ["a pity"])])
+def test_a_rejection_ends_the_turn_for_todays_clients(
+    start_server: Start, tmp_path: Path, hello: bytes, said: Sequence[str]
+) -> None:
+    server = start_server(cwd=tmp_path, env=configured(chat={"title": False}))
+    begin(server, hello, tmp_path / "project")
+    command = json.dumps({"command": "touch never"})
+    send(server, PROMPT % (5, json.dumps(f"call eca_shell_command {command}\nsay a pity").encode()))
+    asked = server.until(lambda each: content_of(each).get("manualApproval"))[-1]
+    send(
+        server,
+        b'{"jsonrpc":"2.0","method":"chat/toolCallReject","params":{"chatId":"c","toolCallId":%b}}'
+        % json.dumps(content_of(asked)["id"]).encode(),
+    )
+    server.until(is_finished)
+    chat = page_of(server.seen).chats["c"]
+    assert chat.texts("assistant") == said
+    assert not chat.busy
+    assert [each.state for each in chat.blocks.values() if each.kind == "call"] == ["rejected"]
+
+
+@pytest.mark.requirement("W-11h")
+def test_null_takes_a_variant_from_the_page(start_server: Start, tmp_path: Path) -> None:
+    changed = b"""{"jsonrpc":"2.0","method":"chat/selectedModelChanged","params":{"chatId":"c",\
+"model":"p/%b","variant":"high"}}"""
+    with provider_in_thread(otherwise=reply("Hello")) as provider:
+        server = start_server(cwd=tmp_path, env=thinking(provider.url))
+        begin(server, VSCODE, tmp_path / "project")
+        server.result("chat/prompt", {"chatId": "c", "message": "hi"})
+        server.until(is_finished)
+        for model, variant in ((b"deep", "high"), (b"plain", None)):
+            send(server, changed % model)
+            server.until(lambda each: each.get("method") == "config/updated")
+            assert page_of(server.seen).chats["c"].selection["selectVariant"] == variant

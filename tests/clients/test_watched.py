@@ -1,0 +1,18 @@
+"""The rules of the conformance kit over each client's day: nothing that we say breaks one."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_protocol.testing.watching import Watcher
+from tests.clients.conftest import SpendDay
+from tests.clients.personality import PERSONALITIES
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("name", PERSONALITIES)
+def test_a_day_is_watched_without_a_word(spend_day: SpendDay, name: str) -> None:
+    watcher, seen = Watcher(), []
+    for side, value in spend_day(name).seat.passed:
+        seen += watcher.feed(side, {"jsonrpc": "2.0", **value})  # vscode-jsonrpc shows none
+    assert [each for each in (*seen, *watcher.finish()) if each.side == "server"] == []

@@ -1,0 +1,70 @@
+"""Days as they may go as well: parts in any order, slow clients, every way to leave."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.clients.day import CONFIG, NEWER, PARTS, goes_home, has_work
+from tests.clients.personality import PERSONALITIES
+from tests.clients.seat import Place, Seat
+from tests.eca_server.processes import assert_gone, children
+
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def seated(name: str, home: Path, *, late: float = 0.0) -> Iterator[Seat]:
+    """A client of that name, ready; it says `initialized` so many seconds late."""
+    seat = Seat(PERSONALITIES[name], Place.make(home), config=CONFIG)
+    try:
+        seat.hello(late=late)
+        yield seat
+    finally:
+        seat.line.close()
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("name", PERSONALITIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_parts_of_a_day_come_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
+    parts = [part for part, needed in (*PARTS, *NEWER) if not needed & PERSONALITIES[name].never]
+    random.Random(seed).shuffle(parts)
+    with seated(name, tmp_path, late=0.5 if name == "IntelliJ" else 0.0) as seat:
+        for part in parts:
+            part(seat)
+        assert not goes_home(seat).children
+
+
+@pytest.mark.requirement("W-13e", "W-13f", "W-13h", "W-13k", "W-13l", "CLIENT-24", "CLIENT-25")
+@pytest.mark.parametrize("name", PERSONALITIES)
+@pytest.mark.parametrize(
+    ("way", "codes"),
+    [
+        ("exit", {1}),
+        ("end of input", {0}),
+        ("SIGTERM", {143, "SIGTERM"}),
+        ("SIGINT", {130, "SIGINT"}),
+    ],
+)
+def test_work_ends_however_the_client_leaves(
+    name: str, way: str, codes: set[int | str], tmp_path: Path
+) -> None:
+    with seated(name, tmp_path) as seat:
+        has_work(seat)
+        at_work = children(seat.line.pid)
+        assert at_work
+        match way:
+            case "exit":
+                seat.tell("exit")
+            case "end of input":
+                seat.line.close_input()
+            case _:
+                seat.line.kill(signal.Signals[way])
+        assert seat.line.exit_code(within=3.0) in codes
+        assert_gone(at_work)

@@ -1,0 +1,266 @@
+"""The files that an opened folder's configuration names: what was accepted is what counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from eca_server.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
+from eca_server.config import Config, files, folder_files
+from eca_server.hooks import run_action
+from tests.eca_server.hooks.test_hooks import HERE
+
+if TYPE_CHECKING:
+    from conftest import House
+
+    from eca_server.config import Loaded
+    from eca_server.config.trust_items import TrustItem
+    from eca_server.hooks import Ran
+
+
+@pytest.fixture
+def untrusted(house: House) -> House:
+    house.accepts = False
+    return house
+
+
+def hook(file: str) -> dict[str, Any]:
+    return {"hooks": {"h": {"type": "sessionStart", "actions": [{"file": file}]}}}
+
+
+def run_hook(loaded: Loaded, folder: Path) -> Ran:
+    (action,) = loaded.config.hooks["h"].actions
+
+    async def run() -> Ran:
+        return await run_action(action, b"{}", directory=folder, environment=HERE, timeout=10)
+
+    return trio.run(run)
+
+
+def only(loaded: Loaded) -> TrustItem:
+    (item,) = loaded.withheld
+    return item
+
+
+@pytest.mark.parametrize("name", ["${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}"])
+def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(
+    untrusted: House, name: str
+) -> None:
+    untrusted.environ["NAME"] = "guard"
+    folder = untrusted.in_root(0, hook(name)).parent
+    untrusted.write(folder / "name", "guard.sh\n")
+    script = untrusted.write(folder / "guard.sh", "echo accepted")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    assert run_hook(accepted, folder).stdout == "accepted\n"
+    script.write_text("echo changed")
+    assert not accepted.is_current()
+    assert only(untrusted.load(accepted)).key == "hooks.h"
+    assert "echo changed" not in run_hook(accepted, folder).stdout
+
+
+def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
+    untrusted: House,
+) -> None:
+    folder = untrusted.in_root(0, hook("${file:~/name}")).parent
+    named = untrusted.write(untrusted.home / "name", str(folder / "guard.sh"))
+    untrusted.write(folder / "guard.sh", "echo unseen")
+    waiting = untrusted.load()
+    assert only(waiting).uses == ("~/name",)
+    assert named not in waiting.files
+    untrusted.accept(waiting)
+    ran = run_hook(untrusted.load(), folder)
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "that you accepted" in ran.stderr
+
+
+def change(path: Path) -> None:
+    path.write_text("echo changed")
+
+
+def link(path: Path) -> None:
+    target = path.parent.parent.parent / "outside.sh"
+    target.write_text(path.read_text())
+    path.unlink()
+    path.symlink_to(target)
+
+
+def link_the_directory(path: Path) -> None:
+    aside = path.parent.parent.parent / "aside"
+    path.parent.rename(aside)
+    path.parent.symlink_to(aside)
+
+
+def enlarge(path: Path) -> None:
+    path.write_bytes(b"#" * files.MAX_BYTES + b"\necho changed")
+
+
+@pytest.mark.parametrize("swap", [change, link, link_the_directory, enlarge, Path.unlink])
+def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
+    untrusted: House, swap: Any
+) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    script = untrusted.write(folder / "guard.sh", "echo accepted")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    assert run_hook(accepted, folder).stdout == "accepted\n"
+    swap(script)
+    ran = run_hook(accepted, untrusted.folder)
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "it was not run" in ran.stderr
+
+
+def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted: House) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    untrusted.write(folder / "guard.sh", "echo large\n" + "#" * files.MAX_BYTES)
+    untrusted.accept(untrusted.load())
+    assert run_hook(untrusted.load(), folder).stdout == ""
+
+
+def test_a_hooks_file_behind_a_link_that_leads_elsewhere_waits_again(untrusted: House) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    one = untrusted.write(untrusted.folder / "one.sh", "echo one")
+    two = untrusted.write(untrusted.folder / "two.sh", "echo two")
+    (folder / "guard.sh").symlink_to(one)
+    waiting = untrusted.load()
+    assert only(waiting).uses == (f"guard.sh (a link to {one})",)
+    untrusted.accept(waiting)
+    accepted = untrusted.load()
+    assert run_hook(accepted, folder).stdout == "one\n"
+    (folder / "guard.sh").unlink()
+    (folder / "guard.sh").symlink_to(two)
+    assert run_hook(accepted, folder).stdout == ""
+    assert only(untrusted.load(accepted)).uses == (f"guard.sh (a link to {two})",)
+
+
+PROMPTS = {
+    "systemPromptFile": {"agent": {"plan": {"systemPromptFile": "prompts/p.md"}}},
+    "compactPromptFile": {"compactPromptFile": "prompts/p.md"},
+}
+
+
+@pytest.mark.parametrize("key", PROMPTS)
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_a_prompts_file_that_is_a_link_now_is_not_read(
+    untrusted: House, key: str, is_directory: bool
+) -> None:
+    folder = untrusted.in_root(0, PROMPTS[key]).parent
+    path = untrusted.write(folder / "prompts" / "p.md", "Be brief.")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    secret = untrusted.write(untrusted.folder / "keys" / "p.md", "a key of the user's")
+
+    def prompt(loaded: Loaded) -> str:
+        if key == "compactPromptFile":
+            return trio.run(compact_prompt, loaded.config)
+        return trio.run(own_prompt, loaded.config, "plan")
+
+    assert prompt(accepted) == "Be brief."
+    path.write_text("Be very brief.")  # the folder's own words may change
+    assert prompt(accepted) == "Be very brief."
+    path.unlink()
+    if is_directory:
+        path.parent.rmdir()
+        path.parent.symlink_to(secret.parent)
+    else:
+        path.symlink_to(secret)
+    with pytest.raises(UnreadablePrompt, match="expected a"):
+        prompt(accepted)
+    changed = untrusted.load(accepted)  # what stays in force names nothing else than before
+    assert "a key" not in (prompt(changed) or "")
+    assert only(changed).uses == (f"prompts/p.md (a link to {secret})",)
+
+
+def test_the_text_of_a_file_is_the_one_that_the_digest_covers(
+    untrusted: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = untrusted.in_root(0, {"prompts": {"chat": "${file:p.md}"}}).parent
+    path = untrusted.write(folder / "p.md", "accepted")
+    untrusted.accept(untrusted.load())
+    read = files.read_real
+
+    def read_and_change(real: Path, **options: Any) -> bytes:
+        content = read(real, **options)
+        if real == path:
+            path.write_text("changed")
+        return content
+
+    monkeypatch.setattr(folder_files, "read_real", read_and_change)
+    loaded = untrusted.load()
+    assert loaded.config.prompts.chat == "accepted"
+    assert not loaded.is_current()
+
+
+def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted: House) -> None:
+    folder = untrusted.in_root(0, {"mcpServers": {"s": {"command": "${file:cmd}"}}}).parent
+    untrusted.write(folder / "cmd", "rm -rf /")
+    item = only(untrusted.load())
+    assert item.uses == ()
+    assert item.lines == ("starts the MCP server s: ${file:cmd} (puts in the text of cmd)",)
+
+
+OUTSIDE: list[tuple[str, dict[str, Any]]] = [
+    ("rules", {"rules": [{"path": "/elsewhere/x.md"}, {"path": "rules/inside.md"}]}),
+    ("commands", {"commands": [{"path": "/elsewhere/x.md"}]}),
+    ("skills", {"skills": [{"path": "/elsewhere/x.md"}]}),
+    ("rules", {"rules": [{"path": "${file:path}"}]}),
+    ("toolCall.sandbox.writable", {"toolCall": {"sandbox": {"writable": ["/elsewhere/x.md"]}}}),
+]
+
+
+@pytest.mark.parametrize(("key", "content"), OUTSIDE)
+def test_paths_outside_the_folder_are_named(
+    untrusted: House, key: str, content: dict[str, Any]
+) -> None:
+    folder = untrusted.in_root(0, content).parent
+    untrusted.write(folder / "path", "/elsewhere/x.md")
+    item = only(untrusted.load(trusts_workspace=True))
+    assert item.key == key
+    assert item.uses == ("/elsewhere/x.md",)
+
+
+def test_agents_that_lead_out_of_the_folder_are_not_read_before_trust(untrusted: House) -> None:
+    outside = untrusted.write(untrusted.folder / "agents" / "a.md", "a key of the user's")
+    folder = untrusted.in_root(0, {}).parent
+    (folder / "agents").mkdir()
+    (folder / "agents" / "linked.md").symlink_to(outside)
+    untrusted.roots[1].joinpath(".eca").mkdir(parents=True)
+    untrusted.roots[1].joinpath(".eca", "agents").symlink_to(outside.parent)
+    waiting = untrusted.load(trusts_workspace=True)
+    assert [item.key for item in waiting.withheld] == ["link:agents/linked.md", "link:agents"]
+    assert all(f"a link to {outside.parent}" in item.uses[0] for item in waiting.withheld)
+    assert not any("a key" in str(value) for value in waiting.values.values())
+    untrusted.accept(waiting)
+    untrusted.accept(untrusted.load())
+    behaviors = untrusted.load().config.behaviors
+    own = behaviors.keys() - Config().behaviors.keys()
+    assert {name: behaviors[name].system_prompt for name in own} == {
+        "linked": "a key of the user's",
+        "a": "a key of the user's",
+    }
+
+
+def test_steps_of_an_agent_are_only_ever_fewer(untrusted: House) -> None:
+    untrusted.in_user(
+        {"agent": {"base": {"maxSteps": 5}, "mid": {"inherit": "base"}, "top": {"inherit": "mid"}}}
+    )
+    for steps, counts in ((5, 5), (3, 3), (6, 5), (0, 5)):
+        untrusted.in_root(0, {"agent": {"top": {"maxSteps": steps}}})
+        loaded = untrusted.load()
+        assert loaded.config.behaviors["top"].max_steps == counts
+        assert bool(loaded.withheld) == (steps not in (3, 5))
+
+
+def test_a_link_to_nothing_is_no_question_until_there_is_something(untrusted: House) -> None:
+    folder = untrusted.in_root(0, {}).parent
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(untrusted.folder / "later.json")
+    (folder / "agents").symlink_to(untrusted.folder / "later")
+    loaded = untrusted.load()
+    assert (loaded.withheld, loaded.problems) == ((), ())
+    untrusted.write(untrusted.folder / "later" / "a.md", "text")
+    assert not loaded.is_current()
+    assert only(untrusted.load(loaded)).key == "link:agents"
