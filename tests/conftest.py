@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -54,10 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
-    slow = [item for item in items if item.get_closest_marker("long")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    rows: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("long")
+        test = item.nodeid.partition("[")[0]
+        rows[test] += 1
+        (left if mark and rows[test] > mark.kwargs.get("but", 0) else kept).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 @pytest.fixture(params=["trio", "asyncio"])

@@ -30,6 +30,7 @@ def methods(day: Day) -> set[str]:
     return {value["method"] for value in day.seat.heard if "method" in value}
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.requirement(
     "W-2a", "W-2b", "W-3a", "W-3b", "W-3c", "W-3e", "W-4a", "W-4c", "W-10a", "W-10d", "W-10e",
     "W-11a", "W-11b", "W-13b", "W-13d", "W-13l", "W-20a", "W-20b", "W-20d", "W-22a", "LIFE-7",

@@ -95,6 +95,7 @@ def test_a_reopened_chat_looks_as_it_looked(start_server: Start, tmp_path: Path)
     assert "https://x.example" in "".join(each.text for each in after)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-26a")
 @pytest.mark.parametrize(("hello", "images"), [(VSCODE, []), (OCTOBER, []), (EMACS, ["image/png"])])
 def test_a_picture_is_shown_or_linked(
@@ -124,6 +125,7 @@ def test_a_message_is_read_by_every_user(start_server: Start, tmp_path: Path) ->
         assert "gone" in told[0]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-31b")
 @pytest.mark.parametrize(("hello", "said"), [(VSCODE, []), (EMACS, []), (OCTOBER, ["a pity"])])
 def test_a_rejection_ends_the_turn_for_todays_clients(

@@ -91,6 +91,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("script", FAMILIES.values(), ids=FAMILIES)
 def test_a_guarded_child_and_its_family_end_when_we_are_killed(
     witness: Witness, script: str
@@ -226,6 +227,7 @@ def test_a_watcher_that_was_killed_is_replaced(
     assert third.poll() is None
 
 
+@pytest.mark.long
 def test_a_watcher_that_does_not_read_is_replaced_and_holds_up_nothing(
     guard: Guard, sleepers: list[subprocess.Popen[bytes]]
 ) -> None:

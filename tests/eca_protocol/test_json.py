@@ -401,6 +401,7 @@ def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, 
     assert peak < 2**20
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.requirement
 @engines
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize("end", ENDS)
 def test_no_child_outlives_the_server(agent: Stranger, file: Path, end: str) -> None:

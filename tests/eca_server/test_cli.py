@@ -157,6 +157,7 @@ PRINTING = [
 ]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 @pytest.mark.parametrize("stdout", ["/dev/full", "a reader that has left"])
 def test_what_cannot_be_printed_leaves_no_traceback(
@@ -182,6 +183,7 @@ def test_what_cannot_be_printed_leaves_no_traceback(
     assert done.stderr.count("\n") == (stdout == "/dev/full"), done.stderr
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -323,6 +325,7 @@ def test_chat_says_beside_the_answer_where_a_picture_stands(tmp_path: Path) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", told)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -618,6 +621,7 @@ def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) ->
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("call", "note"),
     [

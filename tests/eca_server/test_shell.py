@@ -32,6 +32,7 @@ def in_a_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
@@ -81,6 +82,7 @@ def test_a_folder_that_was_removed_is_no_workspace(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hi\n", b"")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )

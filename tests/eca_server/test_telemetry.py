@@ -195,6 +195,7 @@ def test_a_failure_is_told_by_its_class_and_not_by_its_words(tmp_path: Path) -> 
     assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "variables",
     [

@@ -102,6 +102,7 @@ async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_
     assert entries[-1].code == 7
 
 
+@pytest.mark.long(but=1)
 async def test_much_passes_and_is_kept_whole_both_ways_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

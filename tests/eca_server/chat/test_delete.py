@@ -49,6 +49,7 @@ async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(
         assert text((await ours.turn("anew", model=ECHO))[2:]) == "anew"
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.requirement("W-24c", "W-24a")
 @pytest.mark.parametrize(("script", "before"), STATES)
 async def test_emacs_gets_finished_before_the_answer_and_nothing_after_it(

@@ -244,6 +244,7 @@ async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path)
         assert words(third) == [("user", "say half\nwait forever"), ("assistant", "half")]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("ends_by", ["rollback", "clear", "delete"])
 async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(
     tmp_path: Path, ends_by: str

@@ -90,6 +90,7 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock: object) -> None
     assert times[-1] >= 1
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-6d")
 async def test_a_source_waits_until_few_characters_are_held(autojump_clock: object) -> None:
     written: list[str] = []

@@ -182,6 +182,7 @@ def test_a_redirect_is_not_followed_so_the_key_stays_here(setting: Setting) -> N
     assert setting.elsewhere.provider.other_requests == []
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-6a", "W-20d", "CHAT-12")
 def test_ten_megabytes_in_one_event_are_passed_on(setting: Setting) -> None:
     came = setting.turn("huge", "huge")

@@ -175,6 +175,7 @@ async def check_soak(folder: Path, batches: int) -> None:
             await soak(folder, TURNS, seed)
 
 
+@pytest.mark.long
 async def test_a_hundred_turns_with_faults_end_once_each_and_leave_nothing(tmp_path: Path) -> None:
     await check_soak(tmp_path, 1)
 

@@ -177,6 +177,7 @@ def rpc_of(kind: str) -> float:
     return 0.5 if kind == "timeout" else 20.0
 
 
+@pytest.mark.long
 async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(
     tmp_path: Path,
 ) -> None:
@@ -211,6 +212,7 @@ async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(
     await nothing_is_left_in(tmp_path)
 
 
+@pytest.mark.long
 async def test_what_is_odd_is_no_fault_and_a_hard_end_harms_nobody(tmp_path: Path) -> None:
     """Oddities, large inputs, agents that do not read, do not end or leave others behind."""
     table = script(TABLE % ODD)

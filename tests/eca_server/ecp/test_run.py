@@ -191,6 +191,7 @@ def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     manifest(tmp_path, "good")
     target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"
@@ -207,6 +208,7 @@ def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     assert ecp("conformance", "-t", f"{sys.executable} {demo}").returncode == 0
 
 
+@pytest.mark.long
 def test_a_check_of_an_agent_that_is_told_to_end_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(DEAF, "utf-8")
     done = ecp("conformance", "-t", f"{sys.executable} -S -E agent.py", cwd=tmp_path)

@@ -91,6 +91,7 @@ def _flooding() -> ServerSettings:
     return ServerSettings(name="flood", command=sys.executable, args=arguments)
 
 
+@pytest.mark.long
 async def test_many_servers_are_started_one_in_a_step_and_floods_are_read_in_slices(
     steps: Steps, sizes: dict[str, list[int]]
 ) -> None:

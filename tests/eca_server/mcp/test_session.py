@@ -231,6 +231,7 @@ async def test_progress_gives_a_call_new_patience():
         assert text_of(await call(session, deadline=0.5)) == "ok"
 
 
+@pytest.mark.long
 async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
     monkeypatch.setattr(session_room, "LONGEST_CALL", 0.5)
     forever = ["repeat", 200, ["both", ["say", PROGRESS], ["sleep", 0.02]]]

@@ -326,6 +326,7 @@ async def test_a_stop_lets_a_tool_clean_up(tool: ShellCommand, root: Path) -> No
 STUBBORN = "trap '' TERM; echo $$ >> pid; while :; do sleep 60; done"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "command",
     [

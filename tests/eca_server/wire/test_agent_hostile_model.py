@@ -80,6 +80,7 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(
     assert secret.read_text() == "not for the model\n"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-38b")
 @pytest.mark.parametrize("path", ["link", "up/new.txt"])
 def test_nothing_is_written_through_a_link_that_leads_out(
@@ -112,6 +113,7 @@ def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(
     assert [path.name for path in agent.folder.iterdir()] == ["kept"]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-6b", "W-30a")
 def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_told(
     start_agent: StartAgent,
@@ -133,6 +135,7 @@ def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_told(
     assert agent.resident() < 250 * MEGABYTE
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-6a", "TOOL-1")
 def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(
     start_agent: StartAgent,
@@ -209,6 +212,7 @@ def texts(contents: list[Content]) -> str:
     return "".join(each["text"] for each in contents if each["type"] == "text")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-23b", "W-30g")
 @pytest.mark.parametrize(
     "answer",

@@ -82,6 +82,7 @@ LOOKS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-38a", "W-38b", "TOOL-7")
 def test_tools_answer_whatever_lies_there(agent: Agent) -> None:
     contents = agent.turn(seconds=30)
@@ -93,6 +94,7 @@ def test_tools_answer_whatever_lies_there(agent: Agent) -> None:
     assert len(system["content"]) < 100_000
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("TOOL-4")
 def test_a_link_to_a_device_asks_and_is_not_opened(start_agent: StartAgent, folder: Path) -> None:
     agent = start_agent(*(calls((READ, {"path": name})) for name in ("zero", "tty")), folder=folder)
@@ -103,6 +105,7 @@ def test_a_link_to_a_device_asks_and_is_not_opened(start_agent: StartAgent, fold
     assert ["a device" in result for result in agent.results()] == [True, True]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("CHAT-6", "W-41a", "CTX-2")
 def test_contexts_and_mentions_answer_whatever_lies_there(agent: Agent) -> None:
     folder = agent.folder

@@ -186,6 +186,7 @@ SLOW = shell("trap '' TERM; touch begun; sleep 60 & wait")
 UNFINISHED = reply(tool_call("eca_shell_command", '{"command":'), hang())
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.requirement("W-23a", "W-23b", "W-23d", "W-23g", "W-30g", "TOOL-8", "CHAT-32")
 @pytest.mark.parametrize(
     ("script", "reach", "expected"),

@@ -71,6 +71,7 @@ ENDS: list[Any] = [
 ]
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.requirement(
     "W-13a", "W-13d", "W-13e", "W-13f", "W-13g", "W-13h", "W-13i", "W-13j", "W-13k", "W-14c",
     "LIFE-19", "LIFE-25",

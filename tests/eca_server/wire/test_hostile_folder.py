@@ -48,6 +48,7 @@ def hostile(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("LIFE-3")
 @pytest.mark.parametrize(
     ("way", "python_path"),

@@ -305,6 +305,7 @@ def test_a_fault_of_our_own_is_32603_and_told_to_the_log_only(
     assert "the secret of the house" in server.errors
 
 
+@pytest.mark.long
 @pytest.mark.requirement("BASE-17", "BASE-29", "W-2b")
 def test_ten_thousand_requests_at_once_are_answered_once_each(peer: Stranger) -> None:
     chooser = random.Random(3)

@@ -79,6 +79,7 @@ def with_family(
     return server, family
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize("starting", STARTED_BY)
 def test_nothing_outlives_a_server_that_was_killed(
@@ -112,6 +113,7 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(
         server.settle()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-13h", "W-13l")
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGUSR1])
 def test_children_end_with_a_server_that_gets_a_rare_signal(

@@ -123,6 +123,7 @@ MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, s
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_of_a_killed_turn_prompt_and_partial_answer_are_left_with_a_mark(
@@ -169,6 +170,7 @@ def turn(server: Stranger, text: str, **params: Any) -> str:
     return next(each for each in ids if each)
 
 
+@pytest.mark.long
 @pytest.mark.requirement
 def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
     start_server: Start, tmp_path: Path, project: Path, provider: ThreadedProvider
@@ -219,6 +221,7 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
     assert [each["id"] for each in third.result("chat/list")["chats"]].count("c") == 0
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement
 @pytest.mark.parametrize("waits_for", ["the tool", "an approval"])
 def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(

@@ -179,6 +179,7 @@ OCTOBER = {"codeAssistant": {"chat": True}}
 TODAY = {"codeAssistant": {"chatCapabilities": {}}}
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.requirement("W-12a", "W-12c", "W-12d", "GEN-1")
 @pytest.mark.parametrize(
     ("capabilities", "options", "flags", "speaks_current"),

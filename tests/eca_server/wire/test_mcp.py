@@ -56,6 +56,7 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
     return (told or server.until(is_it))[-1]["params"]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20", "W-13b", "W-13l")
 def test_bad_servers_cost_only_their_own_status(start_server: Start) -> None:
     servers = {name: scripted(script) for name, script in BAD.items()}
@@ -102,6 +103,7 @@ def test_a_server_is_stopped_and_started_by_the_user(start_server: Start) -> Non
     server.result("shutdown")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize(
     ("how", "script"), [("end of input", {}), ("SIGTERM", {}), ("SIGKILL", BAD["stays"])]

@@ -150,6 +150,7 @@ def run_of(own: type[Any], cases: tuple[str, ...]) -> Run:
     return judged(Target(serve=serve), *cases)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("slow", "cases"), PATIENT)
 def test_a_server_may_take_its_time(slow: type[Any], cases: tuple[str, ...]) -> None:
     run = run_of(slow, cases)
@@ -187,6 +188,7 @@ class HangsInTheEnd(_AsksAgain):
     longest = 0.1
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("own", "seconds", "rows"), [(NeverGivesUp, 0.5, set()), (HangsInTheEnd, 10, {"W-21d"})]
 )

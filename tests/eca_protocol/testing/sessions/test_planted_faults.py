@@ -28,6 +28,7 @@ def actions(steps: tuple[Step, ...]) -> list[str]:
     return named + [name for name, _ in steps[OPENING:] if name == "open"]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("W-22e")
 def test_a_second_end_is_found_and_replayed_without_this_package(
     tmp_path: Path,
