@@ -10,7 +10,7 @@ from eca_server.llm.backend import Request
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Model
 
-__all__ = ["make_title", "title_of_fork"]
+__all__ = ["make_title", "shortened_title", "title_of_fork"]
 
 LONGEST = 60
 _READ = 2000
@@ -46,6 +46,11 @@ def _system(instruction: str | None) -> str:
     if not instruction or "title" in instruction.lower():
         return instruction or _INSTRUCTION
     return f"{instruction}\n\nAnswer with the title alone."
+
+
+def shortened_title(message: str) -> str:
+    """Return the first characters of a message in one line, as a title until a model makes one."""
+    return " ".join(message.split())[:LONGEST]
 
 
 def title_of_fork(title: str | None, taken: Container[str]) -> str:

@@ -34,16 +34,15 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
     def prompt_stop(params: m.ChatPromptStopParams) -> None:
         chat = connection.chats.get(params.chat_id)
-        if chat is not None and chat.is_busy:
-            chat.stop()
-            return
+        was_busy = chat is not None and chat.is_busy
         if chat is not None:
             chat.stop()
         elif "rewrites" in vars(connection):
             connection.rewrites.stop(params.chat_id)
-        # A client whose server was restarted waits for the end of a turn that is gone (W-22).
-        idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
-        connection.session.notify("chat/statusChanged", idle)
+        if not was_busy:
+            # A client whose server was restarted waits for the end of a turn that is gone (W-22).
+            idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
+            connection.session.notify("chat/statusChanged", idle)
 
     return {
         "chat/prompt": prompt,

@@ -17,6 +17,7 @@ from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Prompt, Turn
 from eca_server.chat.steering import said_so_far
+from eca_server.chat.title import shortened_title
 from eca_server.commands import named_command
 from eca_server.features.connection import Connection
 from eca_server.features.prompts import accept, answer, begin_prompt, shown_text
@@ -27,7 +28,6 @@ INLINE = "inline"
 ANSWER_SECONDS = 1.0
 """How long a turn waits until its request is answered."""
 
-_LONGEST_TITLE = 60
 _NO_SOURCE = "The chat to continue from does not exist, so this one begins with nothing."
 
 
@@ -126,10 +126,9 @@ class _Begun:
             source = await connection.chats.find(params.source_chat_id)
             self._lacks_source = source is None
         self._select(source)
-        title = " ".join(self._shown.split())[:_LONGEST_TITLE]
         await connection.chats.begin(
             said_so_far(source) if source is not None else (),
-            title=f"inline: {title}",
+            title=f"inline: {shortened_title(self._shown)}",
             settings=attrs.evolve(chat.settings, kind=INLINE),
             chat=chat,
         )

@@ -12,6 +12,7 @@ from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError,
 from eca_server.chat import Chat, Prompt, Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.steering import said_so_far
+from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
     Situation,
@@ -42,9 +43,6 @@ _NO_MODEL = (
     "`ANTHROPIC_API_KEY` or `OPENAI_API_KEY` where the editor starts, or "
     "configure `providers` in `{}`."
 )
-
-
-_LONGEST_TITLE = 60
 
 
 @attrs.frozen
@@ -141,8 +139,7 @@ def answer(
 
 async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
     """Ask a question in a chat that begins with another one, which may run (`/btw`)."""
-    words = " ".join(shown_text(connection, question).split())
-    title = f"btw: {words[:_LONGEST_TITLE]}"
+    title = f"btw: {shortened_title(shown_text(connection, question))}"
     aside = await fork.fork_chat(connection, chat, said_so_far(chat), title)
     begin_prompt(connection, _of_chat(aside, question))
     return aside
