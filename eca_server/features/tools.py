@@ -9,6 +9,7 @@ from eca_protocol import messages as m
 from eca_server.features.subagents import told_of
 from eca_server.skills import SKILL_TOOL
 from eca_server.tools.approval import NATIVE, policy_of
+from eca_server.tools.search_tools import CallTool, SearchTools
 from eca_server.tools.toolbox import PREFIX
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def announce_tools(connection: Connection, behavior: str) -> None:
     native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
     if not connection.has_skills:
         native = native.without(SKILL_TOOL)
+    if connection.uses_mcp and connection.config.mcp_tool_search:
+        native = native.adding([SearchTools(), CallTool()])
     toolbox = native.toolbox(policy_of(connection.config, behavior))
     prefix = PREFIX if connection.session.profile.prefixes_tools else ""
     params = m.EcaServerUpdatedParams(

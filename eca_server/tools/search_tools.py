@@ -62,9 +62,10 @@ class SearchTools:
         names = ", ".join(each.name for each in _offered(self.served))
         if len(names) > _LONGEST_LIST:
             names = f"{names[:_LONGEST_LIST].rpartition(',')[0]} and more"
+        listed = f" Tools: {names}." if names else ""
         return (
             "Find tools of MCP servers and load their descriptions and parameters. Call a tool "
-            f"that was found with call_tool. Tools: {names or 'none'}."
+            f"that was found with call_tool.{listed}"
         )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:

@@ -11,7 +11,8 @@ import pytest
 from eca_protocol.testing.provider import Provider
 from eca_server.mcp.messages import MCPTool
 from tests.eca_server.chat.agent_session import ALLOW, calls, decide, of_calls, results
-from tests.eca_server.chat.mcp_session import Places, session
+from tests.eca_server.chat.editor import Editor
+from tests.eca_server.chat.mcp_session import Places, session, updates
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -33,6 +34,10 @@ def call(name: str = "git__checkout", **arguments: Any) -> tuple[str, Any]:
 @pytest.fixture(autouse=True)
 def tools(places: Places) -> None:
     places["git"].tools = (CHECKOUT, LOG)
+
+
+def announced_native(ours: Editor) -> list[str]:
+    return [each["name"] for each in updates(ours, "ECA")[-1]["tools"]]
 
 
 def offered(provider: Provider, request: int = 0) -> list[str]:
@@ -58,6 +63,7 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(
             ("checkout", {"branch": "main"})
         ]
         assert len({json.dumps(each.body["tools"]) for each in provider.requests}) == 1
+        assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
 
 
 async def test_without_the_setting_tools_are_offered_as_ever(tmp_path: Path) -> None:
@@ -65,6 +71,7 @@ async def test_without_the_setting_tools_are_offered_as_ever(tmp_path: Path) -> 
         await ours.turn("go")
         assert "git__checkout" in offered(provider)
         assert "eca_search_tools" not in offered(provider)
+        assert "eca_search_tools" not in announced_native(ours)
 
 
 async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
