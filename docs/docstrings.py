@@ -9,7 +9,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*(?:\(\))?")
 
 
 def as_restructured_text(lines: list[str]) -> list[str]:
-    """The lines of a docstring with its indented blocks and its code spans marked as such."""
+    """Return the lines of a docstring with indented blocks and code spans marked as such."""
     written: list[str] = []
     in_block = False
     for index, line in enumerate(lines):
@@ -23,7 +23,7 @@ def as_restructured_text(lines: list[str]) -> list[str]:
 
 
 def _begins_a_block(lines: list[str], index: int) -> bool:
-    """An indented line behind an empty one, unless it goes on with a section like `Args:`."""
+    """Tell whether an indented line begins a block; one of a section like `Args:` does not."""
     if not lines[index].startswith(" ") or index < 2 or lines[index - 1]:
         return False
     before = next((line for line in reversed(lines[:index]) if line), "")
@@ -31,7 +31,7 @@ def _begins_a_block(lines: list[str], index: int) -> bool:
 
 
 def _span(found: re.Match[str]) -> str:
-    """A name is a link where Sphinx knows it; a letter right behind it needs a mark between."""
+    """Return a link for a name that Sphinx knows; a letter right behind it needs a mark between."""
     mark = f"\\ {found[2]}" if found[2] else ""
     if _NAME.fullmatch(found[1]):
         return f"`{found[1]}`{mark}"

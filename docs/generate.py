@@ -34,7 +34,7 @@ _DIRECTIONS = {
 
 
 def text() -> str:
-    """The whole file."""
+    """Return the whole file."""
     return f"""\
 # Tables
 
@@ -92,7 +92,7 @@ is the last thing written.
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code: the protocol, the duties, the API.
+"""The pages of the site that are made from the code: the protocol, the requirements, the API.
 
 Nothing of them is kept in the repository; `conf.py` has them written before each build.
 """
@@ -186,7 +186,7 @@ def _api() -> Iterator[tuple[str, str]]:
 
 
 def _at_home(name: str) -> list[str]:
-    """A public name of the package, with a link to the room in which it is documented."""
+    """Describe a public name of the package, with a link to the module that documents it."""
     value = getattr(eca_protocol, name)
     for module in _public(eca_protocol):
         if name in module.__all__ and getattr(module, name) is value:
@@ -198,7 +198,7 @@ def _at_home(name: str) -> list[str]:
 
 
 def _public(package: ModuleType) -> Iterator[ModuleType]:
-    """The modules that say what is public of them; a package that does speaks for its modules."""
+    """Yield the modules with an `__all__`; a package that has one stands for its modules."""
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if found.name.rpartition(".")[2].startswith("_"):
             continue

@@ -1,0 +1,178 @@
+"""The rules of plain English that a program can check; CONTRIBUTING.md has all of them.
+
+`python -m tests.language PATH...` prints a line for each sentence that breaks one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+OPENINGS: Final = (
+    "What",
+    "Who",
+    "Whose",
+    "Which",
+    "Those",
+    "Of",
+    "How",
+    "Whether",
+    "If",
+    "Nothing",
+    "Nobody",
+)
+"""First words that a docstring does not begin with: it names a thing, or says what to do."""
+
+IDIOMS: Final[Mapping[str, str]] = {
+    r"nobody|somebody|anybody|whoever": "the one who acts, or the passive",
+    r"go(es)? on": "continue",
+    r"stands? (in|at)": "is in, is at, appears",
+    r"mend(s|ed|ing)?": "fix",
+    r"told": "announced, notified, sent",
+    r"by now": "the state itself: changed, removed",
+    r"at rest": "idle",
+    r"rooms|(a|each|no|the|this|its|lower|higher|own) room": "package, module",
+    r"dut(y|ies)": "requirement",
+    r"the user's (own )?words?": "the user's message",
+    r"(is|are) (no )?news": "changed, unchanged",
+}
+"""Patterns of expressions that are not written in sentences, and what is written instead."""
+
+PARTICIPLES: Final = (
+    "told",
+    "kept",
+    "asked",
+    "heard",
+    "unheard",
+    "said",
+    "seen",
+    "given",
+    "found",
+    "left",
+    "wanted",
+)
+"""Names that hide what they hold."""
+
+_IDIOM: Final = re.compile(
+    r"\b(?:{})\b".format("|".join(f"(?:{each})" for each in IDIOMS)), re.IGNORECASE
+)
+_FIRST_WORD: Final = re.compile(r"\W*(\w+)")
+_CODE: Final = re.compile(r"``?[^`]*``?")
+
+
+class Finding(NamedTuple):
+    """A place that breaks a rule."""
+
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
+
+
+def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
+    """Yield what a module breaks.
+
+    Args:
+        path: of the module.
+        names: whether its names are checked, too.
+        texts: whether string literals with more than a word are checked for idioms, too.
+    """
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    docstrings = dict(_docstrings(tree))
+    for node, text in docstrings.items():
+        first = _FIRST_WORD.match(text)
+        if first is not None and first[1] in OPENINGS:
+            yield Finding(path, node.lineno, f"a docstring begins with {first[1]!r}")
+    sentences = [(node.lineno, text) for node, text in docstrings.items()]
+    sentences += _comments(source)
+    if texts:
+        literals = (each for each in _texts(tree) if each[0] not in docstrings)
+        sentences += ((node.lineno, text) for node, text in literals)
+    for line, text in sentences:
+        for match in _IDIOM.finditer(_CODE.sub("", text)):
+            yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0])}")
+    if names:
+        for line, name in sorted(set(_names(tree))):
+            if name.strip("_").lower() in PARTICIPLES:
+                yield Finding(path, line, f"the name {name!r} hides what it holds")
+
+
+def _instead(idiom: str) -> str:
+    matching = (text for each, text in IDIOMS.items() if re.fullmatch(each, idiom, re.IGNORECASE))
+    return next(matching)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+    """Yield each docstring, those behind a constant or an attribute included."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        is_owner = isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
+        for before, each in zip([None, *body], body, strict=False):
+            is_place = isinstance(before, ast.Assign | ast.AnnAssign) or (
+                before is None and is_owner
+            )
+            value = each.value if isinstance(each, ast.Expr) else None
+            if is_place and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value, value.value
+
+
+def _comments(source: str) -> list[tuple[int, str]]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [(each.start[0], each.string) for each in tokens if each.type == tokenize.COMMENT]
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+    """Yield each string literal of more than one word."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node, node.value
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield each name that a module gives to something."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+
+
+def modules(paths: list[Path]) -> Iterator[Path]:
+    """Yield the modules that are, or are below, these paths."""
+    for path in paths:
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def main() -> int:
+    """Print the findings in the paths of the command line, and return an exit code."""
+    count = 0
+    for path in modules([Path(each).resolve() for each in sys.argv[1:]]):
+        is_test = path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "fuzz")
+        for finding in findings(path, names=not is_test, texts=not is_test):
+            print(finding)
+            count += 1
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
