@@ -304,7 +304,7 @@ def _remember(turn: Turn, answer: Answer, model: Model) -> None:
         turn.messages.append(attrs.evolve(message, parts=parts))
     turn.draft.end_answer()
     if answer.usage is not None:
-        turn.usages.append(model.facts.priced(answer.usage))
+        turn.usages.append(model.facts.with_cost(answer.usage))
 
 
 def _named(part: Part, turn: Turn) -> Part:

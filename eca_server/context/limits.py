@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_DOCUMENT, LARGEST_PICTURE
+from eca_server.llm.attachments import LARGEST_PICTURE, MAX_DOCUMENT_BYTES
 
 __all__ = ["Limits", "readable"]
 
@@ -44,7 +44,7 @@ class Limits:
     pieces: int = 50
     tree: int = 800
     picture: int = LARGEST_PICTURE
-    document: int = LARGEST_DOCUMENT
+    document: int = MAX_DOCUMENT_BYTES
     attachments: int = 5
 
 
