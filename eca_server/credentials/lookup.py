@@ -171,9 +171,9 @@ def child_environment(
         credentials: the providers' credentials.
         secrets: further secrets to remove.
     """
-    ours = list(credentials)
-    names = {variable for credential in ours for variable in credential.looked_for}
-    keys = [credential.key.reveal() for credential in ours if credential.key is not None]
+    listed = list(credentials)
+    names = {variable for credential in listed for variable in credential.looked_for}
+    keys = [credential.key.reveal() for credential in listed if credential.key is not None]
     keys += [secret.reveal() for secret in secrets]
     return hardened(
         {

@@ -37,8 +37,8 @@ class NetrcError(ECAError):
 
 def netrc_file(environ: Mapping[str, str]) -> Path:
     """Return the user's netrc file: `$NETRC`, else `.netrc` in the home directory."""
-    named = environ.get("NETRC", "")
-    return Path(named) if named else home_folder(environ) / ".netrc"
+    path = environ.get("NETRC", "")
+    return Path(path) if path else home_folder(environ) / ".netrc"
 
 
 def password_in(file: Path, entry: str) -> Secret:
@@ -51,8 +51,8 @@ def password_in(file: Path, entry: str) -> Secret:
     Raises:
         NetrcError: there is no such entry, or its password cannot be sent.
     """
-    login, _, place = entry.rpartition("@")
-    machine, _, port = place.partition(":")
+    login, _, address = entry.rpartition("@")
+    machine, _, port = address.partition(":")
     expected = {"machine": machine.lower(), "login": login, "port": port}
     try:
         text = read_text(file)

@@ -318,12 +318,12 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     code = answer.get("error")
     if status in _SUCCESS and not code:
         return answer
-    words = next(
+    description = next(
         (answer[name] for name in ("error_description", "message", "error") if answer.get(name)), ""
     )
-    if isinstance(words, dict):
-        words = words.get("message", "")
-    message = mask(str(words)[:500], *hide) or f"status {status}"
+    if isinstance(description, dict):
+        description = description.get("message", "")
+    message = mask(str(description)[:500], *hide) or f"status {status}"
     raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
 
 

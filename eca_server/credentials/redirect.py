@@ -105,8 +105,8 @@ async def redirect_page(
             redirect.url = f"{server.url}{redirect.path}"
             yield redirect
     except OSError as error:
-        words = f"could not listen on port {port} of this machine: {error.strerror}"
-        raise OAuthError(words) from None
+        message = f"could not listen on port {port} of this machine: {error.strerror}"
+        raise OAuthError(message) from None
 
 
 def _code_in(fields: dict[str, str]) -> Secret | OAuthError:

@@ -52,8 +52,8 @@ class CorrectingBackend(HTTPBackend):
         if error.code not in self.model_error_codes:
             return None
         written = _written(error)
-        words = f"{_CORRECTION}\n\nYour output was:\n\n{written}" if written else _CORRECTION
-        correction = Message(role="user", parts=(TextPart(words),))
+        text = f"{_CORRECTION}\n\nYour output was:\n\n{written}" if written else _CORRECTION
+        correction = Message(role="user", parts=(TextPart(text),))
         messages = [*request.messages, correction]
         return AmendedRequest(request=attrs.evolve(request, messages=messages), note=_NOTE)
 

@@ -131,8 +131,8 @@ class Discovery:
         return bool(stored)
 
     def _file(self, endpoint: Endpoint) -> Path:
-        named = f"{endpoint.provider}\n{endpoint.url}".encode(errors="replace")
-        return self._folder / "models" / f"{hashlib.sha256(named).hexdigest()[:32]}.json"
+        identity = f"{endpoint.provider}\n{endpoint.url}".encode(errors="replace")
+        return self._folder / "models" / f"{hashlib.sha256(identity).hexdigest()[:32]}.json"
 
 
 def _is_fresh(at: object, seconds: float) -> bool:

@@ -157,20 +157,20 @@ _KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for stat
 
 def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     """Return the class of an error; each argument may be unknown."""
-    words = message.lower()
-    if "tokens per min" in words:
+    text = message.lower()
+    if "tokens per min" in text:
         # A request beyond the limit per minute never fits, however long the wait.
-        return "context_overflow" if "too large" in words else "rate_limit"
+        return "context_overflow" if "too large" in text else "rate_limit"
     kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
     if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
-    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, words):
+    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, text):
         return "context_overflow"
-    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), words):
+    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
         return "quota"
     if status == 403:
-        kind = _kind_of_words(words, _FORBIDDEN)
-    return kind or _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
+        kind = _kind_of_words(text, _FORBIDDEN)
+    return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)
 
 
 def _kind_of_quota(code: str) -> ErrorKind | None:
@@ -185,18 +185,18 @@ def _kind_of_status(status: int | None) -> ErrorKind | None:
 
 
 def _kind_of_words(
-    words: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
+    text: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
 ) -> ErrorKind | None:
-    return next((kind for kind, patterns in meanings.items() if _any(patterns, words)), None)
+    return next((kind for kind, patterns in meanings.items() if _any(patterns, text)), None)
 
 
-def _kind_of_rest(status: int | None, words: str) -> ErrorKind:
+def _kind_of_rest(status: int | None, text: str) -> ErrorKind:
     if status is None:
         return "unknown"
-    if status == 404 and "model" in words:
+    if status == 404 and "model" in text:
         return "model_not_found"
     return "overloaded" if status >= 500 else "invalid_request"
 
 
-def _any(patterns: tuple[str, ...], words: str) -> bool:
-    return any(re.search(pattern, words, re.DOTALL) for pattern in patterns)
+def _any(patterns: tuple[str, ...], text: str) -> bool:
+    return any(re.search(pattern, text, re.DOTALL) for pattern in patterns)

@@ -123,8 +123,8 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     except InvalidJSON:
         payload = None
     code, provider_text = _code_and_message(payload)
-    words = "" if is_binary(body) else _first_words(text)
-    message = provider_text or words or f"HTTP status {status} without a text"
+    excerpt = "" if is_binary(body) else _first_words(text)
+    message = provider_text or excerpt or f"HTTP status {status} without a text"
     kind = classify(status, code, message)
     retryable = kind in TRANSIENT
     if 300 <= status < 400:
@@ -157,10 +157,10 @@ def error_from_page(content_type: str, body: bytes) -> BackendError:
             f"expected an answer in JSON, got {kind or 'binary data'}, not text",
         )
     text = body.decode("utf-8", "replace")
-    words = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are only tags
-    came = f"{content_type[:80]}: {words}" if content_type else words
+    excerpt = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are only tags
+    content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
     return BackendError(
-        "protocol", mask(f"expected an answer in JSON, got {came}"), raw=mask(text[:2000])
+        "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text[:2000])
     )
 
 
@@ -179,9 +179,9 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     groq = payload.get("x_groq")
     if isinstance(groq, dict) and groq.get("error"):
         return error_from_payload({"error": groq["error"]})
-    named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
-    bare = "detail" in payload or {"code", "msg"} <= payload.keys()
-    if failed or named or (bare and not payload.get("choices")):
+    is_named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
+    is_bare = "detail" in payload or {"code", "msg"} <= payload.keys()
+    if failed or is_named or (is_bare and not payload.get("choices")):
         return error_from_payload(payload)
     return None
 
@@ -216,19 +216,19 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     text = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
     if (within := _error_within(text)) is not None:
         return _code_and_message(within)
-    words = _words(text)
+    message = _words(text)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        words = f"{words}: {metadata['raw'][:500]}"
-    return _code(inner), words
+        message = f"{message}: {metadata['raw'][:500]}"
+    return _code(inner), message
 
 
 def _code(error: Mapping[str, Any]) -> str | None:
     """Return the most specific of an error's codes: a known one, else the first."""
-    named = _codes(error.get(name) for name in ("code", "type", "status"))
-    detailed = _codes(_detailed(error.get("details")))
-    known = (code for code in detailed + named if classify(None, code, "") != "unknown")
-    unknown = (code for code in named + detailed if code != "error")
+    codes = _codes(error.get(name) for name in ("code", "type", "status"))
+    detail_codes = _codes(_detailed(error.get("details")))
+    known = (code for code in detail_codes + codes if classify(None, code, "") != "unknown")
+    unknown = (code for code in codes + detail_codes if code != "error")
     return next(known, None) or next(unknown, None)
 
 
@@ -240,10 +240,10 @@ def _detailed(details: Any) -> list[Any]:
     """Return the causes in details: Anthropic's code, Google's reasons and exhausted quotas."""
     if isinstance(details, dict):
         return [details.get("error_code")]
-    named = (
+    entries = (
         [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     )
-    violations = [each.get("violations") for each in named]
+    violations = [each.get("violations") for each in entries]
     quotas = [
         each.get("quotaId")
         for listed in violations
@@ -252,7 +252,7 @@ def _detailed(details: Any) -> list[Any]:
         if isinstance(each, dict)
     ]
     longest_first = sorted(quotas, key=lambda quota: "PerDay" not in str(quota))
-    return [*(each.get("reason") for each in named), *longest_first]
+    return [*(each.get("reason") for each in entries), *longest_first]
 
 
 def _error_within(text: Any) -> Any:

@@ -44,8 +44,8 @@ class ExchangeLog:
         self._ending = "ended"
         self._number = next(_numbers)
         if self._is_enabled:
-            held = request and f"{len(request.messages)} messages, {len(request.tools)} tools, "
-            self._write(f"{method} {mask_url(url)} for {model}: {held or ''}{size} bytes")
+            counts = request and f"{len(request.messages)} messages, {len(request.tools)} tools, "
+            self._write(f"{method} {mask_url(url)} for {model}: {counts or ''}{size} bytes")
 
     def __enter__(self) -> Self:
         return self

@@ -92,8 +92,8 @@ class ModelFacts:
 
     def with_defaults(self, other: ModelFacts) -> ModelFacts:
         """Return these facts, with those of `other` where these are unknown."""
-        known = attrs.asdict(self, recurse=False)
-        return attrs.evolve(other, **{name: v for name, v in known.items() if v is not None})
+        values = attrs.asdict(self, recurse=False)
+        return attrs.evolve(other, **{name: v for name, v in values.items() if v is not None})
 
     def capabilities(self, listed: Capabilities) -> Capabilities:
         """Return the capabilities for a backend: by default a model calls tools and accepts images.

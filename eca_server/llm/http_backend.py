@@ -157,8 +157,8 @@ class HTTPBackend(ABC):
 
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
         """Return the optional field of `payload` that a refusal names; None: it names none."""
-        words = f"{error.message} {error.raw}"
-        return refused_parameter(error.status, words, payload, self.droppable)
+        text = f"{error.message} {error.raw}"
+        return refused_parameter(error.status, text, payload, self.droppable)
 
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
         """Return a replacement for a refused request, to be sent once; None: there is none."""
@@ -198,11 +198,11 @@ class HTTPBackend(ABC):
         """Return the JSON object for `request`; its values may be `EncodedJSON`."""
         payload = self.write(request)
         for name, value in self._extra_payload.items():
-            ours = payload.get(name)
-            if isinstance(ours, list) and isinstance(value, list):
-                payload[name] = [*ours, *value]
-            elif isinstance(ours, dict) and isinstance(value, Mapping):
-                both = {**ours, **value}
+            current = payload.get(name)
+            if isinstance(current, list) and isinstance(value, list):
+                payload[name] = [*current, *value]
+            elif isinstance(current, dict) and isinstance(value, Mapping):
+                both = {**current, **value}
                 payload[name] = {key: each for key, each in both.items() if each is not None}
             else:
                 payload[name] = value
@@ -267,13 +267,13 @@ class HTTPBackend(ABC):
         return (*self._access.secrets, *secrets_in(self._extra_headers))
 
     def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
-        ours = {"content-type": "application/json", **self.headers_for(request)}
-        return ours | target.headers | self._extra_headers
+        headers = {"content-type": "application/json", **self.headers_for(request)}
+        return headers | target.headers | self._extra_headers
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         renewed = amended = False
         suspected: AbstractSet[Attachment] = frozenset()
-        words = ""
+        refusal_message = ""
         if self._rejected:
             messages = without_attachments(request.messages, self._rejected)
             request = attrs.evolve(request, messages=messages)
@@ -295,7 +295,7 @@ class HTTPBackend(ABC):
                         if response.status == 200:
                             if suspected:
                                 self._rejected |= suspected
-                                yield Note(_ATTACHMENT_REJECTED.format(words))
+                                yield Note(_ATTACHMENT_REJECTED.format(refusal_message))
                             body = AnswerBody(
                                 content_type=response.headers.get("content-type", ""),
                                 decoder=self.decoder(request, response.headers),
@@ -324,7 +324,7 @@ class HTTPBackend(ABC):
                 request = attrs.evolve(
                     request, messages=without_attachments(request.messages, suspected)
                 )
-                words = error.mask_secrets(*self._secrets()).message
+                refusal_message = error.mask_secrets(*self._secrets()).message
             else:
                 raise error
 
@@ -359,8 +359,8 @@ class HTTPBackend(ABC):
                 if is_over and silence >= response.idle:
                     break
                 if not is_over and silence > self._no_progress:
-                    words = f"the answer made no progress for {self._no_progress:g} s"
-                    raise BackendError("timeout", words, retryable=True)
+                    message = f"the answer made no progress for {self._no_progress:g} s"
+                    raise BackendError("timeout", message, retryable=True)
                 if is_ping:
                     yield Progress("ping")
         except HTTPFault as fault:
@@ -383,10 +383,10 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 
 def refused_parameter(
-    status: int | None, words: str, payload: Mapping[str, Any], droppable: Sequence[str]
+    status: int | None, text: str, payload: Mapping[str, Any], droppable: Sequence[str]
 ) -> str | None:
     """Return the optional field of `payload` that a refusal names; None: it names none."""
-    if status not in (400, 422) or not _REFUSAL.search(words):
+    if status not in (400, 422) or not _REFUSAL.search(text):
         return None
-    named = (name for name in droppable if name in payload)
-    return next((name for name in named if re.search(rf"\b{name}\b", words)), None)
+    present = (name for name in droppable if name in payload)
+    return next((name for name in present if re.search(rf"\b{name}\b", text)), None)

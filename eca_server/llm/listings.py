@@ -105,8 +105,8 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
         if is_flag or (field.name in ("context", "output") and _is_count(stored)):
             fields[field.name] = stored
         elif field.name in ("thinking", "efforts") and isinstance(stored, list):
-            words = [word for word in stored if isinstance(word, str)]
-            fields[field.name] = frozenset(words) if field.name == "thinking" else tuple(words)
+            values = [word for word in stored if isinstance(word, str)]
+            fields[field.name] = frozenset(values) if field.name == "thinking" else tuple(values)
     return ModelInfo(
         name=name, capabilities=Capabilities(**fields), api=api if isinstance(api, str) else None
     )

@@ -71,8 +71,8 @@ def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
     for holder in (model, _object(model, "reasoning"), _object(model, "capabilities")):
         for name in _EFFORT_LISTS:
             listed = holder.get(name)
-            words = listed if isinstance(listed, list) else ()
-            efforts = [each for each in words if isinstance(each, str) and _EFFORT.fullmatch(each)]
+            values = listed if isinstance(listed, list) else ()
+            efforts = [each for each in values if isinstance(each, str) and _EFFORT.fullmatch(each)]
             if efforts:
                 yield from dict.fromkeys(efforts[:_MOST_EFFORTS])
                 return

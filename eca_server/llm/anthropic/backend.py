@@ -67,7 +67,7 @@ class Anthropic(HTTPBackend):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._known = thinking_support(self.wire_model, self.capabilities)
+        self._thinking_support = thinking_support(self.wire_model, self.capabilities)
         self._writer = MessagesWriter(self.origin, images=self.capabilities.images)
         self._encoder = HistoryEncoder(self._writer, mark=self._mark)
         self._notified: set[str | None] = set()
@@ -80,7 +80,7 @@ class Anthropic(HTTPBackend):
             messages=self._encoder.written(request.messages, trailing=trailing),
             origin=self.origin,
             wire_model=self.wire_model,
-            known=self._known,
+            support=self._thinking_support,
             capabilities=self.capabilities,
             cached=_CACHE not in self._refused,
         )
@@ -95,16 +95,16 @@ class Anthropic(HTTPBackend):
 
     @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        if request is None or request.reasoning_effort is None or not self._known.betas:
+        if request is None or request.reasoning_effort is None or not self._thinking_support.betas:
             return self.headers
-        return {**self.headers, "anthropic-beta": ",".join(self._known.betas)}
+        return {**self.headers, "anthropic-beta": ",".join(self._thinking_support.betas)}
 
     @override
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
         """Also recognize a refusal of cache marks, which are nested in the request."""
-        words = f"{error.message} {error.raw}"
-        marked = {} if _CACHE in self._refused else {_CACHE: True}
-        if refused_parameter(error.status, words, marked, [_CACHE]):
+        text = f"{error.message} {error.raw}"
+        fields = {} if _CACHE in self._refused else {_CACHE: True}
+        if refused_parameter(error.status, text, fields, [_CACHE]):
             return _CACHE
         return super().refused_field(error, payload)
 
@@ -154,12 +154,12 @@ class Anthropic(HTTPBackend):
         payload = {k: v for k, v in self.payload(request).items() if k not in unknown}
         path, _, query = self._path.partition("?")
         try:
-            counted = await self.post(f"{path}/count_tokens?{query}", payload)
+            answer = await self.post(f"{path}/count_tokens?{query}", payload)
         except BackendError as error:
             if error.status in (404, 405, 501):
                 return None
             raise
-        count = counted.get("input_tokens") if isinstance(counted, dict) else None
+        count = answer.get("input_tokens") if isinstance(answer, dict) else None
         return count if isinstance(count, int) else None
 
     def _mark(self, written: list[dict[str, Any]]) -> None:
@@ -168,17 +168,17 @@ class Anthropic(HTTPBackend):
 
     @override
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
-        answer, used = Answer(), Usage()
+        answer, earlier = Answer(), Usage()
         for pauses in range(MAX_PAUSES + 1):
-            counted, paused = Usage(), False
+            latest, paused = Usage(), False
             async with aclosing(super()._events(request)) as events:
                 async for event in events:
                     match event:
                         case Started() if pauses:
                             continue
                         case Usage():
-                            counted = event
-                            yield _sum(used, counted)
+                            latest = event
+                            yield _sum(earlier, latest)
                             continue
                         case Finished(reason="pause") if pauses < MAX_PAUSES:
                             paused = True
@@ -187,7 +187,7 @@ class Anthropic(HTTPBackend):
                     yield event
             if not paused:
                 return
-            used = _sum(used, counted)
+            earlier = _sum(earlier, latest)
             request = attrs.evolve(request, paused=answer.message(self.origin))
 
 

@@ -196,8 +196,8 @@ class Blocks:
             if isinstance(url, str) and url not in self._cited:
                 self._cited.add(url)
                 quoted = _text(citation, "cited_text") or None
-                cited = Citation(url=url, title=_text(citation, "title"), quoted=quoted)
-                events.append(cited)
+                event = Citation(url=url, title=_text(citation, "title"), quoted=quoted)
+                events.append(event)
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
             citations = {"citations": block.citations} if block.citations else {}

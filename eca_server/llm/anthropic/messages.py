@@ -195,13 +195,13 @@ def _paired(parts: Sequence[Part]) -> Iterator[Part]:
     """Drop calls of the provider's own tools without a result, and results without a call."""
     raws = [part.raw for part in parts if isinstance(part, BlockPart | ServerToolPart)]
     blocks = [raw for raw in raws if isinstance(raw, dict)]
-    answered = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
-    called = {block["id"] for block in blocks if "id" in block}
+    result_ids = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
+    call_ids = {block["id"] for block in blocks if "id" in block}
     for part in parts:
         raw = part.raw if isinstance(part, BlockPart | ServerToolPart) else None
         block = raw if isinstance(raw, dict) else {}
-        alone = block.get("tool_use_id", block.get("id")) not in called & answered
-        if not block or not alone or not block.keys() & {"tool_use_id", "id"}:
+        is_unpaired = block.get("tool_use_id", block.get("id")) not in call_ids & result_ids
+        if not block or not is_unpaired or not block.keys() & {"tool_use_id", "id"}:
             yield part
         elif isinstance(part, ServerToolPart):
             yield TextPart(f"[used {part.kind}]")

@@ -61,7 +61,7 @@ def write_request(
     messages: EncodedJSON,
     origin: Origin,
     wire_model: str,
-    known: ThinkingSupport,
+    support: ThinkingSupport,
     capabilities: Capabilities,
     cached: bool,
 ) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def write_request(
         messages: its encoded history.
         origin: the model it goes to.
         wire_model: the endpoint's name of the model.
-        known: the model's options for thinking.
+        support: the model's options for thinking.
         capabilities: its other capabilities.
         cached: whether tools and instructions are marked for the cache.
     """
@@ -89,7 +89,7 @@ def write_request(
             if cached:
                 mark_for_cache(blocks)
             payload[name] = blocks
-    thinking = thinking_fields(request.reasoning_effort, known, max_tokens=max_tokens)
+    thinking = thinking_fields(request.reasoning_effort, support, max_tokens=max_tokens)
     kind = thinking.get("thinking", {}).get("type")
     if kind == "enabled" and not _may_begin_to_think(request, origin):
         thinking, kind = {}, None

@@ -90,33 +90,35 @@ def thinking_by_name(model: str) -> ThinkingSupport:
         return _IMITATORS
     family, major, minor = match.groups()
     version = (int(major), int(minor or 0)) if major else (99, 0)
-    fitting = (known for of, since, known in _BY_VERSION if of in ("", family) and version >= since)
+    fitting = (
+        support for of, since, support in _BY_VERSION if of in ("", family) and version >= since
+    )
     return list(fitting)[-1]
 
 
 def thinking_fields(
-    effort: str | None, known: ThinkingSupport, *, max_tokens: int
+    effort: str | None, support: ThinkingSupport, *, max_tokens: int
 ) -> dict[str, Any]:
     """Return the fields of a request that ask for thinking.
 
     Args:
         effort: the user's choice; None: no choice, `none`: no thinking.
-        known: the model's options.
+        support: the model's options.
         max_tokens: the limit of the answer, thinking included.
     """
-    if effort == "none" and "disabled" in known.types:
+    if effort == "none" and "disabled" in support.types:
         return {"thinking": {"type": "disabled"}}
-    always = bool(known.types) and "disabled" not in known.types
+    always = bool(support.types) and "disabled" not in support.types
     if effort in (None, "none") and not always:
         return {}
-    if "adaptive" in known.types:
+    if "adaptive" in support.types:
         # Between calls such a model writes thinking blocks, which are empty without `display`.
         fields: dict[str, Any] = {"thinking": {"type": "adaptive", "display": "summarized"}}
-        if (nearest := _nearest(effort, known.efforts)) is not None:
+        if (nearest := _nearest(effort, support.efforts)) is not None:
             fields["output_config"] = {"effort": nearest}
         return fields
     budget = min(_BUDGETS.get(effort or "", 0) or _BUDGETS["medium"], _largest_budget(max_tokens))
-    if "enabled" in known.types and budget >= _LEAST_BUDGET:
+    if "enabled" in support.types and budget >= _LEAST_BUDGET:
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     return {}
 

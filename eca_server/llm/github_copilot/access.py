@@ -168,18 +168,18 @@ class CopilotAccess:
 def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> BackendError:
     """Return the error for a refused token: the login has ended, or the user has no Copilot."""
     error = error_from_response(status, headers, body)
-    words = error.message
+    message = error.message
     details = _details(body)
     if details.get("message"):
-        words = f"{details['message']} {details.get('url') or ''}".strip()
+        message = f"{details['message']} {details.get('url') or ''}".strip()
     if status == 401:
-        error.kind, words = (
+        error.kind, message = (
             "auth",
-            f"GitHub refused the login, log in again with `/login`: {words}",
+            f"GitHub refused the login, log in again with `/login`: {message}",
         )
     elif status in (403, 404):
-        error.kind, words = "permission", f"this GitHub login has no Copilot: {words}"
-    error.message = words
+        error.kind, message = "permission", f"this GitHub login has no Copilot: {message}"
+    error.message = message
     return error
 
 

@@ -52,16 +52,16 @@ class Google(CorrectingBackend):
     def __init__(self, **settings: Any) -> None:
         model = (settings.pop("wire_model", None) or settings["origin"].model).rpartition("models/")
         super().__init__(**{**settings, "wire_model": model[2]})
-        self._known = generation_of(self.wire_model, self.capabilities)
+        self._generation = generation_of(self.wire_model, self.capabilities)
         images = self.capabilities.images
-        self._encoder = HistoryEncoder(ContentWriter(self.origin, self._known, images=images))
+        self._encoder = HistoryEncoder(ContentWriter(self.origin, self._generation, images=images))
         self._notified: set[str | None] = set()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
         return write_request(
             request,
-            known=self._known,
+            generation=self._generation,
             capabilities=self.capabilities,
             histories=self._encoder,
             without=self._refused,
@@ -126,14 +126,14 @@ class Google(CorrectingBackend):
         if not marker:
             return None
         try:
-            counted = await self.post(
+            answer = await self.post(
                 f"{path}{_COUNT}", {"generateContentRequest": EncodedJSON([content])}
             )
         except BackendError as error:
             if error.status in (400, 404, 405, 501):
                 return None
             raise
-        count = counted.get("totalTokens") if isinstance(counted, dict) else None
+        count = answer.get("totalTokens") if isinstance(answer, dict) else None
         return count if isinstance(count, int) else None
 
     def _unsigned(self, message: Message) -> Message:

@@ -162,18 +162,18 @@ class GeminiDecoder:
         return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
 
     def _check_content(self, reason: FinishReason) -> None:
-        ended = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
+        reason_text = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
         if self._raw_reason in MODEL_ERRORS:
-            words = f"the model wrote an unreadable answer ({ended})"
-            raise BackendError("protocol", words, code=self._raw_reason)
+            message = f"the model wrote an unreadable answer ({reason_text})"
+            raise BackendError("protocol", message, code=self._raw_reason)
         if self._has_content:
             return
         if reason == "content_filter":
-            words = f"the answer was blocked ({ended})"
-            raise BackendError("content_filter", words, code=self._raw_reason)
+            message = f"the answer was blocked ({reason_text})"
+            raise BackendError("content_filter", message, code=self._raw_reason)
         if reason != "length" and not self._may_be_empty:
             raise BackendError(
-                "empty_response", f"the model answered nothing ({ended})", retryable=True
+                "empty_response", f"the model answered nothing ({reason_text})", retryable=True
             )
 
     def _decode_text(self, chunk: Any) -> list[Event] | None:
@@ -349,8 +349,8 @@ def _check_prompt(feedback: Mapping[str, Any]) -> None:
     reason = _text(feedback, "blockReason")
     if reason and reason != "BLOCKED_REASON_UNSPECIFIED":
         detail = _text(feedback, "blockReasonMessage")
-        words = f"the prompt was blocked ({reason}{f': {detail}' if detail else ''})"
-        raise BackendError("content_filter", words, code=reason)
+        message = f"the prompt was blocked ({reason}{f': {detail}' if detail else ''})"
+        raise BackendError("content_filter", message, code=reason)
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:

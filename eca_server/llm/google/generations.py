@@ -82,33 +82,35 @@ def generation_of(model: str, capabilities: Capabilities) -> Generation:
     """
     match = _GEMINI.search(model.lower())
     if match is None:
-        known = Generation(thinks=capabilities.reasoning)
+        generation = Generation(thinks=capabilities.reasoning)
     else:
         major, minor, kind = match.groups()
         version = (int(major), int(minor or 0)) if major else (99, 0)
         fitting = (row for of, since, row in _BY_VERSION if of in ("", kind) and version >= since)
-        known = list(fitting)[-1]
+        generation = list(fitting)[-1]
     if capabilities.efforts is None:
-        return known
-    return attrs.evolve(known, levels=tuple(each.lower() for each in capabilities.efforts))
+        return generation
+    return attrs.evolve(generation, levels=tuple(each.lower() for each in capabilities.efforts))
 
 
-def thinking_config(effort: str | None, known: Generation) -> dict[str, Any]:
+def thinking_config(effort: str | None, generation: Generation) -> dict[str, Any]:
     """Return the thinking configuration; empty if the model does not reason.
 
     Args:
         effort: the user's choice; None: no choice, `none`: as little as possible.
-        known: the model's options.
+        generation: the model's options.
     """
-    if not known.thinks:
+    if not generation.thinks:
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
-    if effort in _EFFORTS and (places := [_EFFORTS.index(each) for each in _known(known.levels)]):
+    if effort in _EFFORTS and (
+        places := [_EFFORTS.index(each) for each in _known(generation.levels)]
+    ):
         requested = _EFFORTS.index(effort)
         nearest = _EFFORTS[min(places, key=lambda place: abs(place - requested))]
         config["thinkingLevel"] = nearest.upper()
-    elif effort in _EFFORTS and known.budgets is not None:
-        fewest, most = known.budgets
+    elif effort in _EFFORTS and generation.budgets is not None:
+        fewest, most = generation.budgets
         config["thinkingBudget"] = max(fewest, min(most, _BUDGETS[effort]))
     return config
 

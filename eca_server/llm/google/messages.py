@@ -64,13 +64,13 @@ class ContentWriter:
 
     Args:
         origin: the model whose opaque parts are sent back.
-        known: the model's options.
+        generation: the model's options.
         images: whether the model accepts images.
     """
 
-    def __init__(self, origin: Origin, known: Generation, *, images: bool = True) -> None:
+    def __init__(self, origin: Origin, generation: Generation, *, images: bool = True) -> None:
         self._origin = origin
-        self._known = known
+        self._generation = generation
         self._images = images
 
     def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
@@ -106,22 +106,22 @@ class ContentWriter:
                     yield from _file(part)
 
     def _call_ids(self, message: Message) -> dict[str, tuple[str, str | None]]:
-        taken: set[str] = set()
+        used_ids: set[str] = set()
         calls: dict[str, tuple[str, str | None]] = {}
         for part in message.parts:
             if isinstance(part, ToolCallPart):
-                theirs = part.provider_id if message.origin == self._origin else None
-                theirs = None if theirs in taken else theirs
-                taken |= {theirs} if theirs else set()
-                calls[part.id] = legal_name(part.name), theirs
+                provider_id = part.provider_id if message.origin == self._origin else None
+                provider_id = None if provider_id in used_ids else provider_id
+                used_ids |= {provider_id} if provider_id else set()
+                calls[part.id] = legal_name(part.name), provider_id
         return calls
 
     def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        ours = message.origin == self._origin
-        parts = self._verbatim(message, calls) if ours else []
+        is_own = message.origin == self._origin
+        parts = self._verbatim(message, calls) if is_own else []
         parts = parts or self._foreign(message, calls)
         first = next((part for part in parts if "functionCall" in part), None)
-        if first is not None and self._known.signs:
+        if first is not None and self._generation.signs:
             first.setdefault(_SIGNATURE, UNSIGNED)
         return parts
 
@@ -171,17 +171,17 @@ class ContentWriter:
         trailing: list[_Part] = []
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
-            name, theirs = calls[result.call_id]
+            name, provider_id = calls[result.call_id]
             shown = list(self._attachment(result.parts))
             texts = [part["text"] for part in shown if "text" in part]
             images = [part for part in shown if "text" not in part]
-            if images and not self._known.images_in_results:
+            if images and not self._generation.images_in_results:
                 texts.append("[shown after the results]")
                 trailing += images
                 images = []
             output = {"error" if result.is_error else "output": "\n".join(texts)}
             response: _Part = {"name": name, "response": output}
-            response |= {"id": theirs} if theirs else {}
+            response |= {"id": provider_id} if provider_id else {}
             response |= {"parts": images} if images else {}
             parts.append({"functionResponse": response})
         return [*parts, *trailing]
@@ -192,10 +192,10 @@ def _content(role: str, parts: Iterable[_Part]) -> list[_Part]:
     return [{"role": role, "parts": listed}] if listed else []
 
 
-def _call(part: ToolCallPart, known: tuple[str, str | None]) -> _Part:
-    name, theirs = known
+def _call(part: ToolCallPart, identity: tuple[str, str | None]) -> _Part:
+    name, provider_id = identity
     call: _Part = {"name": name, "args": dict(part.arguments or {})}
-    return {"functionCall": {**call, "id": theirs} if theirs else call}
+    return {"functionCall": {**call, "id": provider_id} if provider_id else call}
 
 
 def _signed(part: ReasoningPart | ToolCallPart) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ _REFUSALS: Mapping[str, str] = {
 def write_request(
     request: Request,
     *,
-    known: Generation,
+    generation: Generation,
     capabilities: Capabilities,
     histories: HistoryEncoder,
     without: Collection[str] = (),
@@ -41,7 +41,7 @@ def write_request(
 
     Args:
         request: the request.
-        known: the model's options.
+        generation: the model's options.
         capabilities: its other capabilities.
         histories: the encoder of its history.
         without: the options to leave out, as named by `refused_option`.
@@ -54,12 +54,12 @@ def write_request(
             before = [{"role": "user", **instructions}]
         else:
             payload["systemInstruction"] = instructions
-    payload |= _tools(request, known, capabilities, without)
+    payload |= _tools(request, generation, capabilities, without)
     config: dict[str, Any] = {}
     if request.max_output_tokens is not None:
         config["maxOutputTokens"] = request.max_output_tokens
     effort = None if "amount of thinking" in without else request.reasoning_effort
-    if "thoughts" not in without and (thinking := thinking_config(effort, known)):
+    if "thoughts" not in without and (thinking := thinking_config(effort, generation)):
         config["thinkingConfig"] = thinking
     if config:
         payload["generationConfig"] = config
@@ -97,7 +97,7 @@ def _optional(payload: Mapping[str, Any]) -> set[str]:
 
 
 def _tools(
-    request: Request, known: Generation, capabilities: Capabilities, without: Collection[str]
+    request: Request, generation: Generation, capabilities: Capabilities, without: Collection[str]
 ) -> dict[str, Any]:
     tools: list[dict[str, Any]] = []
     config: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def _tools(
         tools.append({"functionDeclarations": declared})
         if request.tool_choice in _MODES:
             config["functionCallingConfig"] = {"mode": _MODES[request.tool_choice]}
-    may_search = known.search_with_tools or not request.tools
+    may_search = generation.search_with_tools or not request.tools
     if capabilities.web_search and may_search and "search" not in without:
         tools.append({"googleSearch": {}})
         if request.tools:

@@ -130,11 +130,11 @@ class _Conversion:
 def _merge(merged: dict[str, Any], part: Schema) -> None:
     """Add a schema of `allOf`."""
     for name, value in part.items():
-        ours = merged.get(name)
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
-            merged[name] = {**ours, **value}
-        elif isinstance(ours, list) and isinstance(value, list) and name == "required":
-            merged[name] = [*ours, *value]
+        current = merged.get(name)
+        if isinstance(current, Mapping) and isinstance(value, Mapping):
+            merged[name] = {**current, **value}
+        elif isinstance(current, list) and isinstance(value, list) and name == "required":
+            merged[name] = [*current, *value]
         else:
             merged.setdefault(name, value)
 

@@ -71,12 +71,12 @@ class Sources:
         spans: dict[int, tuple[int, int]] = {}
         for support in supports:
             segment = support.get("segment") if isinstance(support, dict) else None
-            words = _text(segment, "text") if isinstance(segment, dict) else ""
-            start = text.find(words) if words else -1
+            cited_text = _text(segment, "text") if isinstance(segment, dict) else ""
+            start = text.find(cited_text) if cited_text else -1
             if start >= 0:
                 for number in _items(support, "groundingChunkIndices"):
                     if isinstance(number, int):
-                        spans.setdefault(number, (start, start + len(words)))
+                        spans.setdefault(number, (start, start + len(cited_text)))
         return spans
 
 

@@ -100,15 +100,15 @@ class Ollama(HTTPBackend):
     @override
     def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
         """Also adapt to a missing capability, and enlarge a context that is too small."""
-        words = error.message
-        unable = _UNABLE.search(words)
+        message = error.message
+        unable = _UNABLE.search(message)
         if unable and "tools" in unable[1] and "tools" in payload:
             self._adapt(tools=False)
         elif unable and "thinking" in unable[1] and "think" in payload:
             self._thinks = False
-        elif self.capabilities.images and _NO_PICTURES.search(words):
+        elif self.capabilities.images and _NO_PICTURES.search(message):
             self._adapt(images=False)
-        elif error.status == 400 and "think" in words and isinstance(payload.get("think"), str):
+        elif error.status == 400 and "think" in message and isinstance(payload.get("think"), str):
             self._efforts = ()
         elif error.kind == "context_overflow" and self._context.grow():
             pass
@@ -135,8 +135,8 @@ class Ollama(HTTPBackend):
             async for event in events:
                 if not is_notified:
                     is_notified = True
-                    for words in self._new_notes(request):
-                        yield Note(words)
+                    for note in self._new_notes(request):
+                        yield Note(note)
                 if isinstance(event, Usage) and event.input is not None:
                     self._context.record(tokens, event.input)
                 yield event
@@ -161,8 +161,8 @@ class Ollama(HTTPBackend):
         self._context = self._sized(shown, loaded)
         self._thinks = shown.thinking
         self._efforts = shown.efforts
-        known = {"tools": shown.tools, "images": shown.images, "reasoning": shown.thinking}
-        self._adapt(**{name: value for name, value in known.items() if value is not None})
+        listed = {"tools": shown.tools, "images": shown.images, "reasoning": shown.thinking}
+        self._adapt(**{name: value for name, value in listed.items() if value is not None})
 
     def _sized(self, shown: ModelDetails, loaded: int | None) -> ContextSize:
         if isinstance(chosen := self._options.get("num_ctx"), int):
@@ -195,7 +195,7 @@ class Ollama(HTTPBackend):
             _NO_TOOLS: bool(request.tools) and not self.capabilities.tools,
             _NO_THOUGHTS: effort not in (None, "none") and self._thinks is False,
         }
-        for words, is_so in unable.items():
-            if is_so and (request.cache_key, words) not in self._notified:
-                self._notified.add((request.cache_key, words))
-                yield words
+        for note, is_so in unable.items():
+            if is_so and (request.cache_key, note) not in self._notified:
+                self._notified.add((request.cache_key, note))
+                yield note

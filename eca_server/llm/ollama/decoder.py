@@ -73,8 +73,8 @@ class OllamaDecoder:
         try:
             value = json.loads(event.data)
         except InvalidJSON as fault:
-            words = f"not JSON in the stream ({fault}): {event.data[:200]}"
-            raise BackendError("protocol", words) from None
+            message = f"not JSON in the stream ({fault}): {event.data[:200]}"
+            raise BackendError("protocol", message) from None
         return self.feed_object(value)
 
     def feed_object(self, value: Any) -> list[Event]:
@@ -94,8 +94,8 @@ class OllamaDecoder:
     def close(self) -> list[Event]:
         """Raise BackendError unless the answer has ended."""
         if not self.done:
-            words = "the answer broke off before its end"
-            raise BackendError("premature_stop", words, retryable=True)
+            message = "the answer broke off before its end"
+            raise BackendError("premature_stop", message, retryable=True)
         return []
 
     def _object(self, value: Any) -> list[Event]:
@@ -190,8 +190,8 @@ class OllamaDecoder:
         raw_reason = raw_reason if isinstance(raw_reason, str) else None
         reason = _REASONS.get(raw_reason or "", "other")
         if not self._has_content and not self._may_be_empty and reason != "length":
-            words = "the model answered nothing; the prompt may be longer than its context"
-            raise BackendError("empty_response", words, retryable=True)
+            message = "the model answered nothing; the prompt may be longer than its context"
+            raise BackendError("empty_response", message, retryable=True)
         usage = Usage(input=_count(value, "prompt_eval_count"), output=_count(value, "eval_count"))
         if usage != Usage():
             events.append(usage)

@@ -37,14 +37,14 @@ def write_request(
         context: the context size.
         options: the user's options; a null removes ours.
     """
-    ours = {"num_ctx": context, "num_predict": request.max_output_tokens}
+    defaults = {"num_ctx": context, "num_predict": request.max_output_tokens}
     payload: dict[str, Any] = {
         "model": wire_model,
         "messages": messages,
         "stream": True,
         "truncate": False,
         "shift": False,
-        "options": {k: v for k, v in {**ours, **options}.items() if v is not None},
+        "options": {k: v for k, v in {**defaults, **options}.items() if v is not None},
     }
     if request.tools and request.tool_choice != "none":
         payload["tools"] = [

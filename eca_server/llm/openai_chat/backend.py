@@ -59,5 +59,5 @@ class OpenAIChat(CorrectingBackend):
     @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
         """Add the profile's headers."""
-        added = {name.lower(): value for name, value in self._profile.headers.items()}
-        return {**self.headers, **added}
+        extra = {name.lower(): value for name, value in self._profile.headers.items()}
+        return {**self.headers, **extra}

@@ -107,9 +107,11 @@ class ToolCalls:
 
     def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
         index, provider_id = fragment.get("index"), fragment.get("id") or None
-        known = self._known(index, provider_id, name)
-        if known is not None and not (name and text.startswith("{") and _is_object(known.raw)):
-            return known
+        existing = self._known(index, provider_id, name)
+        if existing is not None and not (
+            name and text.startswith("{") and _is_object(existing.raw)
+        ):
+            return existing
         if name is None and provider_id is None:
             raise BackendError(
                 "protocol", f"a piece of tool call {index!r} came, which was never opened"
@@ -154,17 +156,17 @@ def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
         if isinstance(text, str):
             added.append(text)
         index, kind = fragment.get("index"), fragment.get("type")
-        same = (known for known in details if known.get("index") == index is not None)
-        known = next((known for known in same if known.get("type") == kind), None)
-        if known is None:
+        same = (existing for existing in details if existing.get("index") == index is not None)
+        existing = next((existing for existing in same if existing.get("type") == kind), None)
+        if existing is None:
             details.append(dict(fragment))
             continue
         for name, value in fragment.items():
             grows = name in ("text", "summary", "data") and isinstance(value, str)
-            if grows and isinstance(known.get(name), str):
-                known[name] += value
+            if grows and isinstance(existing.get(name), str):
+                existing[name] += value
             elif value is not None:
-                known[name] = value
+                existing[name] = value
     return "".join(added)
 
 

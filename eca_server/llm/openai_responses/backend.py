@@ -81,17 +81,17 @@ class OpenAIResponses(HTTPBackend):
     @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
         """Add the profile's headers."""
-        added = {name.lower(): value for name, value in self._profile.headers.items()}
-        return {**self.headers, **added}
+        extra = {name.lower(): value for name, value in self._profile.headers.items()}
+        return {**self.headers, **extra}
 
     @override
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
         """Retry without the refused reasoning items."""
         refused = _REASONING_REFUSED.search(f"{error.message} {error.raw}")
-        sent = self._reasoning_ids(request) - self._refused_items
-        if error.status not in (400, 404) or not refused or not sent:
+        sent_ids = self._reasoning_ids(request) - self._refused_items
+        if error.status not in (400, 404) or not refused or not sent_ids:
             return None
-        self._refused_items |= sent
+        self._refused_items |= sent_ids
         self._encoder = self._empty_histories()
         note = "The provider refused the model's earlier reasoning; the chat continues without it."
         return AmendedRequest(request=request, note=note)
@@ -111,7 +111,7 @@ class OpenAIResponses(HTTPBackend):
         payload = self.payload(request)
         path, _, query = self._path.partition("?")
         try:
-            counted = await self.post(
+            answer = await self.post(
                 f"{path}/input_tokens?{query}",
                 {name: payload[name] for name in payload if name in _COUNTED},
             )
@@ -119,7 +119,7 @@ class OpenAIResponses(HTTPBackend):
             if error.status in (404, 405, 501):
                 return None
             raise
-        count = counted.get("input_tokens") if isinstance(counted, dict) else None
+        count = answer.get("input_tokens") if isinstance(answer, dict) else None
         return count if isinstance(count, int) else None
 
     def _empty_histories(self) -> HistoryEncoder:

@@ -170,10 +170,10 @@ class ResponsesDecoder:
     def _event(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         match kind, event:
             case "output_item.added", {"item": dict(item)}:
-                self._ended.discard(place := _place(event, item))
-                return self._begin(place, item)
+                self._ended.discard(key := _item_key(event, item))
+                return self._begin(key, item)
             case "output_item.done", {"item": dict(item)}:
-                return self._finish_item(_place(event, item), item)
+                return self._finish_item(_item_key(event, item), item)
             case (("completed" | "incomplete" | "failed"), {"response": dict(response)}):
                 return self._end(response, kind)
             case "queued", _:
@@ -181,48 +181,48 @@ class ResponsesDecoder:
         return self._piece(kind, event)
 
     def _piece(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        place = _place(event, {})
-        if place in self._ended:
+        key = _item_key(event, {})
+        if key in self._ended:
             return []
         opening: list[Event] = []
-        if place not in self._open:
+        if key not in self._open:
             word = kind.partition(".")[0]
             of = "reasoning" if word.startswith("reasoning") else _ITEM_TYPES.get(word)
             if of is None or not kind.endswith(".delta"):
                 return []
-            opening = self._begin(place, {"type": of})
-        return [*opening, *self._open[place].feed(kind, event)]
+            opening = self._begin(key, {"type": of})
+        return [*opening, *self._open[key].feed(kind, event)]
 
-    def _begin(self, place: int | str, head: Mapping[str, Any]) -> list[Event]:
-        if place in self._open or place in self._ended:
+    def _begin(self, key: int | str, head: Mapping[str, Any]) -> list[Event]:
+        if key in self._open or key in self._ended:
             return []
-        item = self._open[place] = self._answer.item(head)
+        item = self._open[key] = self._answer.item(head)
         self._calls += head.get("type") == "function_call"
         return item.begin()
 
-    def _finish_item(self, place: int | str, whole: Mapping[str, Any]) -> list[Event]:
-        if place in self._ended:
+    def _finish_item(self, key: int | str, whole: Mapping[str, Any]) -> list[Event]:
+        if key in self._ended:
             return []
-        opening = self._begin(place, whole)
-        self._ended |= {place, str(whole.get("id") or place)}
+        opening = self._begin(key, whole)
+        self._ended |= {key, str(whole.get("id") or key)}
         truncated = whole.get("status") == "incomplete"
-        return [*opening, *self._open.pop(place).end(whole, truncated=truncated)]
+        return [*opening, *self._open.pop(key).end(whole, truncated=truncated)]
 
     def _end(self, response: Mapping[str, Any], status: str) -> list[Event]:
         error = response.get("error")
         if status in ("failed", "cancelled") or error:
-            words = error or {"message": f"the provider ended the answer as {status}"}
-            raise error_from_payload({"error": words})
+            detail = error or {"message": f"the provider ended the answer as {status}"}
+            raise error_from_payload({"error": detail})
         events: list[Event] = []
         output = response.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
             item_id = str(item.get("id")) if isinstance(item, dict) else ""
             if isinstance(item, dict) and item_id not in self._ended:
-                place = item_id if item_id in self._open else index
-                events += self._finish_item(place, item)
+                key = item_id if item_id in self._open else index
+                events += self._finish_item(key, item)
         reason, raw_reason = _reason(response, status)
-        for place in list(self._open):
-            events += self._open.pop(place).end(None, truncated=reason != "stop")
+        for key in list(self._open):
+            events += self._open.pop(key).end(None, truncated=reason != "stop")
         if isinstance(usage := response.get("usage"), dict):
             events.append(read_usage(usage))
         if any(isinstance(event, _CONTENT) for event in events):
@@ -238,7 +238,7 @@ class ResponsesDecoder:
         return [*events, Finished(reason=reason, raw_reason=raw_reason)]
 
 
-def _place(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
+def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
     """Return the key of an item: its position in the output, else its id."""
     index = event.get("output_index")
     return index if isinstance(index, int) else str(event.get("item_id") or item.get("id") or "")

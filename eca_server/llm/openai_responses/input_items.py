@@ -55,9 +55,9 @@ class _CallIds:
 
     def add(self, part: ToolCallPart, *, own: bool) -> str:
         """Return the model's own id of its call, else ours; a hash if ours is not legal."""
-        theirs = part.provider_id if own else None
-        if theirs and len(theirs) <= _LONGEST_ID and theirs not in self.used:
-            call_id = theirs
+        provider_id = part.provider_id if own else None
+        if provider_id and len(provider_id) <= _LONGEST_ID and provider_id not in self.used:
+            call_id = provider_id
         elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
             call_id = part.id
         else:

@@ -63,7 +63,7 @@ def write(request: Request, *, known: ThinkingSupport | None = None, **options) 
         messages=histories_of(images=images, cached=cached).written(request.messages),
         origin=OURS,
         wire_model="m",
-        known=known or ThinkingSupport(),
+        support=known or ThinkingSupport(),
         capabilities=Capabilities(images=images, **options),
         cached=cached,
     )

@@ -280,7 +280,7 @@ def request_fields(model="gemini-3.1-pro", *, search=False, without=(), **fields
     known = generation_of(model, Capabilities())
     payload = write_request(
         Request(messages=[USER], **fields),
-        known=known,
+        generation=known,
         capabilities=Capabilities(web_search=search),
         histories=HistoryEncoder(ContentWriter(OURS, known)),
         without=without,

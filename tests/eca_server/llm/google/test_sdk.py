@@ -85,7 +85,7 @@ def test_a_request_is_made_of_the_official_types(model, without):
         encoded(
             write_request(
                 request,
-                known=known,
+                generation=known,
                 capabilities=Capabilities(web_search=True),
                 histories=HistoryEncoder(ContentWriter(OURS, known)),
                 without=without,
