@@ -154,7 +154,7 @@ class Victims:
         return list(self.place.project.rglob(".eca-*.tmp"))
 
 
-@shares(sample=2, seconds=100)
+@shares(sample=1, seconds=100)
 def test_kills(torture: Torture, share: Share, tmp_path: Path) -> None:
     victims = Victims(Place(tmp_path), torture)
     torture.run(share, victims.play)
