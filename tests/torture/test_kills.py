@@ -121,7 +121,7 @@ class Victims:
         return "\n".join([*chosen[:place], *change, *chosen[place:]])
 
     def look(self, server: Stranger) -> None:
-        """Find every prompt, whole files only, and a chat that goes on."""
+        """Find every prompt, whole files only, and a chat that continues."""
         missing = self.begun.keys() - listed(server)
         for chat in missing:
             del self.begun[chat]  # the next rounds are about other chats
