@@ -196,7 +196,7 @@ def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
     def tell(wait: Wait) -> None:
         turn.progress(
             f"{wait.reason.replace('_', ' ')}: trying again in {wait.seconds:.0f} s "
-            f"({wait.attempt} of {wait.of})"
+            f"({wait.attempt} of {wait.max_attempts})"
         )
 
     return tell

@@ -50,14 +50,14 @@ class Credential:
         key: the key; None if there is none, or none that can be used.
         source: `providers.<name>.key`, `LOGIN`, the variable's name, the entry of the netrc file;
             None if no key is set.
-        looked_for: the variables that may hold the key, in order.
+        variables: the variables that may hold the key, in order.
         problem: the reason why the key cannot be used.
     """
 
     provider: str
     key: Secret | None = None
     source: str | None = None
-    looked_for: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     problem: Problem | None = None
 
 
@@ -104,7 +104,7 @@ def find_key(
         netrc: the file for `keyRc`; read only if needed.
     """
     variables = _variables(provider.key_env, variable_of(name, "KEY"))
-    credential = Credential(provider=name, looked_for=variables)
+    credential = Credential(provider=name, variables=variables)
     if provider.key is not None:
         return attrs.evolve(credential, key=provider.key, source=f"providers.{name}.key")
     if stored is not None:
@@ -172,7 +172,7 @@ def child_environment(
         secrets: further secrets to remove.
     """
     listed = list(credentials)
-    names = {variable for credential in listed for variable in credential.looked_for}
+    names = {variable for credential in listed for variable in credential.variables}
     keys = [credential.key.reveal() for credential in listed if credential.key is not None]
     keys += [secret.reveal() for secret in secrets]
     return hardened(

@@ -94,7 +94,7 @@ class Tokens:
                     raise
         return self._tokens.access
 
-    async def refused(self, access: Secret) -> bool:
+    async def replace_refused(self, access: Secret) -> bool:
         """Replace a token that the provider refused; return whether there is a new one.
 
         Raises:

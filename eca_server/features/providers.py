@@ -257,7 +257,7 @@ def _with_key(connection: Connection, credential: Credential) -> m.ProviderAuth:
         if tokens is not None:
             return _with_tokens(tokens)
         return m.ProviderAuth(status="authenticated", type="api-key", source="login")
-    if credential.source in credential.looked_for:
+    if credential.source in credential.variables:
         return m.ProviderAuth(
             status="authenticated", type="api-key", source="env", env_var=credential.source
         )
@@ -274,7 +274,7 @@ def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
 
 
 def _model(connection: Connection, name: str) -> m.ProviderModel:
-    facts, known = connection.models.about(name)
+    facts, known = connection.models.facts_and_capabilities(name)
     price = facts.price
     return m.ProviderModel(
         id=name.partition("/")[2],

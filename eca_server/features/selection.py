@@ -63,7 +63,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def model_selected(params: m.ChatSelectedModelChanged) -> None:
         chat = connection.chats.open(params.chat_id) if params.chat_id else None
         before = choose(connection, chat)
-        model = connection.models.named(params.model or before.model)
+        model = connection.models.canonical_name(params.model or before.model)
         variant = params.variant
         if variant is not None or model != before.model:
             variant = variant_in_force(connection, model, variant, before.behavior) or None
@@ -124,7 +124,7 @@ def choose(
     if connection.model:
         selected.append((connection.model, connection.variant))
     first = selected[0][0] if selected else connection.models.default_for(behavior)
-    model = connection.models.named(prompt.model or first)
+    model = connection.models.canonical_name(prompt.model or first)
     configured = connection.config.behaviors.get(behavior, Behavior()).variant
     variants = (variant for name, variant in selected if name == model)
     variant = prompt.variant or next(variants, configured)

@@ -185,9 +185,9 @@ class TokenAccess:
         """Renew a refused token; return whether there is a new one."""
         if self._config.tokens is None:
             return False
-        refused = Secret(target.headers["authorization"].removeprefix("Bearer "))
+        token = Secret(target.headers["authorization"].removeprefix("Bearer "))
         try:
-            return await self._config.tokens.refused(refused)
+            return await self._config.tokens.replace_refused(token)
         except ECAError as fault:
             raise _login_error(fault) from fault
 

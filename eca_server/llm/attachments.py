@@ -25,14 +25,14 @@ from eca_server.llm.history import (
 )
 
 __all__ = [
-    "LARGEST_PICTURE",
+    "IMAGE_TYPES",
     "MAX_DOCUMENT_BYTES",
-    "PICTURES",
-    "SIGNATURE",
+    "MAX_IMAGE_BYTES",
+    "SIGNATURE_BYTES",
     "Attachment",
-    "attachment",
     "attachments_in",
-    "largest",
+    "make_attachment",
+    "max_bytes_of",
     "media_type_of",
     "suspected_attachments",
     "without_attachments",
@@ -40,13 +40,13 @@ __all__ = [
 
 Attachment: TypeAlias = ImagePart | FilePart
 
-LARGEST_PICTURE = 3_700_000
+MAX_IMAGE_BYTES = 3_700_000
 """The largest image in bytes: in base64 5 MB, the limit of the strictest providers."""
 
 MAX_DOCUMENT_BYTES = 5_000_000
 """The largest document in bytes: each request contains it, and some providers allow 20 MB."""
 
-SIGNATURE = 16
+SIGNATURE_BYTES = 16
 """The number of bytes that determine a file's type."""
 
 _PDF = "application/pdf"
@@ -58,7 +58,7 @@ _SIGNATURES = (
     (re.compile(rb"%PDF-"), _PDF),
 )
 
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that models accept."""
 
 _REFUSED = TextPart("[omitted: the provider did not accept it]")
@@ -71,12 +71,12 @@ def media_type_of(head: bytes) -> str | None:
     return next((kind for signature, kind in _SIGNATURES if signature.match(head)), None)
 
 
-def largest(media_type: str) -> int:
+def max_bytes_of(media_type: str) -> int:
     """Return the largest size of such a file, in bytes."""
-    return MAX_DOCUMENT_BYTES if media_type == _PDF else LARGEST_PICTURE
+    return MAX_DOCUMENT_BYTES if media_type == _PDF else MAX_IMAGE_BYTES
 
 
-def attachment(media_type: str, name: str, data: bytes) -> Attachment:
+def make_attachment(media_type: str, name: str, data: bytes) -> Attachment:
     """Make the message part of a file."""
     if media_type == _PDF:
         return FilePart(name=name, media_type=media_type, data=data)

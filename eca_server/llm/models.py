@@ -226,7 +226,7 @@ class Models:
         """Return the tokens of a provider's stored login, if it has tokens."""
         return self._stored.tokens.get(provider)
 
-    def named(self, name: str) -> str:
+    def canonical_name(self, name: str) -> str:
         """Return `name` with its provider spelled as it is configured."""
         provider, slash, model = name.partition("/")
         known = [facts.name for facts in self.providers]
@@ -235,9 +235,9 @@ class Models:
         spelled = (each for each in known if provider_name(each) == provider_name(provider))
         return f"{next(spelled, provider)}{slash}{model}"
 
-    def about(self, name: str) -> tuple[ModelFacts, Capabilities]:
+    def facts_and_capabilities(self, name: str) -> tuple[ModelFacts, Capabilities]:
         """Return the facts and capabilities of `provider/model`, even if it cannot be used."""
-        provider, _, model = self.named(name).partition("/")
+        provider, _, model = self.canonical_name(name).partition("/")
         return self._facts(provider, model), self._capabilities(provider, model)
 
     def default_for(self, behavior: str) -> str:
@@ -248,7 +248,7 @@ class Models:
         """Offer a configured default model and return it; note a problem if it is unusable."""
         if name is None:
             return None
-        name = self.named(name)
+        name = self.canonical_name(name)
         try:
             self.find(name)
         except BackendError as error:
@@ -264,7 +264,7 @@ class Models:
 
         A variant that is configured as empty is removed.
         """
-        provider, _, model = self.named(name).partition("/")
+        provider, _, model = self.canonical_name(name).partition("/")
         configured = self._configured_model(provider, model).variants
         known = self._capabilities(provider, model)
         efforts = _EFFORTS if known.efforts is None else known.efforts
@@ -277,7 +277,7 @@ class Models:
         Raises:
             BackendError: there is no such model, or a setting is missing.
         """
-        name, effort = self.named(name), None
+        name, effort = self.canonical_name(name), None
         if variant in self.variants(name):
             provider, _, model = name.partition("/")
             if variant in self._configured_model(provider, model).variants:

@@ -41,13 +41,13 @@ class Wait:
         reason: the class of the error.
         seconds: the remaining time.
         attempt: the number of the next attempt, from 2.
-        of: the most attempts.
+        max_attempts: the most attempts.
     """
 
     reason: ErrorKind
     seconds: float
     attempt: int
-    of: int
+    max_attempts: int
 
 
 @attrs.frozen(kw_only=True)
@@ -159,7 +159,10 @@ async def _attempts(
                 raise
             attempt += 1
             wait = Wait(
-                reason=error.kind, seconds=seconds, attempt=attempt, of=policy.limit(error.kind)
+                reason=error.kind,
+                seconds=seconds,
+                attempt=attempt,
+                max_attempts=policy.limit(error.kind),
             )
         else:
             return
@@ -169,7 +172,7 @@ async def _attempts(
             backend.origin.model,
             wait.reason,
             attempt,
-            wait.of,
+            wait.max_attempts,
             wait.seconds,
         )
         await _sleep(wait, on_wait)

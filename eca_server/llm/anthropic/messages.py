@@ -97,7 +97,7 @@ class MessagesWriter:
         for part in message.parts:
             match part:
                 case TextPart() | ImagePart() | FilePart():
-                    yield self._attachment(part)
+                    yield self._content_block(part)
                 case ToolResultPart():
                     yield self._result(part, ids, trailing)
         yield from trailing
@@ -151,7 +151,7 @@ class MessagesWriter:
 
     def _result(self, result: ToolResultPart, ids: _Ids, trailing: list[_Block]) -> _Block:
         """Write a result; attachments of an error are added to `trailing`."""
-        content = [self._attachment(part) for part in result.parts]
+        content = [self._content_block(part) for part in result.parts]
         block = {"type": "tool_result", "tool_use_id": ids.written[result.call_id]}
         if not result.is_error:
             return {**block, "content": content}
@@ -161,7 +161,7 @@ class MessagesWriter:
             texts.append(_text("[shown after the results]"))
         return {**block, "content": texts, "is_error": True}
 
-    def _attachment(self, part: TextPart | ImagePart | FilePart) -> _Block:
+    def _content_block(self, part: TextPart | ImagePart | FilePart) -> _Block:
         match part:
             case TextPart(text):
                 return _text(text)

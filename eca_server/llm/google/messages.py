@@ -86,14 +86,14 @@ class ContentWriter:
             elif message.role == "tool":
                 user_parts += self._results(message, calls)
             else:
-                user_parts += self._attachment(message.parts)
+                user_parts += self._user_content(message.parts)
         return written, [_CarriedState(user_parts=tuple(user_parts), calls=calls)]
 
     def end(self, pending: Pending) -> list[_Part]:
         """Write the carried user parts as the last message."""
         return [each for carried in pending for each in _content("user", carried.user_parts)]
 
-    def _attachment(self, parts: Iterable[Part]) -> Iterator[_Part]:
+    def _user_content(self, parts: Iterable[Part]) -> Iterator[_Part]:
         for part in parts:
             match part:
                 case TextPart(text):
@@ -172,7 +172,7 @@ class ContentWriter:
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
             name, provider_id = calls[result.call_id]
-            shown = list(self._attachment(result.parts))
+            shown = list(self._user_content(result.parts))
             texts = [part["text"] for part in shown if "text" in part]
             images = [part for part in shown if "text" not in part]
             if images and not self._generation.images_in_results:

@@ -179,7 +179,7 @@ class Login:
         if self._tokens is None:
             return False
         try:
-            return await self._tokens.refused(token)
+            return await self._tokens.replace_refused(token)
         except LoggedOut:
             return False
         except ECAError as fault:

@@ -49,7 +49,7 @@ def test_a_key_is_looked_for_in_the_documented_order() -> None:
         ("from-own", "MY_CORP_API_KEY"),
         (None, None),
     ]
-    assert credentials[0].looked_for == ("NAMED", "MY_CORP_API_KEY")
+    assert credentials[0].variables == ("NAMED", "MY_CORP_API_KEY")
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
@@ -102,7 +102,7 @@ def test_a_child_process_gets_no_key_of_ours() -> None:
     }
     credentials = [
         find_key("p", Provider(key_env="NAMED"), environ),
-        Credential(provider="q", key=Secret("ollama"), looked_for=("Q_API_KEY",)),
+        Credential(provider="q", key=Secret("ollama"), variables=("Q_API_KEY",)),
     ]
     assert child_environment(environ, credentials) == hardened(
         {"PATH": "/bin", "LONGER": "ollamas", "OTHER_API_KEY": "not ours"}

@@ -171,14 +171,14 @@ async def test_a_refused_token_is_renewed_whatever_the_clock_says(world) -> None
     world.ends_at(NOW + 3600)
     tokens = world.tokens()
     assert await tokens.current() == OLD
-    assert await tokens.refused(OLD)
+    assert await tokens.replace_refused(OLD)
     assert await tokens.current() == NEW
-    assert await tokens.refused(OLD), "another request had it renewed"
+    assert await tokens.replace_refused(OLD), "another request had it renewed"
     assert len(world.server.requests) == 1
 
 
 async def test_a_token_that_cannot_be_renewed_stays_refused(world) -> None:
-    assert not await world.tokens(refresh=None).refused(OLD)
+    assert not await world.tokens(refresh=None).replace_refused(OLD)
     assert world.server.requests == []
 
 
@@ -204,7 +204,7 @@ async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
     again = attrs.evolve(world.stored(), access=Secret("access-x"), expires_at=None)
     world.logins.store("p", again)
     if is_refused:
-        assert await tokens.refused(OLD)
+        assert await tokens.replace_refused(OLD)
     assert await tokens.current() == Secret("access-x")
     assert not tokens.have_ended
     assert Secret("access-x") in world.hidden
@@ -231,9 +231,9 @@ async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_cha
 
 async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -> None:
     tokens = world.tokens(refresh=None)
-    assert not await tokens.refused(OLD)
+    assert not await tokens.replace_refused(OLD)
     world.logins.store("p", attrs.evolve(world.stored(), access=NEW, expires_at=None))
-    assert await tokens.refused(OLD)
+    assert await tokens.replace_refused(OLD)
     assert await tokens.current() == NEW
     assert world.server.requests == []
 
@@ -259,7 +259,7 @@ async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
     world.logins.store("p", lasting)
     assert await at_once(tokens.current) == [one] * 3
     world.logins.store("p", attrs.evolve(lasting, access=other))
-    assert await at_once(partial(tokens.refused, one)) == [True] * 3
+    assert await at_once(partial(tokens.replace_refused, one)) == [True] * 3
     assert await tokens.current() == other
 
 
@@ -317,7 +317,7 @@ async def test_what_a_server_says_of_a_fault_is_shown_without_the_token(world) -
     words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
     world.server.says["/token"] = [(400, words)]
     with pytest.raises(OAuthError) as caught:
-        await world.tokens(expires_at=NOW).refused(OLD)
+        await world.tokens(expires_at=NOW).replace_refused(OLD)
     assert str(caught.value) == "*** is odd, so is ours"
 
 
@@ -343,4 +343,4 @@ async def test_a_lock_that_is_held_too_long_is_told(world, monkeypatch) -> None:
         lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
         pytest.raises(OAuthError, match="another server"),
     ):
-        await world.tokens(expires_at=NOW).refused(OLD)
+        await world.tokens(expires_at=NOW).replace_refused(OLD)

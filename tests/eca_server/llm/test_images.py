@@ -16,8 +16,8 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply
 from eca_server.llm.attachments import (
-    attachment,
     attachments_in,
+    make_attachment,
     media_type_of,
     suspected_attachments,
     without_attachments,
@@ -265,6 +265,6 @@ def test_a_history_without_some_of_them_is_otherwise_the_same() -> None:
 def test_what_a_file_is_its_content_says(head: bytes, media_type: str | None) -> None:
     assert media_type_of(head) == media_type
     if media_type is not None:
-        part = attachment(media_type, "name", head)
+        part = make_attachment(media_type, "name", head)
         assert part.media_type == media_type
         assert isinstance(part, FilePart) == (media_type == "application/pdf")

@@ -63,8 +63,8 @@ async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
     events, waits = await run(backend)
     assert events == [Progress("ping"), *GOOD]
     assert waits == [
-        Wait(reason="overloaded", seconds=1, attempt=2, of=5),
-        Wait(reason="overloaded", seconds=2, attempt=3, of=5),
+        Wait(reason="overloaded", seconds=1, attempt=2, max_attempts=5),
+        Wait(reason="overloaded", seconds=2, attempt=3, max_attempts=5),
     ]
     assert trio.current_time() - began == pytest.approx(3)
 
