@@ -19,6 +19,8 @@ MAX_NESTING = 100
 """The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
 them in other JSON, which has only `json.MAX_DEPTH` levels."""
 
+_CUT_OFF = "cut off by the output limit. Split the work into smaller calls."
+
 
 def new_call_key() -> str:
     """Return an id for a tool call that is unique in all chats."""
@@ -33,13 +35,13 @@ def read_arguments(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | No
         truncated: the answer ended at its limit, so unparsable arguments are incomplete.
     """
     if not raw.strip():
-        return (None, "the call was cut off by the output limit") if truncated else ({}, None)
+        return (None, f"the call was {_CUT_OFF}") if truncated else ({}, None)
     try:
         arguments = json.loads(raw)
     except InvalidJSON as error:
         if truncated:
-            return None, "the arguments were cut off by the output limit"
-        return None, f"the arguments are not valid JSON: {error}"
+            return None, f"the arguments were {_CUT_OFF}"
+        return None, f"the arguments are not valid JSON: {error}. Write one JSON object."
     if not isinstance(arguments, dict):
         return None, f"the arguments: expected a JSON object, got {raw[:60]}"
     if is_too_deep(arguments):

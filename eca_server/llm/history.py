@@ -231,7 +231,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 _UserContent = TextPart | ImagePart | FilePart
 _AnswerContent = TextPart | ImagePart | ToolCallPart | ServerToolPart
 
-INTERRUPTED = "[interrupted: this call has no result]"
+INTERRUPTED = "[interrupted: this call has no result; check whether it took effect]"
 
 _LONGEST_NAME = 64
 
