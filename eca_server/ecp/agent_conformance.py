@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
+from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_agent
 from eca_server.ecp.leftovers import MARK, end_leftovers
 from eca_server.ecp.reports.masking import hiding
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
@@ -155,7 +155,7 @@ async def _check_agent(
                 said = await case.run(connection, deadline)
                 odd = "; ".join(connection.warnings)
                 passed, message = True, f"{said}; {odd}" if odd else said
-        except AgentFault as fault:
+        except AgentError as fault:
             passed, message = False, str(fault)
         except _Breach as breach:
             passed, message = False, str(breach)
@@ -225,8 +225,8 @@ def _expects_error(method: str, params: Any, codes: frozenset[int]) -> Any:
     async def run(agent: AgentConnection, deadline: float) -> str:
         await agent.initialize(deadline=deadline)
         try:
-            await agent.ask(method, params, deadline=deadline)
-        except AgentFault as fault:
+            await agent.request_raw(method, params, deadline=deadline)
+        except AgentError as fault:
             if fault.kind != "agent_error":
                 raise
             if fault.code not in codes:

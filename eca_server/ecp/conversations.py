@@ -17,12 +17,12 @@ import trio
 
 from eca_protocol.ecp import (
     AgentConnection,
-    AgentFault,
+    AgentError,
     AgentLimits,
     InitializeResult,
     connect_agent,
 )
-from eca_protocol.ecp.methods import LEGACY_VERSION, PROTOCOL_VERSION, major
+from eca_protocol.ecp.methods import LEGACY_VERSION, PROTOCOL_VERSION, major_version
 from eca_protocol.errors import METHOD_NOT_FOUND
 from eca_server.ecp.batch import Batch
 
@@ -72,7 +72,7 @@ class Conversations:
             left: how many seconds the scenario has, which its beginning takes its part of.
 
         Raises:
-            AgentFault: it does not start, or does not say who it is.
+            AgentError: it does not start, or does not say who it is.
             VersionUnsupported: it speaks another major version.
         """
         keeps = self._batch.reuse_agent or self._batch.target.url is not None
@@ -83,7 +83,7 @@ class Conversations:
         conversation = await self._renewed(left)
         try:
             yield conversation
-        except (AgentFault, trio.Cancelled):
+        except (AgentError, trio.Cancelled):
             self._current = None
             raise
 
@@ -103,7 +103,7 @@ class Conversations:
         current.connection.warnings.clear()
         try:
             await current.connection.reset(deadline=min(self._batch.limits.rpc, left()))
-        except AgentFault as fault:
+        except AgentError as fault:
             current = await self._replaced(left)
             current.warnings.append(f"it was replaced, for it cannot be reset: {fault}")
         return current
@@ -124,7 +124,7 @@ class Conversations:
             current.agent = await self._initialize(current.connection, current.warnings, left)
         try:
             await current.connection.reset(deadline=min(self._batch.limits.rpc, left()))
-        except AgentFault as fault:
+        except AgentError as fault:
             if fault.code != METHOD_NOT_FOUND:
                 raise
             current.warnings.append("it knows no agent/reset: it was only initialized")
@@ -149,13 +149,13 @@ class Conversations:
     ) -> InitializeResult:
         try:
             agent = await connection.initialize(deadline=min(self._batch.limits.start, left()))
-        except AgentFault as fault:
+        except AgentError as fault:
             if fault.code == _UNSUPPORTED:
                 raise VersionUnsupported(str(fault)) from fault
             raise
         if agent.protocol_version is None:
             warnings.append(f"it names no protocol version: taken as {LEGACY_VERSION}")
-        elif major(agent.protocol_version) != major(PROTOCOL_VERSION):
+        elif major_version(agent.protocol_version) != major_version(PROTOCOL_VERSION):
             raise VersionUnsupported(
                 f"the agent speaks protocol version {agent.protocol_version}, "
                 f"this runtime {PROTOCOL_VERSION}"

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from eca_protocol.ecp import AgentFault, InitializeResult, Result
+from eca_protocol.ecp import AgentError, InitializeResult, Result
 from eca_protocol.ecp.messages import write_step_result, write_tool_call
 from eca_server.ecp.batch import Batch, Planned
 from eca_server.ecp.conversations import Conversation, Conversations, VersionUnsupported
@@ -114,7 +114,7 @@ async def run_scenario(
             await running.talk(conversation)
     except VersionUnsupported:
         raise
-    except AgentFault as fault:
+    except AgentError as fault:
         running.fail(fault.kind, str(fault))
     except Exception as fault:  # noqa: BLE001 - the other scenarios are to run
         _log.debug("the scenario %s could not be run", planned.scenario.name, exc_info=True)
@@ -176,7 +176,7 @@ class _Running:
         deadline = min(self.batch.limits.rpc, left)
         try:
             result = await conversation.connection.step(step.input, deadline=deadline)
-        except AgentFault as fault:
+        except AgentError as fault:
             self.fail(fault.kind, str(fault))
             failed = _without_result(step, "failed", str(fault))
             took = 1000 * (trio.current_time() - began)

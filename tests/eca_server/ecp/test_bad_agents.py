@@ -112,7 +112,11 @@ WORSE: dict[str, tuple[str, str, str]] = {
         "agent_error",
         "characters left out",
     ),
-    "long last words": ("sys.exit('w' * 100000)", "transport_error", "its last words:\nwww"),
+    "long last words": (
+        "sys.exit('w' * 100000)",
+        "transport_error",
+        "the end of its error output:\nwww",
+    ),
     "wrong tool calls": (
         "done(r, tool_calls=[{'name': 't', 'arguments': None}])",
         "protocol_error",
@@ -309,21 +313,21 @@ SERVERS: dict[str, tuple[Answer, str, str]] = {
     "says nothing": (
         bytes_of(b"", ending="stay"),
         "timeout",
-        "agent/step: no whole answer in 0.5 s",
+        "agent/step: no complete answer in 0.5 s",
     ),
     "hangs up": (bytes_of(b""), "transport_error", "agent/step"),
     "resets": (bytes_of(JSON, ending="reset"), "transport_error", "agent/step"),
     "no http": (bytes_of(b"SSH-2.0-x\r\n"), "transport_error", "agent/step"),
-    "drips its head": (bytes_of(JSON, drip=b"X: y\r\n"), "timeout", "no whole answer in 0.5 s"),
+    "drips its head": (bytes_of(JSON, drip=b"X: y\r\n"), "timeout", "no complete answer in 0.5 s"),
     "drips its body": (
         bytes_of(JSON + b"\r\n", drip=b" "),
         "timeout",
-        "no whole answer in 0.5 s",
+        "no complete answer in 0.5 s",
     ),
     "drips comments": (
         bytes_of(EVENTS + b"\r\n", drip=b": still here\n\n"),
         "timeout",
-        "no whole answer in 0.5 s",
+        "no complete answer in 0.5 s",
     ),
     "a cut body": (
         bytes_of(JSON + b"Content-Length: 500\r\n\r\n" + RESULT),

@@ -279,5 +279,8 @@ def test_who_looks_on_may_leave_and_sees_no_key(tmp_path: Path) -> None:
         text=True,
         check=False,
     ).stderr
-    assert (told.count("exit code 1; its last words"), "password" in told) == (1, False)
+    assert (told.count("exit code 1; the end of its error output"), "password" in told) == (
+        1,
+        False,
+    )
     assert "password" not in report.read_text("utf-8")

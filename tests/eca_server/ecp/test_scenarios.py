@@ -51,7 +51,9 @@ async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
     assert error.checks[2].reasoning == ("the scenario ended before: agent/step: no such book (7)")
     assert outcome(crash) == ("failed", "transport_error", ["transport_error", "skipped"])
     assert crash.log == "reading\nout of books\n"
-    assert "exit code 1; its last words:\nreading\nout of books" in str(crash.steps[0].error)
+    assert "exit code 1; the end of its error output:\nreading\nout of books" in str(
+        crash.steps[0].error
+    )
     assert (outputs(again), again.passed, again.log) == (["1"], True, None)
     assert again.agent is not None
     assert (again.agent["name"], again.agent["protocol_version"]) == ("obedient", "1.0")
@@ -236,7 +238,7 @@ def done(request, text):
         "it names no protocol version: taken as 0.1",
         "capabilities that are no objects: reset",
     )
-    assert "a second answer to the request 2 was passed over" in first.warnings
+    assert "a second answer to request 2 was ignored" in first.warnings
     same = batch(obedient(change), scenario("s", "a", "b"), scenario("t", "b"), reuse_agent=True)
     _, second = await reports_of(same)
     assert second.warnings == (), "it has warnings of the scenario before"
