@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.verdicts import Exchanged, Party
 from eca_protocol.transcript.cutter import header_of, message_in
-from eca_server.pages import shown
+from eca_server.pages import escape_text
 
 __all__ = ["exchange", "label"]
 
@@ -32,8 +32,8 @@ def exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator[str]:
         way = "right" if start_lane < end_lane else "left"
         broken = " broken" if place == breach else ""
         yield f'<details class="arrow {way} from{left}{broken}"><summary>'
-        yield f"{shown(label(each))}<small>{each.at - start:+.3f} s</small></summary>"
-        yield f"<pre>{shown(_whole(each))}</pre></details>"
+        yield f"{escape_text(label(each))}<small>{each.at - start:+.3f} s</small></summary>"
+        yield f"<pre>{escape_text(_whole(each))}</pre></details>"
     yield "</div>\n"
 
 

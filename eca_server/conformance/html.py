@@ -13,7 +13,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 from eca_server.conformance.compare import WORDS, Change
 from eca_server.conformance.exchange import exchange
-from eca_server.pages import page, quoted, shown
+from eca_server.pages import escape_attribute, escape_text, render_page
 
 __all__ = ["html"]
 
@@ -84,7 +84,7 @@ def html(
         _KEYS,
         "</main>\n",
     ]
-    return page(title, body, script="report.js", style="report.css")
+    return render_page(title, body, script="report.js", style="report.css")
 
 
 def _worst_first(run: Run) -> list[tuple[int, Finding]]:
@@ -96,11 +96,12 @@ def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
     ended = [each for each in run.incidents if each.case not in known]
     faults = new_faults(run, known)
     word = conclusion(run, known)
-    yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, _COLOURS[word])}</div>\n'
+    yield f'<div class="verdict"><h1>{escape_text(run.target)}</h1>'
+    yield f"{_badge(word, _COLOURS[word])}</div>\n"
     notes = [f"ended during {each.case}: {each.what}" for each in ended]
     notes += [f"in {each.case} {each.told}; that is no fault of the target's" for each in faults]
     if notes:
-        told = "".join(f"<li>{shown(note)}</li>" for note in notes)
+        told = "".join(f"<li>{escape_text(note)}</li>" for note in notes)
         yield f'<ul class="notes">{told}</ul>\n'
 
 
@@ -111,7 +112,7 @@ def _facts(run: Run) -> Iterator[str]:
         "took": f"{run.seconds:.1f} s",
     }
     yield "<dl>"
-    yield from (f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in facts.items())
+    yield from (f"<dt>{name}</dt><dd>{escape_text(value)}</dd>" for name, value in facts.items())
     yield "</dl>\n"
 
 
@@ -135,7 +136,9 @@ def _changes(changes: tuple[Change, ...] | None) -> Iterator[str]:
     for kind, words in WORDS.items():
         ids = [change.id for change in changes if change.kind == kind]
         if ids:
-            links = ", ".join(f'<a href="#{quoted(id_)}">{shown(id_)}</a>' for id_ in ids)
+            links = ", ".join(
+                f'<a href="#{escape_attribute(id_)}">{escape_text(id_)}</a>' for id_ in ids
+            )
             yield f"<dt>{words}</dt><dd>{links}</dd>"
     yield "</dl>\n"
 
@@ -149,9 +152,9 @@ def _sections(run: Run) -> Iterator[str]:
     for section, verdicts in found.items():
         counts = {verdict: verdicts.count(verdict) for verdict in _NAMES}
         told = ", ".join(f"{counts[each]} {_NAMES[each][0]}" for each in _NAMES if counts[each])
-        yield f'<tr><th scope="row">{shown(section)}</th><td>'
+        yield f'<tr><th scope="row">{escape_text(section)}</th><td>'
         yield '<svg class="ratio" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" '
-        yield f'aria-label="{quoted(told)}">'
+        yield f'aria-label="{escape_attribute(told)}">'
         start = 0.0
         for verdict in ("pass", "warn", "fail"):
             width = 1000 * counts[verdict] / len(verdicts)
@@ -181,16 +184,16 @@ def _finding(
 ) -> Iterator[str]:
     row = finding.requirement
     word, kind = _NAMES[finding.verdict]
-    yield f'<details class="item card" id="{quoted(finding.id)}" '
+    yield f'<details class="item card" id="{escape_attribute(finding.id)}" '
     yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
     yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
-    yield f'<summary>{_badge(word, kind)}<span class="name">{shown(finding.id)}</span>'
-    yield f"<span>{shown(row.duty)}</span>"
+    yield f'<summary>{_badge(word, kind)}<span class="name">{escape_text(finding.id)}</span>'
+    yield f"<span>{escape_text(row.duty)}</span>"
     if is_known and finding.verdict == "fail":
         yield _badge("known", "odd")
-    yield f'<span class="numbers">{shown(row.section)}</span>'
+    yield f'<span class="numbers">{escape_text(row.section)}</span>'
     if finding.verdict in {"fail", "warn"}:
-        yield f'<span class="why">{shown(finding.got)}</span>'
+        yield f'<span class="why">{escape_text(finding.got)}</span>'
     yield '</summary><div class="inside">'
     case = cases.get(finding.case)
     facts = {
@@ -200,7 +203,7 @@ def _finding(
         "got": finding.got,
         "case": f"{finding.case}: {case.does}" if case else finding.case,
     }
-    told = "".join(f"<dt>{name}</dt><dd>{shown(v)}</dd>" for name, v in facts.items() if v)
+    told = "".join(f"<dt>{name}</dt><dd>{escape_text(v)}</dd>" for name, v in facts.items() if v)
     yield f"<dl>{told}</dl>"
     if finding.exchange:
         yield from exchange(finding.exchange, finding.breach)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from eca_server.pages import page
+from eca_server.pages import render_page
 
 __all__ = ["live_page", "whole_page"]
 
@@ -50,12 +50,12 @@ def whole_page(name: str, parts: Iterable[bytes]) -> str:
     """A page that holds every part; it needs nothing but itself."""
     told = b",".join(part.rstrip() for part in parts).replace(b"<", b"\\u003c").decode()
     data = f'<script type="application/json" id="told">[{told}]</script>\n'
-    return page(f"{name}: inspected", [_BODY, data], script=_SCRIPTS, style="inspector.css")
+    return render_page(f"{name}: inspected", [_BODY, data], script=_SCRIPTS, style="inspector.css")
 
 
 def live_page(name: str) -> str:
     """A page that asks for the parts where it came from, with the token of its address."""
-    return page(
+    return render_page(
         f"{name}: inspected",
         [_BODY],
         script=_SCRIPTS,
