@@ -172,7 +172,7 @@ def _tools(counts: Mapping[Verdict, int], *, total: int) -> Iterator[str]:
         if counts.get(verdict):
             yield f'<button data-show="{_trait(verdict)}">{word} {counts[verdict]}</button>\n'
     yield f'{_ORDERS}<span id="count" class="faint end" role="status"></span>'
-    yield '<button id="open">open or close all</button><button id="theme">theme</button></div>\n'
+    yield '<button id="open">Open or close all</button><button id="theme">Theme</button></div>\n'
 
 
 def _trait(verdict: Verdict) -> str:

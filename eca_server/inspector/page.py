@@ -25,7 +25,7 @@ _BODY: Final = """\
 <select id="chat" aria-label="Chat"><option value="">all chats</option></select>
 <button id="found" aria-pressed="false">findings</button>
 <span id="count" class="faint end" role="status"></span>
-<button id="tail" aria-pressed="false">follow</button><button id="theme">theme</button>
+<button id="tail" aria-pressed="false">Follow</button><button id="theme">Theme</button>
 </div>
 <svg id="time" class="card" viewBox="0 0 1000 40" preserveAspectRatio="none" tabindex="0"
 role="slider" aria-label="Time" aria-valuemin="0" aria-valuemax="0" aria-valuenow="0">

@@ -118,7 +118,7 @@ def render_charts(groups: Sequence[Group]) -> Iterator[str]:
     """Render bar charts with a column for each scenario, or for several adjacent ones."""
     yield '<div class="charts">\n'
     yield _chart("Checks passed", groups, lambda group: group.share, _percent, top=1.0)
-    yield _chart("Time", groups, _time, format_duration)
+    yield _chart("Duration", groups, _time, format_duration)
     values = {"Tokens": count_tokens, "Cost": sum_costs}
     for title, value in values.items():
         if any(value(run) for group in groups for run in group.runs):

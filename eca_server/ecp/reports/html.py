@@ -156,7 +156,7 @@ def _tools(groups: Sequence[Group]) -> Iterator[str]:
         if counts[name] or name == "all":
             yield f'<button data-show="{name}">{name} {counts[name]}</button>\n'
     yield f'{_ORDERS}<span id="count" class="faint end" role="status"></span>'
-    yield '<button id="open">open or close all</button><button id="theme">theme</button></div>\n'
+    yield '<button id="open">Open or close all</button><button id="theme">Theme</button></div>\n'
 
 
 def _traits(group: Group) -> Iterator[str]:
