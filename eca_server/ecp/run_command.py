@@ -254,7 +254,7 @@ class _Run:
 def _processes(jobs: int) -> Executor:
     """Return an executor of `jobs` processes on this machine."""
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - only for more than one
-    from multiprocessing import get_context  # noqa: PLC0415 - likewise
+    from multiprocessing import get_context  # noqa: PLC0415 - only for more than one
 
     return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
 
