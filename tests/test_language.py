@@ -73,7 +73,8 @@ def is_checked(path: Path) -> bool:
     is_pending = f"{path.parent.relative_to(ROOT).as_posix()}/*.py" in PENDING or any(
         name.startswith(each) for each in PENDING
     )
-    return not is_pending and name not in OWN and "node_modules" not in path.parts
+    is_foreign = not {"node_modules", "pinned"}.isdisjoint(path.parts)
+    return not is_pending and name not in OWN and not is_foreign
 
 
 @pytest.mark.parametrize("top", ["docs", "eca_protocol", "eca_server", "fuzz", "tests"])
