@@ -53,8 +53,8 @@ async def logged_in(
             client=Client(id="ours", token_url=f"{server.url}/token"),
         )
         logins.store("p", tokens)
-        way = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
-        access = TokenAccess(provider.url, way)
+        config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
+        access = TokenAccess(provider.url, config)
         origin = Origin(api="openai-chat", provider="p", model="m")
         yield provider, server, OpenAIChat(http=http, origin=origin, access=access)
 

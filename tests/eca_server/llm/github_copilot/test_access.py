@@ -64,10 +64,10 @@ async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIte
         HTTPClient() as http,
     ):
         hidden: set[Secret] = set()
-        way = LoginAccessConfig(
+        config = LoginAccessConfig(
             http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
         )
-        access = CopilotAccess(way)
+        access = CopilotAccess(config)
         origin = Origin(api="github-copilot", provider="github-copilot", model="m")
         backend = GitHubCopilot(
             http=http, origin=origin, server="github-copilot", access=access, **options
