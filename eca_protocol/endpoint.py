@@ -132,7 +132,7 @@ class Dialect:
         cancel_method: the notification that cancels a request, or None if there is none.
         cancel_key: the member of its params that holds the request's id.
         answers_cancelled: whether a cancelled request is still answered, with -32800.
-        answers_faults: whether a message that is none is answered (MCP tolerates noise).
+        answers_invalid: whether a message that is none is answered (MCP tolerates noise).
         not_cancelled: requests that may be given up, but never by a notification.
         duplicate_keys: whether an object may name a key twice (ruling W-5): then the last counts.
     """
@@ -140,7 +140,7 @@ class Dialect:
     cancel_method: str | None = None
     cancel_key: str = "id"
     answers_cancelled: bool = True
-    answers_faults: bool = True
+    answers_invalid: bool = True
     not_cancelled: frozenset[str] = frozenset()
     duplicate_keys: DuplicateKeys = "last"
 
@@ -168,7 +168,7 @@ class Gate(Protocol):
         """
         ...
 
-    def answered(self, method: str, *, success: bool) -> bool:
+    def record_answer(self, method: str, *, success: bool) -> bool:
         """Say that a request has its answer; True if what was held may go on now."""
         ...
 
@@ -251,7 +251,7 @@ class Endpoint:
         self._served = table.received_by(side)
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
-        self._held: list[Request | Notification] = []
+        self._held_messages: list[Request | Notification] = []
         self._held_requests: dict[Id, Request] = {}
         self._may_release = False
         self._last_id = 0
@@ -277,7 +277,7 @@ class Endpoint:
         try:
             message = classify(value)
         except RemoteProtocolError as fault:
-            return self.fault(fault)
+            return self.reply_to_error(fault)
         if type(message) is Notification:
             return self._receive_notification(message)
         if type(message) is Request:
@@ -288,11 +288,11 @@ class Endpoint:
         called = self._calls.pop(message.id, None)
         return None if called is None else CallAnswered(message.id, called, message.result)
 
-    def fault(self, fault: RemoteProtocolError) -> Reply | None:
+    def reply_to_error(self, error: RemoteProtocolError) -> Reply | None:
         """The reply to something that is no message (bad JSON, a bad frame), if one is due."""
-        if self.closed or not self.dialect.answers_faults:
+        if self.closed or not self.dialect.answers_invalid:
             return None
-        return Reply(ErrorResponse(fault.request_id, fault.code, fault.message))
+        return Reply(ErrorResponse(error.request_id, error.code, error.message))
 
     def _receive_notification(self, message: Notification) -> Event | None:
         if message.method == self.dialect.cancel_method:
@@ -302,8 +302,8 @@ class Endpoint:
                 verdict = self.gate.admit(message.method, "notification")
             except RPCError:
                 return None
-            if verdict is Verdict.HOLD and len(self._held) < self._max_running:
-                self._held.append(message)
+            if verdict is Verdict.HOLD and len(self._held_messages) < self._max_running:
+                self._held_messages.append(message)
             if verdict is not Verdict.ADMIT:
                 return None
         return self._open_notification(message)
@@ -335,7 +335,7 @@ class Endpoint:
             if verdict is Verdict.HOLD:
                 self._running[message.id] = message.method
                 self._held_requests[message.id] = message
-                self._held.append(message)
+                self._held_messages.append(message)
                 return None
             if verdict is not Verdict.ADMIT:
                 why = f"{message.method[:200]} is not expected now"
@@ -353,11 +353,11 @@ class Endpoint:
             return NotificationReceived(method, message.params, message.id)
         return RequestReceived(message.id, method, message.params)
 
-    def reopen(self) -> None:
+    def allow_release(self) -> None:
         """Note that the gate lets pass what it has held, for a reason of its own."""
         self._may_release = True
 
-    def released(self) -> list[Event]:
+    def take_released(self) -> list[Event]:
         """What the gate held and lets go on now, in the order it came.
 
         To be asked after each answer and each cancellation.
@@ -365,7 +365,7 @@ class Endpoint:
         if not self._may_release:
             return []
         self._may_release = False
-        held, self._held = self._held, []
+        held, self._held_messages = self._held_messages, []
         wanted, self._held_requests = self._held_requests, {}
         events: list[Event] = []
         for message in held:
@@ -389,7 +389,7 @@ class Endpoint:
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
         """Take a request of theirs off the books as cancelled, with the reply it still gets."""
-        self._take(request_id, success=False)
+        self._close_request(request_id, success=False)
         reply = None
         if self.dialect.answers_cancelled:
             reply = ErrorResponse(
@@ -436,7 +436,7 @@ class Endpoint:
         Raises:
             LocalProtocolError: that request is not running: unknown, answered or cancelled.
         """
-        self._take(request_id, success=True)
+        self._close_request(request_id, success=True)
         return Response(request_id, result)
 
     def refuse(self, request_id: Id, code: int, message: str, data: Any = None) -> ErrorResponse:
@@ -445,10 +445,10 @@ class Endpoint:
         Raises:
             LocalProtocolError: that request is not running: unknown, answered or cancelled.
         """
-        self._take(request_id, success=False)
+        self._close_request(request_id, success=False)
         return ErrorResponse(request_id, code, message, data)
 
-    def _take(self, request_id: Id, *, success: bool) -> None:
+    def _close_request(self, request_id: Id, *, success: bool) -> None:
         method = self._running.pop(request_id, None)
         if method is None:
             raise LocalProtocolError(
@@ -456,7 +456,7 @@ class Endpoint:
             )
         if self.gate is None or self._held_requests.pop(request_id, None) is not None:
             return
-        if self.gate.answered(method, success=success):
+        if self.gate.record_answer(method, success=success):
             self._may_release = True
 
     def close(self) -> tuple[Id, ...]:
@@ -465,7 +465,7 @@ class Endpoint:
         lost = tuple(self._calls)
         self._calls.clear()
         self._running.clear()
-        self._held.clear()
+        self._held_messages.clear()
         self._held_requests.clear()
         return lost
 

@@ -14,7 +14,7 @@ it; it carries the reply the fault deserves and whether the byte stream can go o
     ├── ConnectionClosed                the other side is gone; .reason
     ├── StartFailed                     a server or agent could not be started
     ├── DeadlineExceeded                (also a TimeoutError) nothing came in time: .seconds
-    └── HTTPFault                       an HTTP exchange failed below the status line: .kind
+    └── HTTPError                       an HTTP exchange failed below the status line: .kind
         └── HTTPTimeout                 nothing came in time: .timer .seconds
 """
 
@@ -27,7 +27,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "ECAError",
-    "HTTPFault",
+    "HTTPError",
     "HTTPTimeout",
     "InvalidJSON",
     "LocalProtocolError",
@@ -153,21 +153,21 @@ class DeadlineExceeded(ECAError, TimeoutError):
         self.seconds = seconds
 
 
-HTTPFaultKind = Literal[
+HTTPErrorKind = Literal[
     "connect", "tls", "proxy", "timeout", "broken", "protocol", "config", "resources"
 ]
 """`resources`: this process has no file descriptors left."""
 
 
-class HTTPFault(ECAError):
+class HTTPError(ECAError):
     """An HTTP exchange failed below the status line; `kind` says how, the text says why."""
 
-    def __init__(self, kind: HTTPFaultKind, message: str) -> None:
+    def __init__(self, kind: HTTPErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-class HTTPTimeout(HTTPFault):
+class HTTPTimeout(HTTPError):
     """A deadline of an HTTP exchange passed; `timer` says which, `seconds` how long it was."""
 
     def __init__(

@@ -5,7 +5,7 @@ ECP uses on stdio. A decoder is fed bytes as they come, in pieces of any size, a
 and faults in their order; the same bytes give the same output however they are cut, in linear
 time, and nothing is allocated for bytes that have not come.
 
-What a fault means is in one table, `FAULTS`. After a recoverable one the decoder has skipped the
+What a fault means is in one table, `FRAME_ERRORS`. After a recoverable one the decoder has skipped the
 message and goes on; after a fatal one it is closed, since nothing says where a message begins.
 """
 
@@ -23,19 +23,19 @@ from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR, LocalProtocolError
 
 __all__ = [
     "CONTENT_LENGTH",
-    "FAULTS",
+    "FRAME_ERRORS",
     "LINES",
     "MAX_BODY",
     "MAX_HEADER",
     "MAX_SKIP",
     "ContentLengthDecoder",
-    "FaultKind",
     "FrameDecoder",
-    "FrameFault",
+    "FrameError",
+    "FrameErrorKind",
+    "FrameErrorRule",
     "Frames",
     "Framing",
     "LineDecoder",
-    "Verdict",
     "encode_frame",
     "encode_line",
 ]
@@ -48,7 +48,7 @@ _MIN_MAX_HEADER = 64  # the shortest limit that a header block as we write it al
 _MAX_LENGTH_DIGITS = 18
 
 
-class FaultKind(enum.Enum):
+class FrameErrorKind(enum.Enum):
     """What can be wrong with a frame."""
 
     MISSING_LENGTH = "missing length"
@@ -71,7 +71,7 @@ class FaultKind(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class FrameErrorRule:
     """What follows from a kind of fault.
 
     Attributes:
@@ -85,65 +85,65 @@ class Verdict:
     expected: str
 
 
-def _fatal(expected: str, *, code: int = PARSE_ERROR) -> Verdict:
-    return Verdict(fatal=True, code=code, expected=expected)
+def _fatal(expected: str, *, code: int = PARSE_ERROR) -> FrameErrorRule:
+    return FrameErrorRule(fatal=True, code=code, expected=expected)
 
 
-def _skipped(expected: str, *, code: int = PARSE_ERROR) -> Verdict:
-    return Verdict(fatal=False, code=code, expected=expected)
+def _skipped(expected: str, *, code: int = PARSE_ERROR) -> FrameErrorRule:
+    return FrameErrorRule(fatal=False, code=code, expected=expected)
 
 
 _A_LENGTH = "Content-Length to be a decimal number of bytes"
 
-FAULTS: Final[Mapping[FaultKind, Verdict]] = MappingProxyType(
+FRAME_ERRORS: Final[Mapping[FrameErrorKind, FrameErrorRule]] = MappingProxyType(
     {
-        FaultKind.MISSING_LENGTH: _fatal("a Content-Length header"),
-        FaultKind.NEGATIVE_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.SIGNED_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.HEX_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.NON_ASCII_DIGITS: _fatal(_A_LENGTH),
-        FaultKind.NOT_A_NUMBER: _fatal(_A_LENGTH),
-        FaultKind.TOO_MANY_DIGITS: _fatal(
+        FrameErrorKind.MISSING_LENGTH: _fatal("a Content-Length header"),
+        FrameErrorKind.NEGATIVE_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.SIGNED_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.HEX_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.NON_ASCII_DIGITS: _fatal(_A_LENGTH),
+        FrameErrorKind.NOT_A_NUMBER: _fatal(_A_LENGTH),
+        FrameErrorKind.TOO_MANY_DIGITS: _fatal(
             f"Content-Length to have at most {_MAX_LENGTH_DIGITS} digits"
         ),
-        FaultKind.TWO_LENGTHS: _fatal("one Content-Length"),
-        FaultKind.HEADER_TOO_LONG: _fatal("a header block within its limit"),
-        FaultKind.BEYOND_SKIPPING: _fatal("a body within its limit", code=INVALID_REQUEST),
-        FaultKind.EOF_IN_HEADER: _fatal("the rest of a header block"),
-        FaultKind.EOF_IN_BODY: _fatal("the rest of a body"),
-        FaultKind.BODY_TOO_LONG: _skipped("a body within its limit", code=INVALID_REQUEST),
-        FaultKind.FOREIGN_CHARSET: _skipped("charset utf-8"),
-        FaultKind.NON_ASCII_HEADER: _skipped("headers in ASCII"),
-        FaultKind.HEADER_WITHOUT_COLON: _skipped("header lines `name: value`"),
-        FaultKind.LINE_TOO_LONG: _skipped("a line within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.TWO_LENGTHS: _fatal("one Content-Length"),
+        FrameErrorKind.HEADER_TOO_LONG: _fatal("a header block within its limit"),
+        FrameErrorKind.BEYOND_SKIPPING: _fatal("a body within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.EOF_IN_HEADER: _fatal("the rest of a header block"),
+        FrameErrorKind.EOF_IN_BODY: _fatal("the rest of a body"),
+        FrameErrorKind.BODY_TOO_LONG: _skipped("a body within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.FOREIGN_CHARSET: _skipped("charset utf-8"),
+        FrameErrorKind.NON_ASCII_HEADER: _skipped("headers in ASCII"),
+        FrameErrorKind.HEADER_WITHOUT_COLON: _skipped("header lines `name: value`"),
+        FrameErrorKind.LINE_TOO_LONG: _skipped("a line within its limit", code=INVALID_REQUEST),
     }
 )
 
 
 @attrs.frozen(kw_only=True)
-class FrameFault:
+class FrameError:
     """One fault in the stream; holds all that an answer with id null needs."""
 
-    kind: FaultKind
+    kind: FrameErrorKind
     got: str
 
     @property
     def fatal(self) -> bool:
         """Whether the stream is beyond use after it."""
-        return FAULTS[self.kind].fatal
+        return FRAME_ERRORS[self.kind].fatal
 
     @property
     def code(self) -> int:
         """The JSON-RPC error code that it deserves."""
-        return FAULTS[self.kind].code
+        return FRAME_ERRORS[self.kind].code
 
     @property
     def message(self) -> str:
         """For a person: what was expected and what came."""
-        return f"expected {FAULTS[self.kind].expected}, got {self.got}"
+        return f"expected {FRAME_ERRORS[self.kind].expected}, got {self.got}"
 
 
-Frames: TypeAlias = list[bytes | FrameFault]
+Frames: TypeAlias = list[bytes | FrameError]
 """What a decoder gives: bodies and faults, in the order of the stream."""
 
 
@@ -258,9 +258,9 @@ class ContentLengthDecoder:
         self._closed = True
         if self._missing or self._to_skip:
             got = f"the end of the stream with {self._missing or self._to_skip} bytes to come"
-            return [FrameFault(kind=FaultKind.EOF_IN_BODY, got=got)]
+            return [FrameError(kind=FrameErrorKind.EOF_IN_BODY, got=got)]
         if self._line or self._block:
-            return [FrameFault(kind=FaultKind.EOF_IN_HEADER, got="the end of the stream")]
+            return [FrameError(kind=FrameErrorKind.EOF_IN_HEADER, got="the end of the stream")]
         return []
 
     def _take_plain_frames(self, data: bytes, position: int, output: Frames) -> int:
@@ -295,7 +295,7 @@ class ContentLengthDecoder:
         room = self._max_header - self._block_size - len(self._line)
         if stop - position > room:
             got = f"more than {self._max_header} bytes"
-            self._report(FrameFault(kind=FaultKind.HEADER_TOO_LONG, got=got), output)
+            self._report(FrameError(kind=FrameErrorKind.HEADER_TOO_LONG, got=got), output)
             return len(data)
         self._line += data[position:stop]
         if not self._line.endswith(b"\n"):
@@ -315,15 +315,15 @@ class ContentLengthDecoder:
     def _begin_body(self, header: _Header, output: Frames) -> None:
         """Decide on a header block: a body follows, or is skipped, or the stream is lost."""
         length = header.length()
-        if isinstance(length, FrameFault):
+        if isinstance(length, FrameError):
             self._report(length, output)
             return
         fault = header.fault()
         if length > self._max_body:
-            kind = FaultKind.BODY_TOO_LONG
+            kind = FrameErrorKind.BODY_TOO_LONG
             if length > self._max_skip:
-                kind = FaultKind.BEYOND_SKIPPING
-            fault = FrameFault(kind=kind, got=f"one of {length} bytes")
+                kind = FrameErrorKind.BEYOND_SKIPPING
+            fault = FrameError(kind=kind, got=f"one of {length} bytes")
         if fault:
             self._report(fault, output)
             self._to_skip = length
@@ -332,7 +332,7 @@ class ContentLengthDecoder:
         else:
             output.append(b"")
 
-    def _report(self, fault: FrameFault, output: Frames) -> None:
+    def _report(self, fault: FrameError, output: Frames) -> None:
         output.append(fault)
         self._closed = fault.fatal
 
@@ -352,34 +352,34 @@ class _Header:
             if colon and field.strip(b" \t").lower() == name
         ]
 
-    def length(self) -> int | FrameFault:
+    def length(self) -> int | FrameError:
         """The body's length in bytes, or why it is not known; such a fault is fatal."""
         texts = self._values(b"content-length")
         if not texts:
-            return FrameFault(kind=FaultKind.MISSING_LENGTH, got="none")
+            return FrameError(kind=FrameErrorKind.MISSING_LENGTH, got="none")
         for text in texts:
             kind = _fault_of_length(text)
             if kind:
-                return FrameFault(kind=kind, got=_excerpt(text))
+                return FrameError(kind=kind, got=_excerpt(text))
         lengths = {int(text) for text in texts}
         if len(lengths) > 1:
-            return FrameFault(kind=FaultKind.TWO_LENGTHS, got=_excerpt(b" and ".join(texts)))
+            return FrameError(kind=FrameErrorKind.TWO_LENGTHS, got=_excerpt(b" and ".join(texts)))
         return lengths.pop()
 
-    def fault(self) -> FrameFault | None:
+    def fault(self) -> FrameError | None:
         """What is wrong beside the length, if anything; such a fault costs this body only."""
         for line in self._lines:
             if not line.isascii():
-                return FrameFault(kind=FaultKind.NON_ASCII_HEADER, got=_excerpt(line))
+                return FrameError(kind=FrameErrorKind.NON_ASCII_HEADER, got=_excerpt(line))
         for line in self._lines:
             if b":" not in line:
-                return FrameFault(kind=FaultKind.HEADER_WITHOUT_COLON, got=_excerpt(line))
+                return FrameError(kind=FrameErrorKind.HEADER_WITHOUT_COLON, got=_excerpt(line))
         for value in self._values(b"content-type"):
             for parameter in value.split(b";")[1:]:
                 name, _, charset = parameter.partition(b"=")
                 charset = charset.strip(b" \t\"'")
                 if name.strip().lower() == b"charset" and charset.lower() not in _CHARSETS:
-                    return FrameFault(kind=FaultKind.FOREIGN_CHARSET, got=_excerpt(charset))
+                    return FrameError(kind=FrameErrorKind.FOREIGN_CHARSET, got=_excerpt(charset))
         return None
 
 
@@ -387,18 +387,18 @@ _CHARSETS = frozenset({b"utf-8", b"utf8"})
 _HEXADECIMAL = re.compile(rb"(0[xX])?[0-9a-fA-F]+")
 
 
-def _fault_of_length(text: bytes) -> FaultKind | None:
+def _fault_of_length(text: bytes) -> FrameErrorKind | None:
     if text.isdigit():
-        return FaultKind.TOO_MANY_DIGITS if len(text) > _MAX_LENGTH_DIGITS else None
+        return FrameErrorKind.TOO_MANY_DIGITS if len(text) > _MAX_LENGTH_DIGITS else None
     if text[:1] == b"-" and text[1:].isdigit():
-        return FaultKind.NEGATIVE_LENGTH
+        return FrameErrorKind.NEGATIVE_LENGTH
     if text[:1] == b"+" and text[1:].isdigit():
-        return FaultKind.SIGNED_LENGTH
+        return FrameErrorKind.SIGNED_LENGTH
     if _HEXADECIMAL.fullmatch(text):
-        return FaultKind.HEX_LENGTH
+        return FrameErrorKind.HEX_LENGTH
     if text.decode("utf-8", "replace").isdigit():
-        return FaultKind.NON_ASCII_DIGITS
-    return FaultKind.NOT_A_NUMBER
+        return FrameErrorKind.NON_ASCII_DIGITS
+    return FrameErrorKind.NOT_A_NUMBER
 
 
 def _excerpt(text: bytes) -> str:
@@ -468,7 +468,7 @@ class LineDecoder:
         self._line += part
         if len(self._line) - self._line.endswith(b"\r") > self._max_line:
             got = f"more than {self._max_line} bytes"
-            output.append(FrameFault(kind=FaultKind.LINE_TOO_LONG, got=got))
+            output.append(FrameError(kind=FrameErrorKind.LINE_TOO_LONG, got=got))
             self._line.clear()
             self._skipping = True
 

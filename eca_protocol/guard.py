@@ -32,7 +32,7 @@ __all__ = ["GUARD", "NAME", "Guard"]
 NAME: Final = "eca-child-guard"
 """The name of the watcher in a list of processes."""
 
-_WATCH: Final = r"""
+_WATCHER_SCRIPT: Final = r"""
 trap '' HUP INT QUIT TERM USR1
 mark=$1 ticks=$2
 groups=' '
@@ -89,7 +89,7 @@ class Guard:
         self._lock = threading.Lock()
         self._mark = f"{_VARIABLE}={secrets.token_hex(8)}"
 
-    def marked(self, environment: Mapping[str, str] | None) -> dict[str, str]:
+    def mark_environment(self, environment: Mapping[str, str] | None) -> dict[str, str]:
         """Return the environment of a child to guard; None: that of this process."""
         name, _, value = self._mark.partition("=")
         return {**(os.environ if environment is None else environment), name: value}
@@ -128,7 +128,7 @@ class Guard:
                 self._start()
 
     @contextmanager
-    def over(self, group: int) -> Iterator[None]:
+    def guarding(self, group: int) -> Iterator[None]:
         """Guard a group while the block runs."""
         self.add(group)
         try:
@@ -149,7 +149,7 @@ class Guard:
             return
         with suppress(OSError):
             self._watcher = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, NAME, self._mark, str(_ticks())],
+                ["/bin/sh", "-c", _WATCHER_SCRIPT, NAME, self._mark, str(_ticks())],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

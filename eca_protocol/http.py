@@ -7,7 +7,7 @@ however much of the body is unread; chunks that came together are read with a ch
 millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
 is followed, so that a key never reaches a host it was not configured for; no cookie is kept; a
 connection with bytes behind the end of a response is closed, never reused; every failure below the
-status line is an `HTTPFault`.
+status line is an `HTTPError`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from eca_protocol.errors import HTTPFault, HTTPTimeout
-from eca_protocol.http_faults import (
+from eca_protocol.errors import HTTPError, HTTPTimeout
+from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
-    fault_of,
+    idle_timeout,
     is_out_of_descriptors,
-    silence,
+    to_http_error,
 )
-from eca_protocol.proxies import proxy_for, proxy_trouble
+from eca_protocol.proxies import explain_proxy_error, proxy_for
 from eca_protocol.tls import ClientCertificate, TLSObject, make_context
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class HTTPResponse:
         """The body as it comes, decompressed if need be; to be asked for once.
 
         Raises:
-            HTTPFault: the connection broke or the encoding is wrong.
+            HTTPError: the connection broke or the encoding is wrong.
             HTTPTimeout: nothing came for `idle` seconds.
         """
         return _Chunks(self)
@@ -94,7 +94,7 @@ class HTTPResponse:
         """Up to `limit` bytes of the body; the rest is dropped with the connection.
 
         Raises:
-            HTTPFault: as `chunks`.
+            HTTPError: as `chunks`.
         """
         body = bytearray()
         async for chunk in self.chunks():
@@ -143,11 +143,11 @@ class _Chunks:
             response.is_read = True
             raise
         except TimeoutError:
-            raise silence(response.idle) from None
+            raise idle_timeout(response.idle) from None
         except zlib.error as error:
-            raise HTTPFault("protocol", f"the body cannot be decompressed: {error}") from None
+            raise HTTPError("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
-            raise fault_of(_httpx(), error, Deadlines(idle=response.idle)) or error from error
+            raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
 
 
 def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
@@ -157,7 +157,7 @@ def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
             return None
         case "gzip" | "x-gzip" | "deflate":
             return zlib.decompressobj(wbits=47).decompress
-    raise HTTPFault("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
+    raise HTTPError("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
 
 
 class HTTPClient:
@@ -195,8 +195,8 @@ class HTTPClient:
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[_Way, httpx.AsyncBaseTransport] = {}
-        self._left: list[HTTPResponse] = []
+        self._transports: dict[_ConnectionConfig, httpx.AsyncBaseTransport] = {}
+        self._unread: list[HTTPResponse] = []
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -210,19 +210,19 @@ class HTTPClient:
     ) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            await self._unwind_left()
+            await self._unwind_unread()
             for transport in (*self._transports.values(), self._transport):
                 if transport is not None:
                     await transport.aclose()
 
-    async def _unwind_left(self) -> None:
+    async def _unwind_unread(self) -> None:
         """Unwinds the bodies that were left.
 
         That reads through what had been received of them, a millisecond or two, which whoever
         stopped a fast stream should not wait for: their connections were closed at once.
         """
-        while self._left:
-            await self._left.pop()._unwind()
+        while self._unread:
+            await self._unread.pop()._unwind()
 
     @asynccontextmanager
     async def stream(
@@ -260,16 +260,16 @@ class HTTPClient:
             resend: whether it may be sent again like that; not what must on no account run twice.
 
         Raises:
-            HTTPFault: no answer could be had; `kind` and text say why.
+            HTTPError: no answer could be had; `kind` and text say why.
             HTTPTimeout: a deadline passed; `timer` says which.
         """
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
-        await self._unwind_left()
+        await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
         request = _request(method, url, merged, content, deadlines)
         if address is not None and proxy is None:
-            _lead_to(request, address)
+            _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)
         # From here on the transport bounds each read of the socket, which costs far less than a
         # scope around each chunk; a transport of a test may not, so there are scopes.
@@ -286,33 +286,33 @@ class HTTPClient:
                     _break(response)
                 await response.aclose()
             if not answer.is_read:
-                self._left.append(answer)
+                self._unread.append(answer)
 
     async def _transport_for(
         self, url: str, shows_certificate: bool
     ) -> tuple[httpx.AsyncBaseTransport, str | None]:
         """What carries requests to this URL, and the proxy it goes through."""
         if self._closed:
-            raise HTTPFault("config", "the HTTP client is closed")
+            raise HTTPError("config", "the HTTP client is closed")
         if self._transport is not None:
             return self._transport, None
         proxy = self._proxy_for(url)
         secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-        way = _Way(
+        config = _ConnectionConfig(
             secure=secure,
             proxy=proxy,
             ca_file=self.ca_file if secure else None,
             certificate=self.client_certificate if secure and shows_certificate else None,
         )
-        if way not in self._transports:
-            transport = await anyio.to_thread.run_sync(_make_transport, way)
-            if way in self._transports or self._closed:
+        if config not in self._transports:
+            transport = await anyio.to_thread.run_sync(_make_transport, config)
+            if config in self._transports or self._closed:
                 await transport.aclose()  # another request was quicker, or we are leaving
             else:
-                self._transports[way] = transport
+                self._transports[config] = transport
         if self._closed:
-            raise HTTPFault("config", "the HTTP client is closed")
-        return self._transports[way], proxy
+            raise HTTPError("config", "the HTTP client is closed")
+        return self._transports[config], proxy
 
     def _proxy_for(self, url: str) -> str | None:
         if self._environment is None:
@@ -322,11 +322,11 @@ class HTTPClient:
         try:
             return proxy_for(url, self._environment)
         except ValueError as error:
-            raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+            raise HTTPError("config", f"not a URL that can be asked: {error}") from error
 
 
 @attrs.frozen(kw_only=True)
-class _Way:
+class _ConnectionConfig:
     """What requests that share connections have in common."""
 
     secure: bool
@@ -335,26 +335,26 @@ class _Way:
     certificate: ClientCertificate | None
 
 
-def _make_transport(way: _Way) -> httpx.AsyncBaseTransport:
+def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
     library = _httpx()
     context: ssl.SSLContext | bool = False
-    if way.secure:
+    if config.secure:
         try:
-            context = make_context(library.create_ssl_context, way.ca_file, way.certificate)
-        except (OSError, HTTPFault) as error:
+            context = make_context(library.create_ssl_context, config.ca_file, config.certificate)
+        except (OSError, HTTPError) as error:
             if is_out_of_descriptors(error):
-                raise HTTPFault("resources", NO_DESCRIPTORS) from error
-            if isinstance(error, HTTPFault):
+                raise HTTPError("resources", NO_DESCRIPTORS) from error
+            if isinstance(error, HTTPError):
                 raise
-            raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+            raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
     limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
     try:
-        proxy = way.proxy and _proxy(way.proxy, context)
+        proxy = config.proxy and _proxy(config.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
             verify=context, limits=limits, proxy=proxy, trust_env=False
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
-        raise HTTPFault("config", proxy_trouble(error)) from error
+        raise HTTPError("config", explain_proxy_error(error)) from error
     return transport
 
 
@@ -370,12 +370,12 @@ def _body_type() -> type[httpx.ByteStream]:
         """A body that can be left halfway; httpx's own is a generator, which wants to be closed."""
 
         def __aiter__(self) -> Self:
-            self._left: list[bytes] = [self._stream]
+            self._rest: list[bytes] = [self._stream]
             return self
 
         async def __anext__(self) -> bytes:
-            if self._left:
-                return self._left.pop()
+            if self._rest:
+                return self._rest.pop()
             raise StopAsyncIteration
 
     return Body
@@ -391,7 +391,7 @@ def _request(
             method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
         )
     except (library.InvalidURL, UnicodeError) as error:  # a host that is no name is the latter
-        raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+        raise HTTPError("config", f"not a URL that can be asked: {error}") from error
     if request.url.userinfo:
         login = library.BasicAuth(request.url.username, request.url.password)
         next(login.sync_auth_flow(request))
@@ -407,12 +407,12 @@ def _url(text: str) -> httpx.URL:
 
 
 def _proxy(address: str, context: ssl.SSLContext | bool) -> httpx.Proxy:
-    is_secure = address.lower().startswith("https:")  # the way to the proxy, whatever is asked
+    is_secure = address.lower().startswith("https:")  # the config to the proxy, whatever is asked
     proxy: httpx.Proxy = _httpx().Proxy(address, ssl_context=context if is_secure else None)
     return proxy
 
 
-def _lead_to(request: httpx.Request, address: str) -> None:
+def _connect_to(request: httpx.Request, address: str) -> None:
     """Let a request connect to an address in the name of its host."""
     name = request.url.raw_host.decode("ascii")
     request.headers["connection"] = "close"  # nobody else may find it under the bare address
@@ -441,7 +441,7 @@ async def _send(
             try:
                 return await transport.handle_async_request(request)
             except Exception as error:
-                fault = fault_of(_httpx(), error, deadlines)
+                fault = to_http_error(_httpx(), error, deadlines)
                 if fault is None:
                     raise
                 is_stale = not connected and anyio.current_time() - began <= STALE
@@ -485,10 +485,10 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, raw in headers.items():
         value = raw.strip()
         if not _NAME.fullmatch(name):
-            raise HTTPFault("config", f"header {name!r}: expected a header name")
+            raise HTTPError("config", f"header {name!r}: expected a header name")
         if not _VALUE.fullmatch(value):
             odd = next(char for char in value if not _VALUE.fullmatch(char))
-            raise HTTPFault(
+            raise HTTPError(
                 "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
             )
         checked[name.lower()] = value

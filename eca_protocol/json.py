@@ -160,10 +160,10 @@ def holds_too_many_values(data: bytes | bytearray) -> bool:
         return False
     place = 0
     for _ in range(MAX_VALUES // _MARKS_AT_ONCE):
-        found = _MANY_MARKS.match(data, place)
-        if found is None:
+        match = _MANY_MARKS.match(data, place)
+        if match is None:
             return False
-        place = found.end()
+        place = match.end()
     return _ONE_MARK.match(data, place) is not None
 
 

@@ -49,66 +49,66 @@ Input: TypeAlias = Literal[
 
 
 @attrs.frozen
-class _Step:
+class _Transition:
     verdict: Verdict
     next: State
     code: int = 0
     why: str = ""
 
 
-def _steps() -> Mapping[State, Mapping[Input, _Step]]:
+def _transitions() -> Mapping[State, Mapping[Input, _Transition]]:
     new, initializing, answered, ready, shutdown, exited = State
     let, hold, drop = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
 
-    def refuse(state: State, code: int, why: str) -> _Step:
-        return _Step(Verdict.REFUSE, state, code, why)
+    def refuse(state: State, code: int, why: str) -> _Transition:
+        return _Transition(Verdict.REFUSE, state, code, why)
 
     early = refuse(new, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
     twice = "initialize was sent before: a connection is initialized once"
     late = refuse(shutdown, INVALID_REQUEST, "the server was shut down: only exit may follow")
-    gone = _Step(drop, exited)
+    gone = _Transition(drop, exited)
     return {
         new: {
-            "initialize": _Step(let, initializing),
-            "initialized": _Step(drop, new),
+            "initialize": _Transition(let, initializing),
+            "initialized": _Transition(drop, new),
             "shutdown": early,
-            "exit": _Step(let, exited),
+            "exit": _Transition(let, exited),
             "request": early,
-            "notification": _Step(drop, new),
+            "notification": _Transition(drop, new),
         },
         initializing: {
             "initialize": refuse(initializing, INVALID_REQUEST, twice),
-            "initialized": _Step(hold, initializing),
-            "shutdown": _Step(hold, initializing),
-            "exit": _Step(let, exited),
-            "request": _Step(hold, initializing),
-            "notification": _Step(hold, initializing),
-            "initialize answered": _Step(let, answered),
-            "initialize failed": _Step(let, new),
+            "initialized": _Transition(hold, initializing),
+            "shutdown": _Transition(hold, initializing),
+            "exit": _Transition(let, exited),
+            "request": _Transition(hold, initializing),
+            "notification": _Transition(hold, initializing),
+            "initialize answered": _Transition(let, answered),
+            "initialize failed": _Transition(let, new),
         },
         answered: {
             "initialize": refuse(answered, INVALID_REQUEST, twice),
-            "initialized": _Step(let, ready),
-            "shutdown": _Step(let, shutdown),
-            "exit": _Step(let, exited),
-            "request": _Step(let, answered),
-            "notification": _Step(let, answered),
+            "initialized": _Transition(let, ready),
+            "shutdown": _Transition(let, shutdown),
+            "exit": _Transition(let, exited),
+            "request": _Transition(let, answered),
+            "notification": _Transition(let, answered),
         },
         ready: {
             "initialize": refuse(ready, INVALID_REQUEST, twice),
-            "initialized": _Step(drop, ready),
-            "shutdown": _Step(let, shutdown),
-            "exit": _Step(let, exited),
-            "request": _Step(let, ready),
-            "notification": _Step(let, ready),
+            "initialized": _Transition(drop, ready),
+            "shutdown": _Transition(let, shutdown),
+            "exit": _Transition(let, exited),
+            "request": _Transition(let, ready),
+            "notification": _Transition(let, ready),
         },
         shutdown: {
             "initialize": late,
-            "initialized": _Step(drop, shutdown),
+            "initialized": _Transition(drop, shutdown),
             "shutdown": late,
-            "exit": _Step(let, exited),
+            "exit": _Transition(let, exited),
             "request": late,
-            "notification": _Step(drop, shutdown),
+            "notification": _Transition(drop, shutdown),
         },
         exited: {
             "initialize": gone,
@@ -121,9 +121,9 @@ def _steps() -> Mapping[State, Mapping[Input, _Step]]:
     }
 
 
-TRANSITIONS: Mapping[State, Mapping[Input, _Step]] = MappingProxyType(dict(_steps()))
+TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(dict(_transitions()))
 
-_NAMED: Mapping[str, Input] = {
+_NAMED_INPUTS: Mapping[str, Input] = {
     "initialize": "initialize",
     "initialized": "initialized",
     "shutdown": "shutdown",
@@ -146,10 +146,10 @@ class LifecycleGate:
         Raises:
             RPCError: it is refused; the error is what a request is answered with.
         """
-        given = _NAMED.get(method, kind)
-        if given == "initialize" and kind == "notification":
-            given = kind
-        step = TRANSITIONS[self.state][given]
+        input_ = _NAMED_INPUTS.get(method, kind)
+        if input_ == "initialize" and kind == "notification":
+            input_ = kind
+        step = TRANSITIONS[self.state][input_]
         if step.verdict is Verdict.REFUSE:
             raise RPCError(step.code, step.why)
         if step.verdict is Verdict.ADMIT:
@@ -157,12 +157,12 @@ class LifecycleGate:
             self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN
         return step.verdict
 
-    def answered(self, method: str, *, success: bool) -> bool:
+    def record_answer(self, method: str, *, success: bool) -> bool:
         """Say that a request was answered; True if what was held may go on now."""
         if method != "initialize" or self.state is not State.INITIALIZING:
             return False
-        given: Input = "initialize answered" if success else "initialize failed"
-        self.state = TRANSITIONS[self.state][given].next
+        input_: Input = "initialize answered" if success else "initialize failed"
+        self.state = TRANSITIONS[self.state][input_].next
         return True
 
     def check_sending(self, method: str, kind: Literal["request", "notification"]) -> None:

@@ -48,7 +48,7 @@ class Outbox:
     def __init__(self, transport: Transport) -> None:
         self.shape = WriteShape()
         self.size = 0
-        self.silent = False
+        self.closed = False
         self._transport = transport
         self._frames: deque[bytes] = deque()
         self._appended = anyio.Event()
@@ -56,7 +56,7 @@ class Outbox:
 
     def append(self, frame: bytes, *, is_answer: bool = False) -> None:
         """Add a whole frame; once the outbox is silent it is dropped."""
-        if self.silent:
+        if self.closed:
             return
         if self.shape.send_now is not None and not self.size:
             frame = frame[self.shape.send_now(frame) :]
@@ -69,23 +69,23 @@ class Outbox:
         if len(self._frames) == 1:
             self._appended.set()
 
-    def silence(self) -> None:
+    def close(self) -> None:
         """Drop what is left and let everybody who waits go on: nobody is there to read it."""
-        self.silent = True
+        self.closed = True
         self._frames.clear()
         self.size = 0
         self._written.set()
         self._appended.set()
 
-    async def below(self, size: int) -> None:
+    async def wait_below(self, size: int) -> None:
         """Wait until at most `size` bytes are unwritten, or nobody reads them any more."""
-        while self.size > size and not self.silent:
+        while self.size > size and not self.closed:
             await self._written.wait()
 
     async def run(self, on_broken: Callable[[OSError], None]) -> None:
         """Write until silenced; `on_broken` is told once if the other side is gone."""
         try:
-            while not self.silent:
+            while not self.closed:
                 if not self._frames:
                     self._appended = anyio.Event()
                     await self._appended.wait()
@@ -94,7 +94,7 @@ class Outbox:
         except OSError as error:
             on_broken(error)
         finally:
-            self.silence()
+            self.close()
 
     async def _write(self) -> None:
         """Write once, and keep the silence that the shape asks for after it."""

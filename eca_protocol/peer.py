@@ -48,7 +48,7 @@ from eca_protocol.errors import (
     RequestFailed,
     RPCError,
 )
-from eca_protocol.framing import CONTENT_LENGTH, FrameFault, Framing
+from eca_protocol.framing import CONTENT_LENGTH, FrameError, Framing
 from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Request, Response
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
@@ -162,7 +162,7 @@ class Peer:
         for request_id in tuple(self._endpoint.running_requests):
             self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the connection was closed")
         with anyio.move_on_after(FLUSH_SECONDS / 2):
-            await self._outbox.below(0)
+            await self._outbox.wait_below(0)
 
     async def cancel_requests(self, *, seconds: float, but: str | None = None) -> None:
         """Cancel the other side's requests that run, and wait until they are answered.
@@ -209,7 +209,7 @@ class Peer:
     @property
     def closed(self) -> bool:
         """Whether nothing that is sent now would be written."""
-        return self._outbox.silent
+        return self._outbox.closed
 
     def _on_broken(self, error: OSError) -> None:
         self.end = self.end or End("broken", f"writing failed: {error}")
@@ -217,7 +217,7 @@ class Peer:
         self._reading.cancel()
 
     def _silence(self, reason: str) -> None:
-        self._outbox.silence()
+        self._outbox.close()
         self._endpoint.close()
         self._lose_calls(reason)
 
@@ -231,7 +231,7 @@ class Peer:
             if self._before_reading is not None:
                 await self._before_reading()
             if self._outbox.size > CLOGGED:
-                await self._outbox.below(CLOGGED)
+                await self._outbox.wait_below(CLOGGED)
             try:
                 data = await self._transport.receive()
             except OSError as error:
@@ -239,7 +239,7 @@ class Peer:
             for item in self._decoder.feed(data) if data else self._decoder.feed_eof():
                 if self.end is not None:  # a decoder may close us, and so may any handler
                     return self.end
-                if type(item) is FrameFault:
+                if type(item) is FrameError:
                     self._reply_to(
                         RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
                     )
@@ -264,7 +264,7 @@ class Peer:
             self._act_on(event)
 
     def _reply_to(self, fault: RemoteProtocolError) -> None:
-        reply = self._endpoint.fault(fault)
+        reply = self._endpoint.reply_to_error(fault)
         if reply is not None:
             self._post(reply.message)
 
@@ -391,11 +391,11 @@ class Peer:
 
     def release(self) -> None:
         """Dispatch what the gate has held, since it lets it pass now."""
-        self._endpoint.reopen()
+        self._endpoint.allow_release()
         self._release()
 
     def _release(self) -> None:
-        for event in self._endpoint.released():
+        for event in self._endpoint.take_released():
             self._act_on(event)
 
     def notify(self, method: str, params: Any = None, *, codec: MessageCodec | None = None) -> None:
@@ -410,7 +410,7 @@ class Peer:
             ConnectionClosed: nobody is there to read it.
             LocalProtocolError: it cannot be written as JSON, or is none of the table's.
         """
-        if self._outbox.silent:
+        if self._outbox.closed:
             raise ConnectionClosed(f"{method}: the connection is closed")
         for name, raw in (codec or self.codec).outgoing(method, params):
             message = {"jsonrpc": "2.0", "method": name}
@@ -425,7 +425,7 @@ class Peer:
             ConnectionClosed: nobody is there to answer it.
             LocalProtocolError: it cannot be written as JSON, or is none of the table's.
         """
-        if self._outbox.silent or self.end is not None:
+        if self._outbox.closed or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
         call = PendingCall(request, decode=self._decode_result, abandon=self.abandon)
@@ -449,7 +449,7 @@ class Peer:
         """Stop waiting for a call; the other side is told, a late answer is ignored."""
         self._calls.pop(call.id, None)
         cancel = self._endpoint.abandon(call.id)
-        if cancel is not None and not self._outbox.silent:
+        if cancel is not None and not self._outbox.closed:
             self._post(cancel)
 
     @property
@@ -470,7 +470,7 @@ class Peer:
     def shape(self, shape: WriteShape) -> None:
         self._outbox.shape = shape
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until little is left to write; for sources of bulk, between two pieces."""
         if self._outbox.size > DRAINED:
-            await self._outbox.below(DRAINED)
+            await self._outbox.wait_below(DRAINED)

@@ -28,13 +28,13 @@ from eca_protocol.guard import GUARD
 from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
-__all__ = ["Child", "Ladder", "spawn", "watch_descriptor", "working_directory"]
+__all__ = ["Child", "GracePeriods", "spawn", "watch_descriptor", "working_directory"]
 
 _DESCRIPTORS = "/proc/self/fd"  # Linux: a path to what a descriptor stands for, also in a child
 
 
 @attrs.frozen(kw_only=True)
-class Ladder:
+class GracePeriods:
     """How long each rung may take, in seconds."""
 
     after_stdin: float = 2.0
@@ -160,23 +160,23 @@ class Child:
         """Read nothing more of its output: it learns it when it writes."""
         self._fd_transport.close_reading()
 
-    async def end(self, ladder: Ladder | None = None, *, drains: bool = True) -> int | None:
+    async def end(self, grace: GracePeriods | None = None, *, drains: bool = True) -> int | None:
         """Go down the ladder; the exit code, or None if even KILL did not end it in time.
 
         Cancellation waits until it is through, at most the sum of the ladder's rungs. Without
         `drains` its output is left to whoever else reads it, and is not closed.
         """
-        ladder = ladder or Ladder()
+        grace = grace or GracePeriods()
         with anyio.CancelScope(shield=True):
             self.close_stdin()
             async with anyio.create_task_group() as group:
                 if drains:
                     group.start_soon(self._drain)
-                if not await self._ends_within(ladder.after_stdin):
+                if not await self._ends_within(grace.after_stdin):
                     await self.signal_group("term")
-                    if not await self._ends_within(ladder.after_term):
+                    if not await self._ends_within(grace.after_term):
                         await self.signal_group("kill")
-                        await self._ends_within(ladder.after_kill)
+                        await self._ends_within(grace.after_kill)
                 group.cancel_scope.cancel()
             if drains:
                 await self._fd_transport.aclose()
@@ -221,18 +221,20 @@ def spawn(
         if guarded:
             theirs.enter_context(GUARD.starting())
         try:
-            given, write_fd = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            stdin_end, write_fd = (
+                _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            )
             read_fd, output = _pipe(ours, theirs)
             errors_fd, errors = None, None if stderr == "inherit" else subprocess.DEVNULL
             if stderr == "pipe":
                 errors_fd, errors = _pipe(ours, theirs)
             popen = subprocess.Popen(
                 list(command),
-                stdin=given,
+                stdin=stdin_end,
                 stdout=output,
                 stderr=errors,
                 **working_directory(cwd),
-                env=GUARD.marked(env) if guarded else None if env is None else dict(env),
+                env=GUARD.mark_environment(env) if guarded else None if env is None else dict(env),
                 start_new_session=os.name != "nt",
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
@@ -247,7 +249,7 @@ def spawn(
         except BaseException:
             popen.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                popen.wait(Ladder().after_kill)
+                popen.wait(GracePeriods().after_kill)
             raise
         if guarded:
             GUARD.add(child.pid)

@@ -28,13 +28,13 @@ class ProcessTable:
 
     def descendants(self, ancestor: int) -> frozenset[int]:
         """The children of a process, their children and so on."""
-        found: set[int] = set()
+        pids: set[int] = set()
         pending = [ancestor]
         while pending:
-            below = set(self._by_parent.get(pending.pop(), ())) - found
-            found |= below
+            below = set(self._by_parent.get(pending.pop(), ())) - pids
+            pids |= below
             pending += below
-        return frozenset(found)
+        return frozenset(pids)
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -55,24 +55,24 @@ class ProcessTable:
         return self._by(_parent)
 
     def _by(self, of: Callable[[int], int]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        by_key: dict[int, list[int]] = {}
         for pid in self._numbers:
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                found.setdefault(of(pid), []).append(pid)
-        return found
+                by_key.setdefault(of(pid), []).append(pid)
+        return by_key
 
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
-class _Asked(threading.local):
+class _SharedTable(threading.local):
     """What the event loop of this thread has asked for in this turn."""
 
     table: ProcessTable | None = None
 
 
-_asked = _Asked()
+_shared = _SharedTable()
 
 
 async def process_table() -> ProcessTable:
@@ -80,8 +80,8 @@ async def process_table() -> ProcessTable:
 
     Cancellation waits: whoever asks has processes to end.
     """
-    table = _asked.table = _asked.table or ProcessTable()
+    table = _shared.table = _shared.table or ProcessTable()
     await anyio.lowlevel.cancel_shielded_checkpoint()
-    if _asked.table is table:
-        _asked.table = None
+    if _shared.table is table:
+        _shared.table = None
     return table

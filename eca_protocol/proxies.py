@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-__all__ = ["proxy_for", "proxy_trouble"]
+__all__ = ["explain_proxy_error", "proxy_for"]
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
@@ -53,8 +53,8 @@ def _covers(entry: str, host: str, port: int | None) -> bool:
     if address is not None and "/" in entry:
         return _network_has(entry, address)
     if _address(entry) is None and ":" in entry:
-        entry, _, wanted = entry.rpartition(":")
-        if wanted != str(port):
+        entry, _, entry_port = entry.rpartition(":")
+        if entry_port != str(port):
             return False
     if address is not None:
         return address == _address(entry)
@@ -76,7 +76,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def proxy_trouble(error: Exception) -> str:
+def explain_proxy_error(error: Exception) -> str:
     """Why a proxy cannot be used; names the variable, never its value: it may hold a password."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     suspects = [

@@ -128,8 +128,8 @@ def forced_revision(initialize_params: object) -> Revision | None:
         ValueError: no revision has that name; the text lists those that exist.
     """
     params = _mapping(initialize_params)
-    asked = _mapping(params.get("initializationOptions")).get("protocolRevision")
-    return parse_revision(asked) if isinstance(asked, str) else None
+    name = _mapping(params.get("initializationOptions")).get("protocolRevision")
+    return parse_revision(name) if isinstance(name, str) else None
 
 
 def detect_server(variants: object) -> Revision:

@@ -130,11 +130,11 @@ class SSEDecoder:
         make = tuple.__new__  # twice as quick as calling the class
         match, append, last_id = _PLAIN_EVENT.match, events.append, self._id
         raw_name, name = None, "message"
-        while (found := match(data, position)) is not None:
-            end = found.end()
+        while (event_match := match(data, position)) is not None:
+            end = event_match.end()
             if end - position > self._max_event:
                 break
-            new_name, text = found.groups()
+            new_name, text = event_match.groups()
             if new_name != raw_name:
                 raw_name = new_name
                 name = new_name.decode("utf-8", "replace") if new_name else "message"

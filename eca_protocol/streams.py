@@ -56,8 +56,8 @@ class FdTransport:
     def __init__(self, read_fd: int, write_fd: int | None) -> None:
         self._read_fd = read_fd
         self._write_fd = -1 if write_fd is None else write_fd
-        given = [fd for fd in (read_fd, write_fd) if fd is not None]
-        self._was_blocking = [fd for fd in given if _make_waitable(fd)]
+        descriptors = [fd for fd in (read_fd, write_fd) if fd is not None]
+        self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
         self._waits_for_reading = not _blocking(read_fd)
         self._waits_for_writing = write_fd is not None and not _blocking(write_fd)
 

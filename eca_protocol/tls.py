@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import attrs
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 
-__all__ = ["ClientCertificate", "TLSObject", "make_context", "tls_trouble"]
+__all__ = ["ClientCertificate", "TLSObject", "explain_tls_error", "make_context"]
 
 _LONGEST = 2**20  # bytes of a file in which a certificate or key is looked for
 
@@ -68,20 +68,20 @@ def make_context(
         certificate: shown to every server that asks for one, once it has shown its own.
 
     Raises:
-        HTTPFault: of the kind `config`: certificates cannot be loaded; the text says which.
+        HTTPError: of the kind `config`: certificates cannot be loaded; the text says which.
     """
     _check_variables()
     try:
         context = usual()
     except ssl.SSLError as error:
-        raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+        raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
     context.sslobject_class = TLSObject
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)
         except (OSError, ValueError) as error:
             words = f"the certificates in {ca_file} cannot be loaded: {error}"
-            raise HTTPFault("config", words) from error
+            raise HTTPError("config", words) from error
     if certificate is not None:
         _load(certificate, context)
     return context
@@ -91,7 +91,7 @@ def _check_variables() -> None:
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         path = os.environ.get(variable)
         if path and not Path(path).exists():
-            raise HTTPFault("config", f"{variable} names {path}, which does not exist")
+            raise HTTPError("config", f"{variable} names {path}, which does not exist")
 
 
 def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
@@ -109,7 +109,7 @@ def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
         # Without the function OpenSSL asks whoever sits at the terminal, and waits.
         context.load_cert_chain(certificate.certificate, certificate.key, passphrase)
     except (OSError, ValueError) as error:
-        raise HTTPFault("config", _words(error, certificate, key, is_encrypted)) from error
+        raise HTTPError("config", _words(error, certificate, key, is_encrypted)) from error
 
 
 def _words(error: Exception, certificate: ClientCertificate, key: str, is_encrypted: bool) -> str:
@@ -132,9 +132,9 @@ def _check_pem(what: str, path: str, mark: bytes) -> None:
             content = file.read(_LONGEST)
     except (OSError, ValueError) as error:
         trouble = getattr(error, "strerror", None) or error
-        raise HTTPFault("config", f"the {what} cannot be read from {path}: {trouble}") from error
+        raise HTTPError("config", f"the {what} cannot be read from {path}: {trouble}") from error
     if mark not in content:
-        raise HTTPFault("config", f"expected the {what} in PEM in {path}, found none there")
+        raise HTTPError("config", f"expected the {what} in PEM in {path}, found none there")
 
 
 _EXPIRED = "the server's certificate has expired: renew it, or correct the clock of this machine"
@@ -156,7 +156,7 @@ _UNTRUSTED = {
 """OpenSSL's verify codes (`X509_V_ERR_*`), and what they mean for the user."""
 
 
-def tls_trouble(error: Exception, *, is_connecting: bool) -> str | None:
+def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:
     """Why TLS ended a connection; None: something else did.
 
     Since TLS 1.3 a server refuses a client when that believes the connection made.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from runner import instrumented, main, texts
 
 with instrumented():
-    from eca_protocol.draft.file_changes import changes_of
+    from eca_protocol.draft.file_changes import parse_changes
     from eca_server.tools.diff import equal_runs, file_change, split_lines
     from eca_server.tools.output import Cap
 
@@ -36,7 +36,7 @@ def check_diff(before: str, after: str) -> None:
     marks = [line[:1] for line in change.diff.split("\n")]
     assert (marks.count("+"), marks.count("-")) == (change.lines_added, change.lines_removed)
     assert (change.diff == "") == (before == after)
-    changes = changes_of(change.diff)
+    changes = parse_changes(change.diff)
     assert changes is not None
     assert (not changes) == (before == after)
 

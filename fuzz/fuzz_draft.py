@@ -28,7 +28,7 @@ def check(data: bytes) -> None:
     turns = ends = 0
     for line in data.split(b"\n"):
         if line.startswith(b"-"):
-            hear(stranger, line[1:])
+            read(stranger, line[1:])
             continue
         for content in contents(line):
             if content.role == "assistant" and isinstance(content.content, m.ChatTextContent):
@@ -68,7 +68,7 @@ def relayed(
             yield told
 
 
-def hear(codec: DraftCodec, line: bytes) -> None:
+def read(codec: DraftCodec, line: bytes) -> None:
     """A notification of anybody's: read as what October can write, or refused."""
     with contextlib.suppress(DecodeError, InvalidJSON):
         for method, told in codec.incoming(CONTENT, json.loads(line)):

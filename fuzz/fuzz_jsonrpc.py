@@ -52,14 +52,14 @@ class Conversation:
             self.endpoint.abandon(self.waiting.pop())
         else:
             self.receive(line)
-        for event in self.endpoint.released():
+        for event in self.endpoint.take_released():
             self.see(event)
 
     def receive(self, line: bytes) -> None:
         try:
             value = json.loads(line)
         except InvalidJSON as fault:
-            self.see(self.endpoint.fault(fault))
+            self.see(self.endpoint.reply_to_error(fault))
             return
         try:
             message = classify(value)

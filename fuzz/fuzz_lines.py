@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from runner import bytewise, cut, instrumented, main
 
 with instrumented():
-    from eca_protocol.framing import FrameFault, Frames, LineDecoder, encode_line
+    from eca_protocol.framing import FrameError, Frames, LineDecoder, encode_line
 
 
 def decoded(pieces: Iterable[bytes], max_line: int) -> Frames:
@@ -26,7 +26,7 @@ def check(data: bytes) -> None:
         assert decoded(bytewise(data), max_line) == whole
         assert decoded(cut(data), max_line) == whole
         lines = [item for item in whole if isinstance(item, bytes)]
-        faults = [item for item in whole if isinstance(item, FrameFault)]
+        faults = [item for item in whole if isinstance(item, FrameError)]
         assert not any(fault.fatal for fault in faults)
         assert all(len(line) <= max_line and line.strip(b" \t") for line in lines)
         assert sum(map(len, lines)) + len(faults) * (max_line + 1) <= len(data)

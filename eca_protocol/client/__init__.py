@@ -12,15 +12,15 @@ waits, unless a call of ours is pending; a stopped turn ends with the server's l
 
 from __future__ import annotations
 
-from eca_protocol.client.answers import (
+from eca_protocol.client.chat import Chat, Turn
+from eca_protocol.client.client import Client, Event
+from eca_protocol.client.connecting import connect
+from eca_protocol.client.request_handlers import (
     AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
     ReferencesHandler,
 )
-from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client, Event
-from eca_protocol.client.connecting import connect
 
 __all__ = [
     "AskQuestionHandler",

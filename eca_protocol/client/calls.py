@@ -20,9 +20,9 @@ class Calls(ChatCalls, HistoryCalls, ServerCalls):
         try:
             result = await self._request("initialize", params, deadline)
         except BaseException:
-            self._gate.answered("initialize", success=False)
+            self._gate.record_answer("initialize", success=False)
             raise
-        self._gate.answered("initialize", success=True)
+        self._gate.record_answer("initialize", success=True)
         return result if isinstance(result, m.InitializeResponse) else m.InitializeResponse()
 
     def initialized(self) -> None:

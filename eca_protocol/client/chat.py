@@ -108,12 +108,12 @@ class Chat:
     async def delete(self) -> None:
         """Let the server forget the chat; a running turn ends."""
         await self._client.chat_delete(self.id)
-        self.deleted()
+        self.on_deleted()
 
-    def deleted(self) -> None:
+    def on_deleted(self) -> None:
         """The server has forgotten the chat: a running turn has ended with it."""
         self._finish()
-        self._client.forget(self)
+        self._client.unregister(self)
 
     async def query_context(
         self, query: str = "", *, contexts: Sequence[m.ChatContext] = ()
@@ -145,7 +145,7 @@ class Chat:
         turn = self._turn() if self._turn is not None else None
         return 0 if turn is None else turn.unread
 
-    def take(self, received: m.ChatContentReceivedParams) -> bool:
+    def receive(self, received: m.ChatContentReceivedParams) -> bool:
         """Take in what the server sent; False if it belongs to no turn of ours."""
         content = received.content
         if isinstance(content, m.ChatMetadataContent):
@@ -155,31 +155,31 @@ class Chat:
         if self._idle.is_set():
             return False
         for wait in self._waits:
-            wait.deadline = self._silent_until()
+            wait.deadline = self._idle_until()
         turn = self._turn() if self._turn is not None else None
         if isinstance(content, m.ChatProgressContent) and content.state == "finished":
             if turn is not None and not turn.has_begun:
                 return False  # a second end of the turn before: some servers send one (W-60)
             if turn is not None:
-                turn.put(received)
+                turn.deliver(received)
             self._finish()
         elif turn is not None:
-            turn.put(received)
+            turn.deliver(received)
         return True
 
-    def lose(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """The connection is gone: a running turn ends with that."""
         turn = self._turn() if self._turn is not None else None
         if turn is not None and not self._idle.is_set():
-            turn.end(ConnectionClosed(f"the turn was not finished: {reason}"))
+            turn.finish(ConnectionClosed(f"the turn was not finished: {reason}"))
         self._idle.set()
 
-    async def begin(self, turn: Turn) -> None:
+    async def start_turn(self, turn: Turn) -> None:
         """Wait for the turn before, however long it has something to say; then claim the chat."""
-        wait = anyio.CancelScope(deadline=self._silent_until())
+        wait = anyio.CancelScope(deadline=self._idle_until())
         self._waits.append(wait)
         try:
-            with wait, self._client.reading_on():
+            with wait, self._client.keep_reading():
                 while not self._idle.is_set():
                     await self._idle.wait()
         finally:
@@ -187,31 +187,31 @@ class Chat:
         if not self._idle.is_set():
             seconds = self._client.idle_deadline or 0.0
             raise DeadlineExceeded("the next content of the turn before", seconds)
-        self._client.remember(self)
+        self._client.register(self)
         self._idle = anyio.Event()
-        self._turn = weakref.ref(turn, lambda _: self._client.wake())
+        self._turn = weakref.ref(turn, lambda _: self._client.resume_reading())
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """The turn that has claimed the chat needs it no more."""
         self._finish()
 
-    def taken(self) -> None:
+    def on_content_read(self) -> None:
         """A content was taken out of the inbox: reading may go on."""
-        self._client.wake()
+        self._client.resume_reading()
 
     @property
     def client(self) -> Client:
         """The client it belongs to."""
         return self._client
 
-    def _silent_until(self) -> float:
+    def _idle_until(self) -> float:
         seconds = self._client.idle_deadline
         return math.inf if seconds is None else anyio.current_time() + seconds
 
     def _finish(self) -> None:
         turn = self._turn() if self._turn is not None else None
         if turn is not None:
-            turn.end(None)
+            turn.finish(None)
         self._idle.set()
 
 
@@ -219,7 +219,7 @@ class Turn:
     """A prompt and what comes of it; iterate over it, or await `text()`.
 
     Iterating gives the contents of the turn in order, without the echo of the user's own words
-    (`received()` gives everything, with roles). Used as `async with chat.prompt(...) as turn:`
+    (`contents_with_roles()` gives everything, with roles). Used as `async with chat.prompt(...) as turn:`
     the turn is stopped when the block is left early.
 
     While iterating these are raised: RequestFailed (the server refused the prompt),
@@ -244,9 +244,9 @@ class Turn:
         self._arrived = anyio.Event()
         self._started = False
         self._call: PendingCall | None = None
-        self._said_something = False
+        self._has_content = False
         self._ended = False
-        self._left = False
+        self._is_abandoned = False
         self._fault: ConnectionClosed | None = None
 
     async def start(self) -> m.ChatPromptResponse:
@@ -266,17 +266,17 @@ class Turn:
         """Send the prompt when the turn before has ended, unless it was stopped until then."""
         self._started = True
         client = self.chat.client
-        await client.await_edition("chat/prompt", self.params)
-        await self.chat.begin(self)
+        await client.wait_for_revision("chat/prompt", self.params)
+        await self.chat.start_turn(self)
         if self.stopped:
-            self.chat.give_back()
+            self.chat.release()
             return
         try:
             self._call = client.start_request("chat/prompt", self.params)
             self.response = await self._call.result(deadline=client.deadline)
         except BaseException:
             if not self._ended and (self._call is None or self._call.is_answered):
-                self.chat.lose("the prompt was not taken")
+                self.chat.fail("the prompt was not taken")
             else:
                 self._leave()  # it may run all the same
             raise
@@ -296,13 +296,13 @@ class Turn:
         text = "".join(
             [
                 received.content.text
-                async for received in self.received()
+                async for received in self.contents_with_roles()
                 if received.role == "assistant" and isinstance(received.content, m.ChatTextContent)
             ]
         )
         return text.lstrip("\n")  # a blank line parts it from a text of the system's (W-26)
 
-    async def received(self) -> AsyncIterator[m.ChatContentReceivedParams]:
+    async def contents_with_roles(self) -> AsyncIterator[m.ChatContentReceivedParams]:
         """Everything of the turn as it came, roles and the user's echo included."""
         while (received := await self._next()) is not None:
             yield received
@@ -331,10 +331,10 @@ class Turn:
 
     def _leave(self) -> None:
         """Stop the turn; nobody will read what is left of it."""
-        self._left = True
+        self._is_abandoned = True
         self._inbox.clear()
         self.unread = 0
-        self.chat.taken()
+        self.chat.on_content_read()
         if not self._ended and not self.chat.client.closed:
             with contextlib.suppress(LocalProtocolError):  # we are leaving the server
                 self.chat.stop()
@@ -356,7 +356,7 @@ class Turn:
                 raise DeadlineExceeded("the next content of the turn", seconds)
         received = self._inbox.popleft()
         self.unread -= _weight(received.content)
-        self.chat.taken()
+        self.chat.on_content_read()
         if isinstance(received.content, m.ChatToolCallPrepareContent):
             call_id, piece = received.content.id, received.content.arguments_text
             self.arguments_texts[call_id] = self.arguments_texts.get(call_id, "") + piece
@@ -368,19 +368,19 @@ class Turn:
     def has_begun(self) -> bool:
         """Whether the server has said anything about this turn: an answer, or a content."""
         is_answered = self._call is not None and self._call.is_answered
-        return self._said_something or is_answered or self._left
+        return self._has_content or is_answered or self._is_abandoned
 
-    def put(self, received: m.ChatContentReceivedParams) -> None:
+    def deliver(self, received: m.ChatContentReceivedParams) -> None:
         """A content of this turn came; the chat's business."""
         if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
-            self._said_something = True
-        if self._left:
+            self._has_content = True
+        if self._is_abandoned:
             return
         self._inbox.append(received)
         self.unread += _weight(received.content)
         self._arrived.set()
 
-    def end(self, fault: ConnectionClosed | None) -> None:
+    def finish(self, fault: ConnectionClosed | None) -> None:
         """No more contents will come; the chat's business."""
         self._ended = True
         self._fault = self._fault or fault

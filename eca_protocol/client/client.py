@@ -12,14 +12,14 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.answers import Answers
 from eca_protocol.client.calls import Calls
 from eca_protocol.client.chat import Chat
+from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer, PendingCall
-from eca_protocol.process import Child, Ladder
+from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.streams import Transport
 
@@ -55,10 +55,10 @@ CONFIGURED = 10.0
 INBOX = 2**20
 """Bytes of contents that nobody has taken, above which reading waits."""
 
-EVENTS_KEPT = 4096
+MAX_EVENTS = 4096
 """Events that nobody has taken; beyond it the oldest is dropped for the newest."""
 
-_LEAVING = Ladder(after_stdin=2.0, after_term=1.0, after_kill=1.0)
+_GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
 
 class Client(Calls):
@@ -79,7 +79,7 @@ class Client(Calls):
         *,
         child: Child | None = None,
         revision: Revision | None = None,
-        answers: Answers | None = None,
+        request_handlers: RequestHandlers | None = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
@@ -97,16 +97,16 @@ class Client(Calls):
             "rewrite/contentReceived": self._add_event,
             "$/showMessage": self._add_event,
             "$/progress": self._add_event,
-            **(answers or Answers()).handlers(),
+            **(request_handlers or RequestHandlers()).handlers(),
         }
-        self.handled = frozenset(handlers)
+        self.handled_methods = frozenset(handlers)
         peer = Peer(
             transport,
             side="client",
             table=ECA,
             codec=codec_for(revision or ANNOUNCED),
             handlers=handlers,
-            before_reading=self._room,
+            before_reading=self._wait_for_space,
         )
         super().__init__(peer, deadline=deadline)
         self.initialize_response = m.InitializeResponse()
@@ -117,11 +117,13 @@ class Client(Calls):
         self._revision_is_known = revision is not None
         self._child = child
         self._chats: dict[str, Chat] = {}
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._event_came = anyio.Event()
-        self._room_made = anyio.Event()
-        self._reading_on = 0
-        self._held: list[tuple[str, Any]] = []  # notifications until the edition is known
+        self._space_freed = anyio.Event()
+        self._forced_reads = 0
+        self._held_notifications: list[
+            tuple[str, Any]
+        ] = []  # notifications until the edition is known
         self._configured = anyio.Event()
 
     def chat(
@@ -140,7 +142,7 @@ class Client(Calls):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models the server offers; empty until `configured()`."""
+        """The models the server offers; empty until `wait_for_config()`."""
         return self.config.models or ()
 
     @property
@@ -163,7 +165,7 @@ class Client(Calls):
         """The exit code of the server that `connect` started, once it has ended."""
         return None if self._child is None else self._child.returncode
 
-    async def configured(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
+    async def wait_for_config(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
         """Wait until the server has told its models and behaviours; not where it never will.
 
         Raises:
@@ -192,7 +194,7 @@ class Client(Calls):
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
-    def remember(self, chat: Chat) -> None:
+    def register(self, chat: Chat) -> None:
         """Route to a chat that is used again after it was deleted.
 
         Raises:
@@ -201,47 +203,49 @@ class Client(Calls):
         if self._chats.setdefault(chat.id, chat) is not chat:
             raise LocalProtocolError("the chat was deleted, and has been made anew: use that one")
 
-    def forget(self, chat: Chat) -> None:
+    def unregister(self, chat: Chat) -> None:
         """Route nothing to a deleted chat any more."""
         self._chats.pop(chat.id, None)
 
-    def wake(self) -> None:
+    def resume_reading(self) -> None:
         """Room was made in an inbox, or a call needs its answer: reading goes on."""
-        self._room_made.set()
+        self._space_freed.set()
 
     def start_request(self, method: str, params: Any) -> PendingCall:
         """See `Calls.start_request`; its answer must be read however full the inboxes are."""
         call = super().start_request(method, params)
-        self.wake()
+        self.resume_reading()
         return call
 
     @contextlib.contextmanager
-    def reading_on(self) -> Iterator[None]:
+    def keep_reading(self) -> Iterator[None]:
         """Meanwhile reading goes on, however full the inboxes are."""
-        self._reading_on += 1
-        self.wake()
+        self._forced_reads += 1
+        self.resume_reading()
         try:
             yield
         finally:
-            self._reading_on -= 1
+            self._forced_reads -= 1
 
-    async def await_edition(self, method: str, params: Any) -> None:
+    async def wait_for_revision(self, method: str, params: Any) -> None:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
         It does if it is of CURRENT's alone, or a prompt behind a notification that is.
         """
         depends = not ECA[method].window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
-            and bool(params.variant is not None or params.trust is not None or self._held)
+            and bool(
+                params.variant is not None or params.trust is not None or self._held_notifications
+            )
         )
         if depends and not self._revision_is_known:
-            with anyio.move_on_after(CONFIGURED) as scope, self.reading_on():
+            with anyio.move_on_after(CONFIGURED) as scope, self.keep_reading():
                 await self._configured.wait()
             if scope.cancelled_caught:
-                self._held.clear()  # an older server has nothing like it
+                self._held_notifications.clear()  # an older server has nothing like it
 
     async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
-        await self.await_edition(method, params)
+        await self.wait_for_revision(method, params)
         return await super()._request(method, params, deadline)
 
     def _notify(self, method: str, params: Any = None) -> None:
@@ -250,18 +254,18 @@ class Client(Calls):
             super()._notify(method, params)
         else:
             self._gate.check_sending(method, "notification")
-            self._held.append((method, params))
+            self._held_notifications.append((method, params))
 
-    async def _room(self) -> None:
+    async def _wait_for_space(self) -> None:
         while sum(chat.unread for chat in self._chats.values()) > INBOX:
-            if self._peer.pending_calls or self._reading_on:
+            if self._peer.pending_calls or self._forced_reads:
                 return
-            self._room_made = anyio.Event()
-            await self._room_made.wait()
+            self._space_freed = anyio.Event()
+            await self._space_freed.wait()
 
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
         chat = self._chats.get(received.chat_id)
-        if chat is None or not chat.take(received):
+        if chat is None or not chat.receive(received):
             self._add_event(received)
 
     async def initialize(
@@ -278,17 +282,17 @@ class Client(Calls):
             self._revision_is_known = True
             self.revision = detect_server(None if params.chat is None else params.chat.variants)
             self._peer.codec = codec_for(self.revision)
-            held, self._held = self._held, []
+            held, self._held_notifications = self._held_notifications, []
             with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # we are leaving
                 for method, value in held:
                     self._notify(method, value)
         if params.chat is not None and params.chat_id is None:
-            said = {
+            changes = {
                 field.name: value
                 for field in attrs.fields(m.ChatConfig)
                 if (value := getattr(params.chat, field.name)) is not None
             }
-            self.config = attrs.evolve(self.config, **said)
+            self.config = attrs.evolve(self.config, **changes)
         self._configured.set()
         self._add_event(params)
 
@@ -304,7 +308,7 @@ class Client(Calls):
     def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
         chat = self._chats.get(params.chat_id)
         if chat is not None:
-            chat.deleted()
+            chat.on_deleted()
         self._add_event(params)
 
     def _add_event(self, event: Event) -> None:
@@ -314,7 +318,7 @@ class Client(Calls):
     async def _serve(self) -> None:
         end = await self._peer.serve()
         for chat in self._chats.values():
-            chat.lose(end.reason)
+            chat.fail(end.reason)
         self._configured.set()
         self._event_came.set()
 
@@ -331,15 +335,15 @@ class Client(Calls):
     ) -> None:
         try:
             with anyio.CancelScope(shield=True):
-                await self._take_leave()
+                await self._shut_down()
         finally:
             try:
                 await self._peer.__aexit__(None, None, None)
             finally:
                 if self._child is not None:
-                    await self._child.end(_LEAVING)
+                    await self._child.end(_GRACE_PERIODS)
 
-    async def _take_leave(self) -> None:
+    async def _shut_down(self) -> None:
         if self.closed:
             return
         try:

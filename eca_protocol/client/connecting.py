@@ -10,14 +10,14 @@ from types import TracebackType
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.answers import (
-    Answers,
+from eca_protocol.client.client import Client
+from eca_protocol.client.request_handlers import (
     AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
     ReferencesHandler,
+    RequestHandlers,
 )
-from eca_protocol.client.client import Client
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
@@ -43,7 +43,7 @@ def connect(
     start_deadline: float = 60.0,
     deadline: float | None = 30.0,
     idle_deadline: float | None = 600.0,
-) -> _Connecting:
+) -> _ConnectionContext:
     """Connect to a server, for as long as an `async with` block lasts.
 
     Args:
@@ -72,7 +72,7 @@ def connect(
     """
     if (command is None) == (transport is None):
         raise LocalProtocolError("connect takes a command or a transport, and not both")
-    answers = Answers(
+    request_handlers = RequestHandlers(
         diagnostics=diagnostics,
         definition=definition,
         references=references,
@@ -86,7 +86,7 @@ def connect(
         process_id=os.getpid(),
         client_info=client_info or m.ClientInfo(name="eca-protocol"),
         initialization_options=initialization_options,
-        capabilities=answers.capabilities(),
+        capabilities=request_handlers.capabilities(),
         workspace_folders=tuple(_folder(folder) for folder in workspace_folders),
     )
 
@@ -98,15 +98,15 @@ def connect(
             stream,
             child=child,
             revision=revision,
-            answers=answers,
+            request_handlers=request_handlers,
             deadline=deadline,
             idle_deadline=idle_deadline,
         )
 
-    return _Connecting(open_client, hello, start_deadline)
+    return _ConnectionContext(open_client, hello, start_deadline)
 
 
-class _Connecting:
+class _ConnectionContext:
     """What `connect` gives: the client, once it is entered."""
 
     def __init__(

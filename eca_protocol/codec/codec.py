@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from eca_protocol.codec.converter import converter
 from eca_protocol.codec.explain import explain_failure
 from eca_protocol.codec.read import Mismatch, Read
-from eca_protocol.codec.write import NotWritten, Write
+from eca_protocol.codec.write import NotInRevision, Write
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.jsonrpc import error_response
@@ -117,7 +117,7 @@ class Codec:
         """
         try:
             return self._write_params[method](params)
-        except (NotWritten, AttributeError, TypeError) as error:
+        except (NotInRevision, AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
 
     def encode_result(self, method: str, result: Any) -> Any:
@@ -130,7 +130,7 @@ class Codec:
         """
         try:
             return self._write_result[method](result)
-        except (NotWritten, AttributeError, TypeError) as error:
+        except (NotInRevision, AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
@@ -152,7 +152,7 @@ class Codec:
         """
         try:
             return ((method, self._write_params[method](params)),)
-        except NotWritten:
+        except NotInRevision:
             return ()
         except (AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
@@ -177,8 +177,8 @@ class Codec:
         )
 
     def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
-        found = explain_failure(self._method(method), raw, self.revision, part)
-        return found or DecodeError(path=part, expected="JSON values", got="something else")
+        error = explain_failure(self._method(method), raw, self.revision, part)
+        return error or DecodeError(path=part, expected="JSON values", got="something else")
 
 
 def _empty(raw: Any) -> Any:
@@ -206,4 +206,4 @@ def _write_nothing(value: Any) -> None:
 
 
 def _refuse_method(revision: Revision, _: Any) -> Any:
-    raise NotWritten(f"revision {revision.value} has no such method")
+    raise NotInRevision(f"revision {revision.value} has no such method")

@@ -14,7 +14,7 @@ import attrs
 
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError
-from eca_protocol.messages.marks import Reading
+from eca_protocol.messages.marks import WireRules
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -135,7 +135,7 @@ def _message(
             path=part, kind="null", expected="an object", got=_words(raw), ruling=walk.lenience
         )
         raw = {}
-    yield from walk.value(shape_of(hint), raw, part, Reading())
+    yield from walk.value(shape_of(hint), raw, part, WireRules())
 
 
 @attrs.frozen
@@ -144,26 +144,26 @@ class _Walk:
     lenience: str
     """The ruling under which this side's nulls and unknown keys are read."""
 
-    def value(self, shape: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def value(self, shape: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         match shape:
             case Scalar(names):
                 if not any(_is(name, raw) for name in names):
                     refused = _refused(path, _expected(shape), raw)
-                    is_read = reading.object_as_true and isinstance(raw, dict)
-                    yield _read_by(reading.ruling, refused) if is_read else refused
+                    is_read = rules.object_as_true and isinstance(raw, dict)
+                    yield _read_by(rules.ruling, refused) if is_read else refused
             case JSONObject():
-                yield from self._object(raw, path, reading)
+                yield from self._object(raw, path, rules)
             case Choice():
-                yield from self._choice(shape, raw, path, reading)
+                yield from self._choice(shape, raw, path, rules)
             case Array(item):
-                yield from self._array(item, raw, path, reading)
+                yield from self._array(item, raw, path, rules)
             case Nullable(inner):
                 if raw is not None:
-                    yield from self.value(inner, raw, path, reading)
+                    yield from self.value(inner, raw, path, rules)
             case Model(cls):
                 yield from self._model(cls, raw, path)
             case Tagged():
-                yield from self._tagged(shape, raw, path, reading)
+                yield from self._tagged(shape, raw, path, rules)
 
     def _model(self, cls: ModelClass, raw: Any, path: str) -> Iterator[Departure]:
         if not isinstance(raw, dict):
@@ -183,19 +183,19 @@ class _Walk:
             )
         yield from self._fields(cls, raw, path, {"type"})
 
-    def _object(self, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
-        if isinstance(raw, list) and reading.list_as_empty:
+    def _object(self, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+        if isinstance(raw, list) and rules.list_as_empty:
             yield Departure(
                 path=path,
                 kind="wrong type",
                 expected="an object",
                 got=_words(raw),
-                ruling=reading.ruling,
+                ruling=rules.ruling,
             )
         elif not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
 
-    def _choice(self, shape: Choice, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _choice(self, shape: Choice, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
@@ -212,27 +212,27 @@ class _Walk:
             kind="unknown value" if within is None else "other revision",
             expected=" or ".join(_words(value) for value in known),
             got=_words(raw),
-            ruling=reading.ruling,
+            ruling=rules.ruling,
         )
 
-    def _array(self, item: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _array(self, item: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, list):
             yield _refused(path, "an array", raw)
             return
         for index, entry in enumerate(raw):
             place = f"{path}[{index}]"
-            if entry is None and reading.null_items:
+            if entry is None and rules.null_items:
                 yield Departure(
                     path=place,
                     kind="null",
                     expected=_expected(item),
                     got="null",
-                    ruling=reading.ruling,
+                    ruling=rules.ruling,
                 )
             else:
-                yield from self.value(item, entry, place, reading)
+                yield from self.value(item, entry, place, rules)
 
-    def _tagged(self, shape: Tagged, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _tagged(self, shape: Tagged, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
             return
@@ -248,14 +248,14 @@ class _Walk:
                 kind="unknown type",
                 expected=" or ".join(_words(member) for member in shape.members),
                 got="nothing" if "type" not in raw else _words(tag),
-                ruling=reading.ruling,
+                ruling=rules.ruling,
             )
             return
         if not window_of_class(cls).holds(self.revision):
-            yield self._other_revision(place, _words(tag), window_of_class(cls), reading)
+            yield self._other_revision(place, _words(tag), window_of_class(cls), rules)
         departures = self._fields(cls, raw, path, {"type"})
-        if reading.incomplete_items and lacks(Model(cls), raw):
-            departures = (_skipped(each, reading.incomplete_items) for each in departures)
+        if rules.incomplete_items and lacks(Model(cls), raw):
+            departures = (_skipped(each, rules.incomplete_items) for each in departures)
         yield from departures
 
     def _fields(
@@ -263,12 +263,12 @@ class _Walk:
     ) -> Iterator[Departure]:
         fields = fields_of(cls)
         for field in fields:
-            if not field.reading.rest:
+            if not field.rules.rest:
                 yield from self._field(field, raw, f"{path}.{field.wire}")
-        if any(field.reading.rest for field in fields):
+        if any(field.rules.rest for field in fields):
             return
         claimed = claimed | {field.wire for field in fields}
-        claimed |= {field.reading.other_key for field in fields if field.reading.other_key}
+        claimed |= {field.rules.alias for field in fields if field.rules.alias}
         for key, entry in raw.items():
             if key not in claimed:
                 yield Departure(
@@ -280,51 +280,51 @@ class _Walk:
                 )
 
     def _field(self, field: Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
-        reading = field.reading
-        known = field.window.holds(self.revision) and reading.written
+        rules = field.rules
+        known = field.window.holds(self.revision) and rules.written
         key = field.wire
-        if key not in raw and reading.other_key in raw:
-            key = reading.other_key
+        if key not in raw and rules.alias in raw:
+            key = rules.alias
             yield Departure(
                 path=path,
                 kind="missing",
                 expected=_expected(field.shape),
                 got=f"the key {key}",
-                ruling=reading.ruling,
+                ruling=rules.ruling,
             )
         if key not in raw:
-            if reading.required_in(self.revision) and (known or not field.has_default):
+            if rules.required_in(self.revision) and (known or not field.has_default):
                 yield Departure(
                     path=path,
                     kind="missing",
                     expected=_expected(field.shape),
                     got="nothing",
-                    ruling=reading.ruling if field.has_default else None,
+                    ruling=rules.ruling if field.has_default else None,
                     refused=not field.has_default,
                 )
             return
         entry = raw[key]
         if not known:
-            yield self._other_revision(path, _words(entry), field.window, reading)
+            yield self._other_revision(path, _words(entry), field.window, rules)
         if entry is None and field.has_default and not isinstance(field.shape, Anything):
-            if not reading.nullable:
+            if not rules.nullable:
                 yield Departure(
                     path=path,
                     kind="null",
-                    expected=_expected(field.shape) + ("" if reading.required else ", or nothing"),
+                    expected=_expected(field.shape) + ("" if rules.required else ", or nothing"),
                     got="null",
-                    ruling=reading.ruling or self.lenience,
+                    ruling=rules.ruling or self.lenience,
                 )
             return
-        yield from self.value(field.shape, entry, path, reading)
+        yield from self.value(field.shape, entry, path, rules)
 
-    def _other_revision(self, path: str, got: str, window: Window, reading: Reading) -> Departure:
+    def _other_revision(self, path: str, got: str, window: Window, rules: WireRules) -> Departure:
         return Departure(
             path=path,
             kind="other revision",
             expected=f"nothing in revision {self.revision.value}",
             got=got,
-            ruling=window.ruling or reading.ruling,
+            ruling=window.ruling or rules.ruling,
         )
 
 

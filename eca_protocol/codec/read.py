@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from eca_protocol.codec.source import function
+from eca_protocol.codec.unrolled import compile_function
 from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.messages.shapes import (
     Anything,
@@ -207,23 +207,23 @@ def _read_model(cls: ModelClass) -> Read:
     fields = fields_of(cls)
     for field in fields:
         names[f"set_{field.name}"] = getattr(cls, field.name).__set__
-        if field.reading.rest:
-            claimed = {other.wire for other in fields if not other.reading.rest}
+        if field.rules.rest:
+            claimed = {other.wire for other in fields if not other.rules.rest}
             names[f"read_{field.name}"] = functools.partial(_read_rest, claimed)
             body.append(f"set_{field.name}(self, read_{field.name}(value))")
         else:
             body += _field_source(field, names)
-    return function("read(value, _)", [*body, "return self"], names)
+    return compile_function("read(value, _)", [*body, "return self"], names)
 
 
 def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     """Lines that read one field; an absent or null one is its default, if there is any."""
-    key, other = field.wire, field.reading.other_key
+    key, other = field.wire, field.rules.alias
     chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
     if field.has_default:
         names[f"default_{field.name}"] = field.default_factory or field.default
         default = f"default_{field.name}" + ("()" if field.default_factory else "")
-        if field.reading.null_as_empty:
+        if field.rules.null_as_empty:
             default = f"'' if {key!r} in value else {default}"
         lines = [f"entry = value.get({chosen})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
@@ -245,15 +245,15 @@ def _plain(shape: Shape) -> Shape:
 
 def _read_field(field: Field) -> Read:
     shape = _plain(field.shape) if field.has_default else field.shape
-    if isinstance(shape, Array) and field.reading.null_items:
+    if isinstance(shape, Array) and field.rules.null_items:
         return _read_array(reader(shape.item), null_items=True)
-    if field.reading.incomplete_items:
+    if field.rules.incomplete_items:
         assert isinstance(shape, Array)
         assert isinstance(shape.item, Tagged)
         return _read_array(_read_tagged(shape.item, incomplete=True))
-    if field.reading.object_as_true:
+    if field.rules.object_as_true:
         return _read_object_as_true(reader(shape))
-    if field.reading.list_as_empty:
+    if field.rules.list_as_empty:
         return _read_list_as_empty(reader(shape))
     return reader(shape)
 

@@ -2,7 +2,7 @@
 
 Written is what the revision knows, and what a ruling adds: a field outside is left out (or told
 under another key), a value outside gives way to its stand-in. A member of a union outside is left
-out of lists and options; where one is needed it raises `NotWritten`. Optional fields are left out
+out of lists and options; where one is needed it raises `NotInRevision`. Optional fields are left out
 while they have their default; user data passes untouched.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from cattrs.fns import identity
 
-from eca_protocol.codec.source import function
+from eca_protocol.codec.unrolled import compile_function
 from eca_protocol.messages.shapes import (
     Array,
     Choice,
@@ -30,12 +30,12 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 
-__all__ = ["NotWritten", "Write", "writer"]
+__all__ = ["NotInRevision", "Write", "writer"]
 
 Write: TypeAlias = Callable[[Any], Any]
 
 
-class NotWritten(Exception):
+class NotInRevision(Exception):
     """The revision does not know this kind of object at all."""
 
 
@@ -82,7 +82,7 @@ def _write_array_of_tagged(write_item: Write) -> Write:
     def write(items: Any) -> list[Any]:
         raw = []
         for item in items:
-            with contextlib.suppress(NotWritten):
+            with contextlib.suppress(NotInRevision):
                 raw.append(write_item(item))
         return raw
 
@@ -135,7 +135,7 @@ def _write_raw(value: Any) -> Any:
 
 
 def _refuse(cls: ModelClass, revision: Revision, _: Any) -> Any:
-    raise NotWritten(f"{cls.__name__} does not exist in revision {revision.value}")
+    raise NotInRevision(f"{cls.__name__} does not exist in revision {revision.value}")
 
 
 @functools.cache
@@ -146,17 +146,17 @@ def _write_model(cls: ModelClass, revision: Revision) -> Write:
     entries = [f"'type': {tag!r}"] if isinstance(tag, str) else []
     tail: list[str] = []
     for field in fields_of(cls):
-        if field.reading.rest:
+        if field.rules.rest:
             entries.append(f"**value.{field.name}")
         elif not field.window.written_in(revision):
-            if field.reading.told_as:
-                tail += _optional_source(field, field.reading.told_as, revision, names)
-        elif field.reading.written:
-            if field.reading.always_written_in(revision):
+            if field.rules.fallback_key:
+                tail += _optional_source(field, field.rules.fallback_key, revision, names)
+        elif field.rules.written:
+            if field.rules.always_written_in(revision):
                 entries.append(f"{field.wire!r}: {_entry_source(field, revision, names)}")
             else:
                 tail += _optional_source(field, field.wire, revision, names)
-    return function(
+    return compile_function(
         "write(value)", [*head, f"raw = {{{', '.join(entries)}}}", *tail, "return raw"], names
     )
 
@@ -175,8 +175,8 @@ def _optional_source(
     line = f"    raw[{key!r}] = {_entry_source(field, revision, names)}"
     if not isinstance(_plain(field.shape), Tagged):
         return [test, line]
-    names["NotWritten"] = NotWritten
-    return [test, "    try:", f"    {line}", "    except NotWritten: pass"]
+    names["NotInRevision"] = NotInRevision
+    return [test, "    try:", f"    {line}", "    except NotInRevision: pass"]
 
 
 def _plain(shape: Shape) -> Shape:
@@ -184,9 +184,9 @@ def _plain(shape: Shape) -> Shape:
 
 
 def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
-    if field.reading.null_as_empty:
+    if field.rules.null_as_empty:
         return f"value.{field.name} or None"
-    always = field.reading.always_written_in(revision)
+    always = field.rules.always_written_in(revision)
     shape = field.shape if always else _plain(field.shape)  # None was left out
     if isinstance(shape, Tagged):
         names[f"write_{field.name}"] = _Members(shape, revision)

@@ -6,9 +6,9 @@ import re
 
 from eca_protocol.draft.models import CodeBlock
 
-__all__ = ["LONGEST", "CodeBlocks"]
+__all__ = ["MAX_BLOCK", "CodeBlocks"]
 
-LONGEST = 65_536
+MAX_BLOCK = 65_536
 """Characters of a block; a longer one is left to the text, so that frames and memory stay small."""
 
 _FENCE = re.compile(r"[ \t]*(?:(`{3,})([^`]*)|(~{3,})(.*))")
@@ -19,7 +19,7 @@ class CodeBlocks:
 
     def __init__(self) -> None:
         self._line: list[str] = []
-        self._line_is_plain = True
+        self._is_plain_line = True
         self._block: _Block | None = None
 
     @property
@@ -27,9 +27,9 @@ class CodeBlocks:
         """Whether nothing of a line has come, as at the beginning."""
         return not any(self._line)
 
-    def passes(self, piece: str) -> bool:
+    def take_plain(self, piece: str) -> bool:
         """Whether a piece begins and ends no block, which is nearly all of them: it is taken."""
-        if not self._line_is_plain or "`" in piece or "~" in piece:
+        if not self._is_plain_line or "`" in piece or "~" in piece:
             return False
         if "\n" in piece:
             whole, _, piece = piece.rpartition("\n")
@@ -41,28 +41,28 @@ class CodeBlocks:
 
     def feed(self, piece: str) -> tuple[CodeBlock, ...]:
         """The blocks that end in this piece."""
-        if self.passes(piece):
+        if self.take_plain(piece):
             return ()
         *lines, rest = piece.split("\n")
-        found = []
+        blocks = []
         for line in lines:
             self._line.append(line)
-            found += self._take("".join(self._line))
+            blocks += self._take("".join(self._line))
             self._line.clear()
         self._line.append(rest)
-        self._line_is_plain = (self._line_is_plain or bool(lines)) and not (
+        self._is_plain_line = (self._is_plain_line or bool(lines)) and not (
             "`" in rest or "~" in rest
         )
-        return tuple(found)
+        return tuple(blocks)
 
     def close(self) -> tuple[CodeBlock, ...]:
         """The block that the end of the text ends, if there is one; then another text begins."""
         line = "".join(self._line)
-        found = self._take(line) if line else []
+        blocks = self._take(line) if line else []
         if self._block is not None:
-            found += self._block.whole()
-        self._line, self._line_is_plain, self._block = [], True, None
-        return tuple(found)
+            blocks += self._block.whole()
+        self._line, self._is_plain_line, self._block = [], True, None
+        return tuple(blocks)
 
     def _take(self, line: str) -> list[CodeBlock]:
         fence = _FENCE.fullmatch(line.removesuffix("\r"))
@@ -71,8 +71,8 @@ class CodeBlocks:
                 self._block = _Block(fence)
             return []
         if fence and self._block.is_ended_by(fence):
-            found, self._block = self._block.whole(), None
-            return found
+            blocks, self._block = self._block.whole(), None
+            return blocks
         self._block.add(line)
         return []
 
@@ -91,11 +91,11 @@ class _Block:
 
     def add(self, lines: str) -> None:
         self._size += len(lines) + 1
-        if self._size <= LONGEST:
+        if self._size <= MAX_BLOCK:
             self._texts.append(lines)
 
     def whole(self) -> list[CodeBlock]:
-        if self._size > LONGEST:
+        if self._size > MAX_BLOCK:
             return []
         lines = (line.removesuffix("\r") for text in self._texts for line in text.split("\n"))
         code = "\n".join(line[self._indented(line) :] for line in lines)

@@ -12,7 +12,7 @@ import attrs
 
 from eca_protocol.draft.models import Change, LineRange
 
-__all__ = ["changes_of"]
+__all__ = ["parse_changes"]
 
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
 
@@ -43,7 +43,7 @@ class _Hunk:
         return self.old_left == self.new_left == 0
 
 
-def changes_of(diff: str) -> tuple[Change, ...] | None:
+def parse_changes(diff: str) -> tuple[Change, ...] | None:
     """The changes that a diff's hunks are; None if it was cut or is no unified diff."""
     hunks: list[_Hunk] = []
     for line in diff.split("\n"):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
-from eca_protocol.messages.marks import forgiven, object_as_true
+from eca_protocol.messages.marks import lenient, object_as_true
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -61,7 +61,7 @@ ChangeKind: TypeAlias = Literal["create", "change", "delete"] | UnknownValue
 class ClientInfo:
     """Which editor or program the client is."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
     version: str | None = None
 
 
@@ -86,22 +86,22 @@ class ClientCapabilities:
 class WorkspaceFolder:
     """A root of the user's project; the draft names it and leaves its members to LSP's."""
 
-    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    uri: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class InitializeParams:
     """`initialize`; its options are of any type."""
 
-    process_id: int | None = attrs.field(default=None, metadata=forgiven("W-3", nullable=True))
+    process_id: int | None = attrs.field(default=None, metadata=lenient("W-3", nullable=True))
     client_info: ClientInfo | None = None
     initialization_options: Any = None
     capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=forgiven("W-3")
+        factory=ClientCapabilities, metadata=lenient("W-3")
     )
     workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3")
+        default=(), metadata=lenient("W-3")
     )
 
 
@@ -158,7 +158,7 @@ class CodeContext:
     type: ClassVar[Literal["code"]] = "code"
     window: ClassVar[Window] = IN_DRAFT
     content: str
-    language: str = attrs.field(default="", metadata=forgiven("W-3"))
+    language: str = attrs.field(default="", metadata=lenient("W-3"))
     description: str | None = None
 
 
@@ -182,7 +182,7 @@ class ChatPromptResponse:
 
     chat_id: str
     status: ChatPromptStatus
-    result_message: str = attrs.field(default="", metadata=forgiven("W-60"))
+    result_message: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -240,5 +240,5 @@ class ChatContentReceivedParams:
 
     chat_id: str
     content: ChatContent
-    is_complete: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    is_complete: bool = attrs.field(default=False, metadata=lenient("W-60"))
     metadata: Metadata | None = None

@@ -24,14 +24,14 @@ PLAIN = "text"
 """The language of what is in none."""
 
 
-def read_prompt(given: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:
+def read_prompt(params: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:
     """A draft client's prompt; `offered` are the models there are."""
     return m.ChatPromptParams(
-        chat_id=given.chat_id,
-        message=given.message,
-        model=_read_model(given.model, offered),
-        contexts=tuple(each for context in given.context for each in _read_context(context))
-        if given.context
+        chat_id=params.chat_id,
+        message=params.message,
+        model=_read_model(params.model, offered),
+        contexts=tuple(each for context in params.context for each in _read_context(context))
+        if params.context
         else (),
     )
 
@@ -70,17 +70,17 @@ def _label(description: str | None, language: str) -> str:
     return label if language in ("", PLAIN) else f"{label} ({language})"
 
 
-def write_prompt(given: m.ChatPromptParams) -> d.ChatPromptParams:
+def write_prompt(params: m.ChatPromptParams) -> d.ChatPromptParams:
     """Our prompt to a draft server.
 
     Raises:
         LocalProtocolError: the draft has no name for the model, or no such context.
     """
     return d.ChatPromptParams(
-        chat_id=given.chat_id,
-        message=given.message,
-        model=_write_model(given.model),
-        context=_write_contexts(given.contexts),
+        chat_id=params.chat_id,
+        message=params.message,
+        model=_write_model(params.model),
+        context=_write_contexts(params.contexts),
     )
 
 
@@ -131,29 +131,29 @@ def _write_cursor(context: m.CursorContext | None) -> d.Cursor | None:
     return d.Cursor(line=start.line, character=start.character)
 
 
-def write_response(given: m.ChatPromptResponse) -> d.ChatPromptResponse:
+def write_response(params: m.ChatPromptResponse) -> d.ChatPromptResponse:
     """The answer to a draft client; its message names the model, for which there is no key."""
-    model = given.model or "the model"
-    if given.status == "error":
+    model = params.model or "the model"
+    if params.status == "error":
         return d.ChatPromptResponse(
-            chat_id=given.chat_id,
+            chat_id=params.chat_id,
             status="connection-error",
             result_message=f"The prompt could not be sent to {model}.",
         )
     message = (
         "A key is awaited: send it as the next message."
-        if given.status == "login"
+        if params.status == "login"
         else f"The prompt was sent to {model}."
     )
-    return d.ChatPromptResponse(chat_id=given.chat_id, status="success", result_message=message)
+    return d.ChatPromptResponse(chat_id=params.chat_id, status="success", result_message=message)
 
 
-def read_response(given: d.ChatPromptResponse) -> m.ChatPromptResponse:
+def read_response(params: d.ChatPromptResponse) -> m.ChatPromptResponse:
     """A draft server's answer.
 
     Raises:
         RequestFailed: the turn cannot start; then no content need follow that ends it.
     """
-    if given.status == "connection-error":
-        raise RequestFailed(INTERNAL_ERROR, given.result_message, method="chat/prompt")
-    return m.ChatPromptResponse(chat_id=given.chat_id, status="prompting")
+    if params.status == "connection-error":
+        raise RequestFailed(INTERNAL_ERROR, params.result_message, method="chat/prompt")
+    return m.ChatPromptResponse(chat_id=params.chat_id, status="prompting")

@@ -19,7 +19,7 @@ from eca_protocol.ecp.faults import AgentFault
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
 from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
-from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
 
@@ -121,7 +121,7 @@ class HTTPAgent(AgentConnection):
                 "POST", self._url, headers=headers, content=body, deadlines=waits
             ) as response:
                 return await self._answer(method, asked, response)
-        except HTTPFault as fault:
+        except HTTPError as fault:
             kind = "timeout" if fault.kind == "timeout" else "transport_error"
             raise AgentFault(kind, f"{method}: {fault}") from fault  # type: ignore[arg-type]  # both are kinds
 

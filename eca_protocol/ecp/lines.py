@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_protocol.framing import FrameFault, Frames, LineDecoder
+from eca_protocol.framing import FrameError, Frames, LineDecoder
 
 __all__ = ["MAX_MESSAGE", "AgentLines", "envelope_fault"]
 
@@ -101,7 +101,7 @@ class AgentLines:
         for frame in frames:
             if self._broken:
                 break
-            if isinstance(frame, FrameFault):
+            if isinstance(frame, FrameError):
                 self._violated(f"a line of more than {self.max_message} bytes")
             elif self._passes(frame):
                 passed.append(self._without_mark(frame))

@@ -15,7 +15,7 @@ from eca_protocol.revisions import Revision, detect, forced_revision
 
 __all__ = ["Conversation"]
 
-_SELECTED: Final = {
+_SELECTION_KEYS: Final = {
     "chat/selectedModelChanged": ("model", "model"),
     "chat/selectedAgentChanged": ("agent", "behavior"),
     "chat/selectedBehaviorChanged": ("behavior", "behavior"),
@@ -37,7 +37,7 @@ class Conversation:
         self._revision = revision
         self._codec = codec_for(revision or Revision.CURRENT)
         self._deletes: dict[bytes, str] = {}
-        self._prompted_since: set[str] = set()
+        self._prompted_after_delete: set[str] = set()
 
     def passed(
         self, side: Literal["client", "server"], message: Mapping[str, Any]
@@ -51,44 +51,44 @@ class Conversation:
         if method is not None and not isinstance(method, str):
             return ()
         if side == "client":
-            self._client_said(method, params, message.get("id"))
+            self._take_client_message(method, params, message.get("id"))
             return ()
         if method is None:
             chat_id = self._deletes.pop(_key(message.get("id")), None)
             if chat_id is not None and message.get("error") is None:
-                self.fold.deleted(chat_id)
-                if chat_id in self._prompted_since:
-                    self.fold.prompted(chat_id)
+                self.fold.on_deleted(chat_id)
+                if chat_id in self._prompted_after_delete:
+                    self.fold.on_prompt(chat_id)
             return ()
         if method not in ECA or "id" in message:
             return ()
-        told = self._codec.incoming(method, params)
-        return tuple(violation for each in told for violation in self.fold.take(*each))
+        notifications = self._codec.incoming(method, params)
+        return tuple(violation for each in notifications for violation in self.fold.take(*each))
 
-    def _client_said(self, method: Any, params: Any, request_id: Any) -> None:
-        given = params.get("chatId") if isinstance(params, Mapping) else None
-        chat_id = given if isinstance(given, str) and given else None
+    def _take_client_message(self, method: Any, params: Any, request_id: Any) -> None:
+        raw_id = params.get("chatId") if isinstance(params, Mapping) else None
+        chat_id = raw_id if isinstance(raw_id, str) and raw_id else None
         if method == "initialize" and self._revision is None:
             self._codec = codec_for(_revision_of(params))
         elif method in {"chat/prompt", "chat/inlinePrompt"}:
-            self.fold.prompted(chat_id)
-            self._prompted_since |= {chat_id} if chat_id else set()
+            self.fold.on_prompt(chat_id)
+            self._prompted_after_delete |= {chat_id} if chat_id else set()
         elif method == "chat/delete" and chat_id is not None:
             self._deletes[_key(request_id)] = chat_id
-            self._prompted_since.discard(chat_id)
-            self.fold.deleting(chat_id)
+            self._prompted_after_delete.discard(chat_id)
+            self.fold.on_delete_request(chat_id)
         elif method in {"chat/fork", "chat/rollback"} and chat_id is not None:
-            self.fold.reporting(chat_id)
+            self.fold.allow_report(chat_id)
         elif method == "chat/toolCallApprove" and chat_id is not None:
             call_id = params.get("toolCallId")
             approved = m.ChatToolCallApproveParams(
                 chat_id=chat_id, tool_call_id=call_id if isinstance(call_id, str) else ""
             )
             self._codec.outgoing(method, approved)  # the draft's has to know of it
-        elif method in _SELECTED and isinstance(params, Mapping) and chat_id is None:
-            name, part = _SELECTED[method]
+        elif method in _SELECTION_KEYS and isinstance(params, Mapping) and chat_id is None:
+            name, part = _SELECTION_KEYS[method]
             if isinstance(params.get(name), str):
-                self.fold.selected(**{part: params[name]})
+                self.fold.on_selection(**{part: params[name]})
 
 
 def _key(request_id: Any) -> bytes:

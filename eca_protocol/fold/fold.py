@@ -53,7 +53,7 @@ class Fold:
         self._deleted: set[str] = set()
         self._prompted: set[str] | None = None
         self._unnamed_prompts = 0
-        self._chosen: set[str] = set()  # what the user selected since the server last said it
+        self._user_choices: set[str] = set()  # what the user selected since the server last said it
 
     @property
     def can_prompt(self) -> bool:
@@ -62,7 +62,7 @@ class Fold:
             self.config.select_model and (self.config.select_agent or self.config.select_behavior)
         )
 
-    def prompted(self, chat_id: str | None) -> None:
+    def on_prompt(self, chat_id: str | None) -> None:
         """The client prompts a chat; None leaves its id to the server.
 
         From the first time on only chats that were prompted, or opened, may appear.
@@ -74,17 +74,17 @@ class Fold:
             self._prompted.add(chat_id)
             self._deleted.discard(chat_id)
 
-    def deleting(self, chat_id: str) -> None:
+    def on_delete_request(self, chat_id: str) -> None:
         """The client deletes a chat; what is open in it need not be closed any more (W-24)."""
         if chat_id in self._folds:
             self._folds[chat_id].abandon()
 
-    def reporting(self, chat_id: str) -> None:
+    def allow_report(self, chat_id: str) -> None:
         """Allow the server one text in a chat outside of any turn: about a fork or a rollback."""
         if chat_id in self._folds:
             self._folds[chat_id].allow_report()
 
-    def deleted(self, chat_id: str) -> None:
+    def on_deleted(self, chat_id: str) -> None:
         """The server has answered the client's `chat/delete`."""
         self._drop_subagents_of(chat_id)
         self.chats.pop(chat_id, None)
@@ -99,7 +99,7 @@ class Fold:
         What shows nothing (and every method that is not known) is passed over.
         """
         before = len(self.violations)
-        takes = _TAKES.get(method)
+        takes = _HANDLERS.get(method)
         if takes is not None:
             takes(self, params)
         return tuple(self.violations[before:])
@@ -109,7 +109,7 @@ class Fold:
         fold = self._folds.get(chat_id)
         if fold is None:
             if chat_id in self._deleted:
-                self._tell(Rule.AFTER_DELETE, chat_id, str(params.content.type))
+                self._report(Rule.AFTER_DELETE, chat_id, str(params.content.type))
                 return
             fold = self._new_chat(chat_id, params.parent_chat_id)
         elif fold.view.parent_id != params.parent_chat_id is not None:  # shown in a fork, too
@@ -121,9 +121,9 @@ class Fold:
             if self._unnamed_prompts:
                 self._unnamed_prompts -= 1
             else:
-                self._tell(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not")
+                self._report(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not")
             self._prompted.add(chat_id)
-        fold = ChatFold(chat_id, lambda rule, got: self._tell(rule, chat_id, got))
+        fold = ChatFold(chat_id, lambda rule, got: self._report(rule, chat_id, got))
         fold.view.parent_id = parent_id
         self._folds[chat_id] = fold
         self.chats[chat_id] = fold.view
@@ -150,35 +150,39 @@ class Fold:
 
     def _status(self, params: m.ChatStatusChangedParams) -> None:
         if params.chat_id in self._deleted:
-            self._tell(Rule.AFTER_DELETE, params.chat_id, "a status")
+            self._report(Rule.AFTER_DELETE, params.chat_id, "a status")
         elif params.chat_id in self.chats:
             self.chats[params.chat_id].status = params.status
 
     def _config(self, params: m.ConfigUpdatedParams) -> None:
         if params.chat is None:
             return
-        told = attrs.asdict(params.chat, recurse=False, filter=lambda _, value: value is not None)
+        changes = attrs.asdict(
+            params.chat, recurse=False, filter=lambda _, value: value is not None
+        )
         if params.chat_id is None:
-            self.config = attrs.evolve(self.config, **told)
+            self.config = attrs.evolve(self.config, **changes)
         elif params.chat_id in self.chats:
             view = self.chats[params.chat_id]
-            view.selection = attrs.evolve(view.selection, **told)
-        for one, many in _LISTS.items():
-            chosen = told.get(one, getattr(self.config, one))
-            known = told.get(many, getattr(self.config, many))
-            self._chosen -= {one} & told.keys()
-            is_told = one in told or (many in told and one not in self._chosen)
+            view.selection = attrs.evolve(view.selection, **changes)
+        for one, many in _LIST_OF_SELECTION.items():
+            chosen = changes.get(one, getattr(self.config, one))
+            known = changes.get(many, getattr(self.config, many))
+            self._user_choices -= {one} & changes.keys()
+            is_told = one in changes or (many in changes and one not in self._user_choices)
             if is_told and chosen and chosen not in (known or ()):
-                self._tell(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
+                self._report(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
 
-    def selected(self, *, model: str | None = None, behavior: m.ChatBehavior | None = None) -> None:
+    def on_selection(
+        self, *, model: str | None = None, behavior: m.ChatBehavior | None = None
+    ) -> None:
         """The user has chosen; the server need not say it again."""
         if model is not None:
             self.config = attrs.evolve(self.config, select_model=model)
-            self._chosen |= {"select_model"}
+            self._user_choices |= {"select_model"}
         if behavior is not None:
             self.config = attrs.evolve(self.config, select_behavior=behavior, select_agent=behavior)
-            self._chosen |= {"select_behavior", "select_agent"}
+            self._user_choices |= {"select_behavior", "select_agent"}
 
     def _server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):
@@ -199,13 +203,17 @@ class Fold:
         else:
             self.tasks[params.task_id] = params.title
 
-    def _tell(self, rule: Rule, chat_id: str, got: str) -> None:
+    def _report(self, rule: Rule, chat_id: str, got: str) -> None:
         self.violations.append(Violation(rule=rule, chat_id=chat_id, got=got))
 
 
-_LISTS = {"select_model": "models", "select_behavior": "behaviors", "select_agent": "agents"}
+_LIST_OF_SELECTION = {
+    "select_model": "models",
+    "select_behavior": "behaviors",
+    "select_agent": "agents",
+}
 
-_TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
+_HANDLERS: Mapping[str, Callable[[Fold, Any], None]] = {
     "chat/contentReceived": Fold._content,
     "config/updated": Fold._config,
     "tool/serverUpdated": Fold._server,
@@ -217,5 +225,5 @@ _TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
     "chat/opened": Fold._opened,
     "chat/cleared": Fold._cleared,
     "chat/statusChanged": Fold._status,
-    "chat/deleted": lambda fold, params: fold.deleted(params.chat_id),
+    "chat/deleted": lambda fold, params: fold.on_deleted(params.chat_id),
 }

@@ -167,5 +167,5 @@ class ChatView:
 
     def text(self, role: m.ChatRole = "assistant") -> str:
         """All that a role said, joined."""
-        said = (item for item in self.items if isinstance(item, TextView) and item.role == role)
-        return "".join(item.text for item in said)
+        texts = (item for item in self.items if isinstance(item, TextView) and item.role == role)
+        return "".join(item.text for item in texts)

@@ -164,9 +164,9 @@ def __getattr__(name: str) -> Any:
     chapter = _CHAPTER_OF.get(name)
     if chapter is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,13 @@ import attrs
 
 from eca_protocol.messages.contexts import ChatContext
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven, incomplete_items
+from eca_protocol.messages.marks import (
+    UnknownValue,
+    ValueWindow,
+    by_ruling,
+    incomplete_items,
+    lenient,
+)
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -32,7 +38,7 @@ __all__ = [
 ToolCallApprovalSave: TypeAlias = Literal["session"] | UnknownValue
 ChatPromptStatus: TypeAlias = (
     Literal["prompting", "login"]
-    | Annotated[Literal["error"], Within(since=Revision.CURRENT, fallback="prompting")]
+    | Annotated[Literal["error"], ValueWindow(since=Revision.CURRENT, fallback="prompting")]
     | UnknownValue
 )
 
@@ -49,10 +55,10 @@ class ChatPromptParams:
     message: str
     model: ChatModel | None = None
     behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
     )
     agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
     )
     variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
@@ -82,7 +88,7 @@ class ChatPromptResponse:
     """The answer to `chat/prompt`, which comes before the model's."""
 
     chat_id: str
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-60"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
     status: ChatPromptStatus
 
 
@@ -143,7 +149,7 @@ class ChatDeleteResponse:
 class ChatSelectedBehaviorChanged:
     """`chat/selectedBehaviorChanged`: the user picked another behaviour."""
 
-    behavior: ChatBehavior = attrs.field(default=UnknownValue(), metadata=forgiven("W-3"))
+    behavior: ChatBehavior = attrs.field(default=UnknownValue(), metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -154,7 +160,7 @@ class ChatSelectedAgentChanged:
     """
 
     chat_id: str | None = None
-    agent: str = attrs.field(default="", metadata=forgiven("W-3"))
+    agent: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -165,5 +171,5 @@ class ChatSelectedModelChanged:
     """
 
     chat_id: str | None = None
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-3"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-3"))
     variant: str | None = None

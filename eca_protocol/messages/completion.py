@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.editor import Position, Range
-from eca_protocol.messages.marks import also_read_as
+from eca_protocol.messages.marks import with_alias
 
 __all__ = ["CompletionInlineItem", "CompletionInlineParams", "CompletionInlineResponse"]
 
@@ -17,8 +17,8 @@ class CompletionInlineParams:
     Some clients spell the keys their own way, `doc-text` and `doc-version` (W-3).
     """
 
-    doc_text: str = attrs.field(metadata=also_read_as("doc-text", "W-3"))
-    doc_version: int = attrs.field(metadata=also_read_as("doc-version", "W-3"))
+    doc_text: str = attrs.field(metadata=with_alias("doc-text", "W-3"))
+    doc_version: int = attrs.field(metadata=with_alias("doc-version", "W-3"))
     position: Position
 
 

@@ -7,14 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, Within, legacy, null_as_empty
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, legacy, null_as_empty
 from eca_protocol.revisions import Revision, mark
 
 __all__ = ["ChatConfig", "ConfigUpdatedParams"]
 
 ListedBehavior: TypeAlias = (
     Literal["agent", "plan"]
-    | Annotated[Literal["code"], Within(since=Revision.CURRENT, fallback="agent")]
+    | Annotated[Literal["code"], ValueWindow(since=Revision.CURRENT, fallback="agent")]
     | UnknownValue
 )
 """A behaviour that the server lists: CURRENT's clients know `agent` as `code` (W-28)."""

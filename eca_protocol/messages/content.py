@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -47,18 +47,20 @@ ProgressState: TypeAlias = Literal["running", "finished"] | UnknownValue
 HookActionType: TypeAlias = Literal["shell"] | UnknownValue
 ToolCallOrigin: TypeAlias = (
     Literal["mcp", "native"]
-    | Annotated[Literal["server", "unknown"], Within(since=Revision.CURRENT, fallback="native")]
+    | Annotated[
+        Literal["server", "unknown"], ValueWindow(since=Revision.CURRENT, fallback="native")
+    ]
     | UnknownValue
 )
 ToolCallRejectedReason: TypeAlias = (
     Literal["user-choice", "user-config"]
     | Annotated[
         Literal["userChoiceDeny", "userPromptStop", "userStop", "user", "interrupted"],
-        Within(since=Revision.CURRENT, fallback="user-choice"),
+        ValueWindow(since=Revision.CURRENT, fallback="user-choice"),
     ]
     | Annotated[
         Literal["userConfigDeny", "hookRejected"],
-        Within(since=Revision.CURRENT, fallback="user-config"),
+        ValueWindow(since=Revision.CURRENT, fallback="user-config"),
     ]
     | UnknownValue
 )
@@ -96,7 +98,7 @@ class ChatImageContent:
 
     type: ClassVar[Literal["image"]] = "image"
     window: ClassVar[Window] = _SINCE_CURRENT
-    media_type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    media_type: str = attrs.field(default="", metadata=lenient("W-60"))
     base64: str
 
 
@@ -106,17 +108,17 @@ class ChatProgressContent:
 
     type: ClassVar[Literal["progress"]] = "progress"
     state: ProgressState
-    text: str = attrs.field(default="", metadata=forgiven("W-60", optional_since=Revision.CURRENT))
+    text: str = attrs.field(default="", metadata=lenient("W-60", optional_since=Revision.CURRENT))
 
 
 @attrs.frozen(kw_only=True)
 class UsageLimit:
     """How many tokens the model takes in all (`context`) and answers with (`output`)."""
 
-    context: int | None = attrs.field(default=None, metadata=forgiven("W-60"))
+    context: int | None = attrs.field(default=None, metadata=lenient("W-60"))
     output: int | None = attrs.field(
         default=None,
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
 
 
@@ -126,8 +128,8 @@ class ContextCategory:
 
     name: str
     tokens: int
-    color: str = attrs.field(default="", metadata=forgiven("W-60"))
-    emoji: str = attrs.field(default="", metadata=forgiven("W-60"))
+    color: str = attrs.field(default="", metadata=lenient("W-60"))
+    emoji: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -205,7 +207,7 @@ class ChatHookActionStartedContent:
     type: ClassVar[Literal["hookActionStarted"]] = "hookActionStarted"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     action_type: HookActionType
 
 
@@ -216,7 +218,7 @@ class ChatHookActionFinishedContent:
     type: ClassVar[Literal["hookActionFinished"]] = "hookActionFinished"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     action_type: HookActionType
     status: int
     output: str | None = None
@@ -229,13 +231,13 @@ class ChatToolCallPrepareContent:
     """A piece of a tool call which the model is writing; pieces of one id are joined."""
 
     type: ClassVar[Literal["toolCallPrepare"]] = "toolCallPrepare"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
-    arguments_text: str = attrs.field(default="", metadata=forgiven("W-60"))
+    arguments_text: str = attrs.field(default="", metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -245,16 +247,16 @@ class ChatToolCallRunContent:
     """A whole tool call, before it runs; with `manual_approval` it waits for the user."""
 
     type: ClassVar[Literal["toolCallRun"]] = "toolCallRun"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    manual_approval: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    manual_approval: bool = attrs.field(default=False, metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -264,14 +266,14 @@ class ChatToolCallRunningContent:
     """The tool runs."""
 
     type: ClassVar[Literal["toolCallRunning"]] = "toolCallRunning"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
     summary: str | None = None
     details: ToolCallDetails | None = None
@@ -282,20 +284,20 @@ class ChatToolCalledContent:
     """The tool has run for `total_time_ms` milliseconds, or could not run (`error`)."""
 
     type: ClassVar[Literal["toolCalled"]] = "toolCalled"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
-    id: str = attrs.field(default="", metadata=forgiven("W-60"))
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
+    id: str = attrs.field(default="", metadata=lenient("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    error: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    error: bool = attrs.field(default=False, metadata=lenient("W-60"))
     outputs: tuple[ToolCallOutput, ...] = attrs.field(
-        default=(), metadata=forgiven("W-60", null_items=True)
+        default=(), metadata=lenient("W-60", null_items=True)
     )
-    total_time_ms: float = attrs.field(default=0, metadata=forgiven("W-60"))
+    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -305,16 +307,16 @@ class ChatToolCallRejectedContent:
     """The tool will not run; every spelling of `reason` is read (W-32)."""
 
     type: ClassVar[Literal["toolCallRejected"]] = "toolCallRejected"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    reason: ToolCallRejectedReason = attrs.field(metadata=allowed("W-32"))
+    reason: ToolCallRejectedReason = attrs.field(metadata=by_ruling("W-32"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -376,7 +378,7 @@ class ChatContentReceivedParams:
     `parent_chat_id` is the chat whose agent works through this one.
     """
 
-    chat_id: str = attrs.field(default="", metadata=forgiven("W-60"))
+    chat_id: str = attrs.field(default="", metadata=lenient("W-60"))
     parent_chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     role: ChatRole
     content: ChatContent

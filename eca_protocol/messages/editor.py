@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, by_ruling, lenient
 
 __all__ = [
     "ChatAskQuestionOption",
@@ -64,10 +64,10 @@ class EditorDiagnostic:
     """
 
     uri: str
-    severity: DiagnosticSeverity = attrs.field(metadata=allowed("W-42"))
-    source: str = attrs.field(default="", metadata=forgiven("W-42"))
+    severity: DiagnosticSeverity = attrs.field(metadata=by_ruling("W-42"))
+    source: str = attrs.field(default="", metadata=lenient("W-42"))
     range: Range
-    code: str | int | None = attrs.field(default=None, metadata=allowed("W-42"))
+    code: str | int | None = attrs.field(default=None, metadata=by_ruling("W-42"))
     message: str
 
 
@@ -143,12 +143,12 @@ class ChatAskQuestionParams:
     question: str
     options: tuple[ChatAskQuestionOption, ...] | None = None
     tool_call_id: str | None = None
-    allow_freeform: bool = attrs.field(default=True, metadata=forgiven("W-60"))
+    allow_freeform: bool = attrs.field(default=True, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionResponse:
     """The answer to `chat/askQuestion`, which is null where the user gave none."""
 
-    answer: str | None = attrs.field(default=None, metadata=forgiven("W-42", nullable=True))
-    cancelled: bool = attrs.field(default=False, metadata=forgiven("W-42"))
+    answer: str | None = attrs.field(default=None, metadata=lenient("W-42", nullable=True))
+    cancelled: bool = attrs.field(default=False, metadata=lenient("W-42"))

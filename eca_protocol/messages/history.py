@@ -11,7 +11,7 @@ import attrs
 
 from eca_protocol.messages.content import ChatContentReceivedParams
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "ChatAddFlagParams",
@@ -61,7 +61,7 @@ class ChatRollbackParams:
     chat_id: str
     content_id: str
     include: tuple[ChatRollbackInclude, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3", other_key="includes")
+        default=(), metadata=lenient("W-3", alias="includes")
     )
 
 
@@ -89,7 +89,7 @@ class ChatAddFlagParams:
 
     chat_id: str
     content_id: str
-    text: str = attrs.field(default="", metadata=forgiven("W-3"))
+    text: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -130,7 +130,7 @@ class ChatClearedParams:
     """`chat/cleared`: the client forgets what it shows of the chat."""
 
     chat_id: str
-    messages: bool = attrs.field(default=True, metadata=forgiven("W-60"))
+    messages: bool = attrs.field(default=True, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -188,7 +188,7 @@ class ChatSummary:
     created_at: int | None = None
     updated_at: int | None = None
     model: ChatModel | None = None
-    message_count: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    message_count: int = attrs.field(default=0, metadata=lenient("W-60"))
     kind: ChatKind | None = None
 
 
@@ -213,11 +213,11 @@ class ChatOpenParams:
 class ChatSelection:
     """What a chat is set to."""
 
-    model: ChatModel | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    agent: str = attrs.field(default="", metadata=forgiven("W-60"))
-    variant: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    variants: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
-    trust: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    model: ChatModel | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    agent: str = attrs.field(default="", metadata=lenient("W-60"))
+    variant: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    variants: tuple[str, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    trust: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -226,10 +226,10 @@ class ChatHistoryMeta:
 
     total: int
     returned: int
-    before_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    after_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    before_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    after_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
     compaction_cursor: str | None = attrs.field(
-        default=None, metadata=forgiven("W-60", nullable=True)
+        default=None, metadata=lenient("W-60", nullable=True)
     )
 
 

@@ -9,9 +9,9 @@ import attrs
 
 from eca_protocol.messages.marks import (
     UnknownValue,
-    allowed,
-    forgiven,
+    by_ruling,
     legacy,
+    lenient,
     object_as_true,
     rest,
 )
@@ -40,7 +40,7 @@ ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 class ClientInfo:
     """Which editor or program the client is."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
     version: str | None = None
 
 
@@ -52,10 +52,10 @@ class InitializationOptions:
     """
 
     chat_behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
     )
     chat_agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
     )
     protocol_revision: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-12")
@@ -108,8 +108,8 @@ class ClientCapabilities:
 class WorkspaceFolder:
     """A root of the user's project, as a URI, and the name shown for it."""
 
-    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    uri: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -121,15 +121,15 @@ class InitializeParams:
 
     process_id: int | None = attrs.field(
         default=None,
-        metadata=forgiven("W-3", nullable=True, optional_since=Revision.CURRENT),
+        metadata=lenient("W-3", nullable=True, optional_since=Revision.CURRENT),
     )
     client_info: ClientInfo | None = None
     initialization_options: InitializationOptions | None = None
     capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=forgiven("W-3")
+        factory=ClientCapabilities, metadata=lenient("W-3")
     )
     workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3")
+        default=(), metadata=lenient("W-3")
     )
 
 

@@ -1,8 +1,8 @@
 """What the models say about the wire beyond their types, and the values they keep unread.
 
 A field without a default is required. A field with a default is optional and not written while
-it has that default. Marks in a field's metadata change this: `forgiven`, `allowed`, `legacy` and
-`rest`; `revisions.mark` adds the editions a field exists in, `Within` those of a single value.
+it has that default. Marks in a field's metadata change this: `lenient`, `by_ruling`, `legacy` and
+`rest`; `revisions.mark` adds the editions a field exists in, `ValueWindow` those of a single value.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import attrs
 from eca_protocol.revisions import Revision
 
 __all__ = [
-    "Reading",
     "UnknownValue",
-    "Within",
-    "allowed",
-    "also_read_as",
-    "forgiven",
+    "ValueWindow",
+    "WireRules",
+    "by_ruling",
     "incomplete_items",
     "legacy",
+    "lenient",
     "null_as_empty",
     "object_as_true",
-    "reading_of",
     "rest",
+    "wire_rules_of",
+    "with_alias",
 ]
 
 
@@ -36,7 +36,7 @@ class UnknownValue(str):
 
 
 @attrs.frozen(kw_only=True)
-class Within:
+class ValueWindow:
     """Annotates one value of an open literal: the editions that know it, and its stand-in.
 
     To a connection of any other edition `fallback` is written in its place.
@@ -52,7 +52,7 @@ class Within:
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class WireRules:
     """How a field is read and written where rulings and the specification's letter differ."""
 
     ruling: str | None = None
@@ -61,9 +61,9 @@ class Reading:
     """The letter requires the field although it has a default here; it is always written."""
     optional_since: Revision | None = None
     """From this edition on the letter requires it no more."""
-    left_out: bool = False
+    omit_default: bool = False
     """Where the letter requires it no more, it is not written while it has its default."""
-    told_as: str | None = None
+    fallback_key: str | None = None
     """The key under which editions that do not know the field are told its value."""
     nullable: bool = False
     """The letter itself allows null."""
@@ -79,7 +79,7 @@ class Reading:
     """An object where a boolean belongs is read as true."""
     written: bool = True
     """False: read from old servers, never written."""
-    other_key: str | None = None
+    alias: str | None = None
     """Another key under which it is written by some; read where the field's own is absent."""
     rest: bool = False
     """The field is no key of its own: it holds every key that no other field claims."""
@@ -90,14 +90,14 @@ class Reading:
 
     def always_written_in(self, revision: Revision) -> bool:
         """Whether the field is written even while it has its default."""
-        return self.required and (self.required_in(revision) or not self.left_out)
+        return self.required and (self.required_in(revision) or not self.omit_default)
 
 
-_KEY = "eca_reading"
-_PLAIN = Reading()
+_KEY = "eca_wire_rules"
+_PLAIN = WireRules()
 
 
-def forgiven(
+def lenient(
     ruling: str,
     *,
     nullable: bool = False,
@@ -105,15 +105,15 @@ def forgiven(
     incomplete: bool = False,
     list_as_empty: bool = False,
     optional_since: Revision | None = None,
-    left_out: bool = False,
-    other_key: str | None = None,
+    omit_default: bool = False,
+    alias: str | None = None,
 ) -> dict[str, Any]:
     """Metadata: required and always written; absent or null is read as the default.
 
-    `optional_since` is the edition from which on the letter requires it no more; with `left_out`
-    it is not always written then. `other_key` is how some spell it.
+    `optional_since` is the edition from which on the letter requires it no more; with `omit_default`
+    it is not always written then. `alias` is how some spell it.
     """
-    reading = Reading(
+    rules = WireRules(
         ruling=ruling,
         required=True,
         nullable=nullable,
@@ -121,56 +121,56 @@ def forgiven(
         incomplete_items=ruling if incomplete else None,
         list_as_empty=list_as_empty,
         optional_since=optional_since,
-        left_out=left_out,
-        other_key=other_key,
+        omit_default=omit_default,
+        alias=alias,
     )
-    return {_KEY: reading}
+    return {_KEY: rules}
 
 
-def allowed(ruling: str, *, told_as: str | None = None) -> dict[str, Any]:
+def by_ruling(ruling: str, *, fallback_key: str | None = None) -> dict[str, Any]:
     """Metadata: `ruling` allows reading values or editions which the letter does not.
 
-    `told_as` is the key under which editions outside the field's window are told its value.
+    `fallback_key` is the key under which editions outside the field's window are told its value.
     """
-    return {_KEY: Reading(ruling=ruling, told_as=told_as)}
+    return {_KEY: WireRules(ruling=ruling, fallback_key=fallback_key)}
 
 
 def incomplete_items(ruling: str) -> dict[str, Any]:
     """Metadata: by `ruling`, items that lack a required member are read as of an unknown type."""
-    return {_KEY: Reading(incomplete_items=ruling)}
+    return {_KEY: WireRules(incomplete_items=ruling)}
 
 
 def object_as_true(ruling: str) -> dict[str, Any]:
     """Metadata: by `ruling`, an object where the boolean belongs is read as true."""
-    return {_KEY: Reading(ruling=ruling, object_as_true=True)}
+    return {_KEY: WireRules(ruling=ruling, object_as_true=True)}
 
 
 def null_as_empty(ruling: str) -> dict[str, Any]:
     """Metadata: by `ruling`, the empty string is null on the wire, and None an absent key."""
-    return {_KEY: Reading(ruling=ruling, nullable=True, null_as_empty=True)}
+    return {_KEY: WireRules(ruling=ruling, nullable=True, null_as_empty=True)}
 
 
 def legacy(ruling: str) -> dict[str, Any]:
     """Metadata: in no edition of the specification; read because old servers send it."""
-    return {_KEY: Reading(ruling=ruling, written=False)}
+    return {_KEY: WireRules(ruling=ruling, written=False)}
 
 
-def also_read_as(key: str, ruling: str) -> dict[str, Any]:
+def with_alias(key: str, ruling: str) -> dict[str, Any]:
     """Metadata: the letter's key, or by `ruling` that other one."""
-    return {_KEY: Reading(ruling=ruling, required=True, other_key=key)}
+    return {_KEY: WireRules(ruling=ruling, required=True, alias=key)}
 
 
 def rest() -> dict[str, Any]:
     """Metadata: the field holds the keys that no other field claims, untouched."""
-    return {_KEY: Reading(rest=True)}
+    return {_KEY: WireRules(rest=True)}
 
 
-def reading_of(attribute: attrs.Attribute[Any]) -> Reading:
+def wire_rules_of(attribute: attrs.Attribute[Any]) -> WireRules:
     """The mark in a field's metadata; without one, a field with no default is required."""
-    reading = attribute.metadata.get(_KEY)
-    if reading is not None:
-        assert isinstance(reading, Reading)
+    rules = attribute.metadata.get(_KEY)
+    if rules is not None:
+        assert isinstance(rules, WireRules)
         if attribute.default is attrs.NOTHING:
-            return attrs.evolve(reading, required=True)
-        return reading
-    return Reading(required=True) if attribute.default is attrs.NOTHING else _PLAIN
+            return attrs.evolve(rules, required=True)
+        return rules
+    return WireRules(required=True) if attribute.default is attrs.NOTHING else _PLAIN

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 from eca_protocol.messages.tools import MCPServerUpdatedParams
 
 __all__ = [
@@ -36,42 +36,42 @@ MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 class MCPStopServerParams:
     """`mcp/stopServer`: end an MCP server's process."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPStartServerParams:
     """`mcp/startServer`: start an MCP server that is not running."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPConnectServerParams:
     """`mcp/connectServer`: log in to an MCP server that asks for it."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPLogoutServerParams:
     """`mcp/logoutServer`: forget the login, and start the server again without it."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPDisableServerParams:
     """`mcp/disableServer`: stop an MCP server, and keep it from starting until it is enabled."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPEnableServerParams:
     """`mcp/enableServer`: let an MCP server run again, and start it."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)

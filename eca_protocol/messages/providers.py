@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "InputField",
@@ -49,7 +49,7 @@ class LoginMethod:
     """A way to log in."""
 
     key: str
-    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    label: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -78,10 +78,10 @@ class ProviderAuth:
 class ModelCapabilities:
     """What a model can do."""
 
-    reason: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    vision: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    tools: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    web_search: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    reason: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    vision: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    tools: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    web_search: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +98,7 @@ class ProviderModel:
 
     id: str
     capabilities: ModelCapabilities = attrs.field(
-        factory=ModelCapabilities, metadata=forgiven("W-60")
+        factory=ModelCapabilities, metadata=lenient("W-60")
     )
     cost: ModelCost | None = None
     settings: Mapping[str, Any] | None = None
@@ -110,10 +110,10 @@ class ProviderStatus:
 
     id: str
     label: str | None = None
-    configured: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    configured: bool = attrs.field(default=False, metadata=lenient("W-60"))
     auth: ProviderAuth
     login: LoginMethods | None = None
-    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=lenient("W-60"))
     settings: Mapping[str, Any] | None = None
 
 
@@ -142,7 +142,7 @@ class InputField:
     """What the user is to type in; a `secret` is not shown."""
 
     key: str
-    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    label: str = attrs.field(default="", metadata=lenient("W-60"))
     type: InputFieldType
 
 
@@ -168,7 +168,7 @@ class ProvidersLoginInputParams:
     """`providers/loginInput`: what the user typed in, by the fields' keys."""
 
     provider: str
-    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=forgiven("W-3"))
+    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ import attrs
 
 from eca_protocol.messages.editor import Range
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "RewriteContent",
@@ -45,7 +45,7 @@ class RewritePromptResponse:
     """The answer to `rewrite/prompt`, which comes before the model's."""
 
     status: RewritePromptStatus
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-60"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +91,7 @@ class RewriteFinishedContent:
     """The new text is whole; it took `total_time_ms` milliseconds."""
 
     type: ClassVar[Literal["finished"]] = "finished"
-    total_time_ms: float = attrs.field(default=0, metadata=forgiven("W-60"))
+    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)

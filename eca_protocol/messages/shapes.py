@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import attrs
 
-from eca_protocol.messages.marks import Reading, UnknownValue, Within, reading_of
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, WireRules, wire_rules_of
 from eca_protocol.revisions import EVER, Window, window_of
 
 __all__ = [
@@ -69,7 +69,7 @@ class JSONObject:
 class Choice:
     """One of these strings, or one this package does not know; each with its mark, if any."""
 
-    values: Mapping[str, Within | None]
+    values: Mapping[str, ValueWindow | None]
 
 
 @attrs.frozen
@@ -111,7 +111,7 @@ class Field:
     name: str
     wire: str
     shape: Shape
-    reading: Reading
+    rules: WireRules
     window: Window
     has_default: bool
     default: Any
@@ -156,8 +156,8 @@ def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
     return Tagged(members, unknown)
 
 
-def _values_of(arguments: tuple[Any, ...]) -> dict[str, Within | None]:
-    values: dict[str, Within | None] = {}
+def _values_of(arguments: tuple[Any, ...]) -> dict[str, ValueWindow | None]:
+    values: dict[str, ValueWindow | None] = {}
     for argument in arguments:
         if get_origin(argument) is Annotated:
             literal, within = get_args(argument)
@@ -196,7 +196,7 @@ def _field(attribute: Any) -> Field:
         name=attribute.name,
         wire=_camel_case(attribute.name),
         shape=shape_of(attribute.type),
-        reading=reading_of(attribute),
+        rules=wire_rules_of(attribute),
         window=window_of(attribute.metadata),
         has_default=attribute.default is not attrs.NOTHING,
         default=None if factory else attribute.default,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -29,7 +29,7 @@ EcaServerName: TypeAlias = Literal["ECA"] | UnknownValue
 EcaServerStatus: TypeAlias = Literal["running"] | UnknownValue
 MCPServerStatus: TypeAlias = (
     Literal["running", "starting", "stopped", "failed", "disabled"]
-    | Annotated[Literal["requires-auth"], Within(since=Revision.CURRENT, fallback="failed")]
+    | Annotated[Literal["requires-auth"], ValueWindow(since=Revision.CURRENT, fallback="failed")]
     | UnknownValue
 )
 
@@ -39,7 +39,7 @@ class ServerTool:
     """A tool; `parameters` is the JSON Schema of its arguments and passes untouched."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
     parameters: Any
     disabled: bool | None = None
 
@@ -49,8 +49,8 @@ class PromptArgument:
     """What is filled into a prompt."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    required: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    required: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class ServerPrompt:
     """A prompt that an MCP server offers."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
     arguments: tuple[PromptArgument, ...] | None = None
 
 
@@ -67,9 +67,9 @@ class ServerResource:
     """A resource that an MCP server offers."""
 
     uri: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    mime_type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    mime_type: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -95,28 +95,29 @@ class MCPServerUpdatedParams:
     name: str
     command: str = attrs.field(
         default="",
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
     args: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
     url: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-36", told_as="command")
+        default=None,
+        metadata=mark(since=Revision.CURRENT) | by_ruling("W-36", fallback_key="command"),
     )
-    status: MCPServerStatus = attrs.field(metadata=allowed("W-60"))
+    status: MCPServerStatus = attrs.field(metadata=by_ruling("W-60"))
     disabled: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
     )
     has_auth: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
     )
     tools: tuple[ServerTool, ...] | None = None
     prompts: tuple[ServerPrompt, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
     resources: tuple[ServerResource, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_protocol.messages.marks import forgiven
+from eca_protocol.messages.marks import lenient
 
 __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEvent"]
 
@@ -14,8 +14,8 @@ __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEv
 class WorkspaceFoldersChangeEvent:
     """Roots that came and roots that went."""
 
-    added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
-    removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+    added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
+    removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -23,5 +23,5 @@ class WorkspaceDidChangeWorkspaceFoldersParams:
     """`workspace/didChangeWorkspaceFolders`: the project has other roots now."""
 
     event: WorkspaceFoldersChangeEvent = attrs.field(
-        factory=WorkspaceFoldersChangeEvent, metadata=forgiven("W-3")
+        factory=WorkspaceFoldersChangeEvent, metadata=lenient("W-3")
     )

@@ -69,7 +69,7 @@ def json_schema(revision: Revision) -> dict[str, Any]:
         "description": _DESCRIPTION,
         "oneOf": [_reference(name) for name in messages],
         "x-methods": methods,
-        "$defs": {**messages, **definitions.found},
+        "$defs": {**messages, **definitions.definitions},
     }
 
 
@@ -92,10 +92,10 @@ def _message(row: Method, method: dict[str, Any]) -> dict[str, Any]:
 
 @attrs.frozen
 class _Definitions:
-    """The definitions of one edition, found by following the methods' types."""
+    """The definitions of one edition, definitions by following the methods' types."""
 
     revision: Revision
-    found: dict[str, Any] = attrs.field(factory=dict)
+    definitions: dict[str, Any] = attrs.field(factory=dict)
 
     def method(self, row: Method) -> dict[str, Any]:
         """A method's row, with references to what it carries."""
@@ -136,9 +136,9 @@ class _Definitions:
         return schema
 
     def _defined(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        if name not in self.found:
-            self.found[name] = {}  # keeps the place before what it refers to
-            self.found[name] = make()
+        if name not in self.definitions:
+            self.definitions[name] = {}  # keeps the place before what it refers to
+            self.definitions[name] = make()
         return _reference(name)
 
     def _union(self, shape: Tagged) -> dict[str, Any]:
@@ -153,15 +153,15 @@ class _Definitions:
         fields = [
             field
             for field in fields_of(cls)
-            if field.reading.written and field.window.written_in(self.revision)
+            if field.rules.written and field.window.written_in(self.revision)
         ]
-        is_open = any(field.reading.rest for field in fields)
-        fields = [field for field in fields if not field.reading.rest]
+        is_open = any(field.rules.rest for field in fields)
+        fields = [field for field in fields if not field.rules.rest]
         properties = {field.wire: self._property(field) for field in fields}
         required = [
             field.wire
             for field in fields
-            if field.window.holds(self.revision) and field.reading.required_in(self.revision)
+            if field.window.holds(self.revision) and field.rules.required_in(self.revision)
         ]
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
@@ -180,7 +180,7 @@ class _Definitions:
 
     def _property(self, field: Field) -> dict[str, Any]:
         schema = self._schema(field.shape)
-        if field.reading.nullable:
+        if field.rules.nullable:
             schema = {"oneOf": [schema, {"type": "null"}]}
         return {**schema, **_ruled(field.window, self.revision)}
 
@@ -198,8 +198,8 @@ def _name_of(union: Tagged) -> str:
     return str(name)
 
 
-def _is_union(found: Any, union: Tagged) -> bool:
-    return hasattr(found, "__args__") and shape_of(found) == union
+def _is_union(definitions: Any, union: Tagged) -> bool:
+    return hasattr(definitions, "__args__") and shape_of(definitions) == union
 
 
 def _description(cls: ModelClass) -> str:

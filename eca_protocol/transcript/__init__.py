@@ -4,43 +4,43 @@
 connection of one's own; `read_transcript` reads; `play` is one side of the conversation again.
 """
 
-from eca_protocol.transcript.claim import claim, is_claimed
 from eca_protocol.transcript.entries import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
     Transcript,
-    first_line,
-    line_of,
-    without_secrets,
+    encode_entry,
+    encode_header,
+    mask_entry,
 )
+from eca_protocol.transcript.file_lock import is_locked, lock_file
 from eca_protocol.transcript.player import Player, play
 from eca_protocol.transcript.proxy import tap
 from eca_protocol.transcript.reader import TranscriptReader, read_transcript
 from eca_protocol.transcript.recorder import RecordedTransport, Recorder, new_file
 
 __all__ = [
-    "Ended",
+    "DataEntry",
+    "EndEntry",
     "Entry",
-    "Exited",
+    "ExitEntry",
     "Mask",
-    "Passed",
     "Player",
     "RecordedTransport",
     "Recorder",
     "Side",
     "Transcript",
     "TranscriptReader",
-    "claim",
-    "first_line",
-    "is_claimed",
-    "line_of",
+    "encode_entry",
+    "encode_header",
+    "is_locked",
+    "lock_file",
+    "mask_entry",
     "new_file",
     "play",
     "read_transcript",
     "tap",
-    "without_secrets",
 ]

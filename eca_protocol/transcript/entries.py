@@ -13,7 +13,7 @@ other line is one entry; `at` is in seconds since the start, when its last byte 
 ruling W-1 writes are not exactly what passed, `raw` or `base64` stands beside it and counts. An
 entry with `"masked":true` lost what looked like a secret, and its exact bytes with it. A last line
 without its end was cut by a crash and does not count. While a file is written its writer holds the
-lock of `claim`.
+lock of `lock_file`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript.cutter import message_in
+from eca_protocol.transcript.splitter import message_in
 
 __all__ = [
     "VERSION",
-    "Ended",
+    "DataEntry",
+    "EndEntry",
     "Entry",
-    "Exited",
+    "ExitEntry",
     "Mask",
-    "Passed",
     "Side",
     "Transcript",
-    "first_line",
-    "line_of",
-    "without_secrets",
+    "encode_entry",
+    "encode_header",
+    "mask_entry",
 ]
 
 VERSION: Final = 1
@@ -52,7 +52,7 @@ Mask: TypeAlias = Callable[[bytes], bytes]
 
 
 @attrs.frozen(kw_only=True)
-class Passed:
+class DataEntry:
     """Bytes that one side wrote: one message, or something that is none.
 
     Attributes:
@@ -75,7 +75,7 @@ class Passed:
 
 
 @attrs.frozen(kw_only=True)
-class Ended:
+class EndEntry:
     """The end of what one side writes."""
 
     at: float
@@ -83,14 +83,14 @@ class Ended:
 
 
 @attrs.frozen(kw_only=True)
-class Exited:
+class ExitEntry:
     """The end of the server's process; a negative code is a signal."""
 
     at: float
     code: int
 
 
-Entry: TypeAlias = Passed | Ended | Exited
+Entry: TypeAlias = DataEntry | EndEntry | ExitEntry
 
 
 @attrs.frozen(kw_only=True)
@@ -109,56 +109,56 @@ class Transcript:
     def messages(self) -> Iterator[tuple[Side, dict[str, Any]]]:
         """Every message with the side that wrote it."""
         for entry in self.entries:
-            if isinstance(entry, Passed) and (message := entry.message) is not None:
+            if isinstance(entry, DataEntry) and (message := entry.message) is not None:
                 yield entry.side, message
 
 
-def first_line(started: datetime, command: Iterable[str]) -> bytes:
+def encode_header(started: datetime, command: Iterable[str]) -> bytes:
     """The line that says what the file is."""
     head = {"transcript": VERSION, "started": started.isoformat(), "command": list(command)}
     return json.dumps(head) + b"\n"
 
 
-def line_of(entry: Entry) -> bytes:
+def encode_entry(entry: Entry) -> bytes:
     """An entry as its line, with its end."""
-    if isinstance(entry, Exited):
+    if isinstance(entry, ExitEntry):
         return b'{"at":%.6f,"exit":%d}\n' % (entry.at, entry.code)
     start = b'{"at":%.6f,"from":"%b"' % (entry.at, entry.side.encode())
-    if isinstance(entry, Ended):
+    if isinstance(entry, EndEntry):
         return start + b',"ended":true}\n'
     if entry.masked:
         start += b',"masked":true'
     body = entry.body
     if body is None:
-        return b"%b,%b}\n" % (start, _exactly(entry.data))
+        return b"%b,%b}\n" % (start, _exact_bytes(entry.data))
     if b"\n" in body or b"\r" in body:
         body = json.dumps(message_in(body))
     if encode_frame(body) != entry.data:
-        start += b"," + _exactly(entry.data)
+        start += b"," + _exact_bytes(entry.data)
     return b'%b,"message":%b}\n' % (start, body)
 
 
-def _exactly(data: bytes) -> bytes:
+def _exact_bytes(data: bytes) -> bytes:
     try:
         return b'"raw":' + json.dumps(data.decode())
     except UnicodeDecodeError:
         return b'"base64":"%b"' % base64.b64encode(data)
 
 
-def without_secrets(entry: Passed, mask: Mask) -> Passed:
+def mask_entry(entry: DataEntry, mask: Mask) -> DataEntry:
     """What may be kept of an entry; where that is all of it, the entry itself."""
     if entry.body is None:
-        kept = mask(entry.data)
-        return entry if kept == entry.data else _masked(entry, kept, None)
+        masked = mask(entry.data)
+        return entry if masked == entry.data else _masked_entry(entry, masked, None)
     body = mask(entry.body)
     if body != entry.body:
-        return _masked(entry, encode_frame(body), body)
+        return _masked_entry(entry, encode_frame(body), body)
     if entry.data == encode_frame(body):
         return entry
     header = entry.data.removesuffix(body)
-    kept = mask(header)  # lines that are none of a header's may stand there, too
-    return entry if kept == header else _masked(entry, kept + body, body)
+    masked = mask(header)  # lines that are none of a header's may stand there, too
+    return entry if masked == header else _masked_entry(entry, masked + body, body)
 
 
-def _masked(entry: Passed, data: bytes, body: bytes | None) -> Passed:
-    return Passed(at=entry.at, side=entry.side, data=data, body=body, masked=True)
+def _masked_entry(entry: DataEntry, data: bytes, body: bytes | None) -> DataEntry:
+    return DataEntry(at=entry.at, side=entry.side, data=data, body=body, masked=True)

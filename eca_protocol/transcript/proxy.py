@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.transcript.entries import Side
 from eca_protocol.transcript.recorder import Recorder
@@ -91,7 +91,7 @@ class _Tap:
                 with self._waiting:
                     await self._child.wait()
                 if self._child.returncode is None:
-                    await self._child.end(Ladder(after_stdin=0.0), drains=False)
+                    await self._child.end(GracePeriods(after_stdin=0.0), drains=False)
                 self._waiting = anyio.CancelScope()
                 self._allow(DRAINING)
                 with self._waiting:
@@ -100,7 +100,7 @@ class _Tap:
         finally:
             code = await self._child.end()
             code = -signal.SIGKILL if code is None else code
-            self._recorder.exited(code)
+            self._recorder.record_exit(code)
         return code
 
     async def _pass_client(self) -> None:
@@ -121,13 +121,13 @@ class _Tap:
         """Pass what a side writes until it ends, or nobody reads it any more."""
         with contextlib.suppress(OSError):
             while data := await source.receive():
-                self._recorder.passed(side, data)
+                self._recorder.record_data(side, data)
                 self._recorder.wake()
                 rest = data[send_now(data) :]
                 if rest or self._recorder.is_behind:
                     await self._pass_slowly(side, rest, sink)
                 self._allow(self._seconds)
-            self._recorder.ended(side)
+            self._recorder.record_end(side)
 
     async def _pass_slowly(self, side: Side, rest: bytes, sink: Transport) -> None:
         """Wait for a slow reader, or a slow disk: who wrote is not silent meanwhile."""
@@ -135,7 +135,7 @@ class _Tap:
         self._allow(self._seconds)
         try:
             await sink.send(rest)
-            await self._recorder.drained()
+            await self._recorder.drain()
         finally:
             self._held_up.discard(side)
 

@@ -15,12 +15,20 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript.cutter import header_of, message_in
-from eca_protocol.transcript.entries import VERSION, Ended, Entry, Exited, Passed, Side, Transcript
+from eca_protocol.transcript.entries import (
+    VERSION,
+    DataEntry,
+    EndEntry,
+    Entry,
+    ExitEntry,
+    Side,
+    Transcript,
+)
+from eca_protocol.transcript.splitter import header_of, message_in
 
 __all__ = ["TranscriptReader", "read_transcript"]
 
-_UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
+_INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
 """What reading raises for JSON that is none of ours; a message that cannot be written is local."""
 
 _LONGEST_FIRST = 2**24
@@ -80,15 +88,15 @@ class TranscriptReader:
         self._rest = bytearray(rest)
         for line in lines:
             self._line += 1
-            wanted = "a transcript" if self.started is None else "an entry"
+            expected = "a transcript" if self.started is None else "an entry"
             try:
                 if self.started is None:
                     self.started, self.command = _beginning(_object(line))
                 else:
                     yield _entry(line)
-            except _UNFIT as fault:
+            except _INVALID as fault:
                 place = f"{self._name}:{self._line}"
-                raise ValueError(f"{place}: expected {wanted}, got {fault}") from fault
+                raise ValueError(f"{place}: expected {expected}, got {fault}") from fault
 
 
 def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
@@ -102,17 +110,17 @@ def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
 
 
 def _entry(line: bytes) -> Entry:
-    found = _AS_WRITTEN.match(line)
-    body = line[found.end() : -1] if found else b""
-    if found is None or message_in(body) is None:
+    match = _AS_WRITTEN.match(line)
+    body = line[match.end() : -1] if match else b""
+    if match is None or message_in(body) is None:
         return _reformatted(_object(line))
-    side: Side = "client" if found["side"] == b"client" else "server"
-    return Passed(
-        at=float(found["at"]),
+    side: Side = "client" if match["side"] == b"client" else "server"
+    return DataEntry(
+        at=float(match["at"]),
         side=side,
         data=encode_frame(body),
         body=body,
-        masked=found["masked"] is not None,
+        masked=match["masked"] is not None,
     )
 
 
@@ -121,12 +129,12 @@ def _reformatted(value: Mapping[str, Any]) -> Entry:
     if not math.isfinite(at):
         raise ValueError(f"{at} as the time")
     if "exit" in value:
-        return Exited(at=at, code=int(value["exit"]))
+        return ExitEntry(at=at, code=int(value["exit"]))
     side = value["from"]
     if side not in {"client", "server"}:
         raise ValueError(f"{side!r} as the side")
     if value.get("ended"):
-        return Ended(at=at, side=side)
+        return EndEntry(at=at, side=side)
     body = json.dumps(value["message"]) if "message" in value else None
     data = encode_frame(body) if body is not None else b""
     if "raw" in value or "base64" in value:
@@ -137,7 +145,7 @@ def _reformatted(value: Mapping[str, Any]) -> Entry:
             body = None
     elif body is None:
         raise ValueError("neither a message nor bytes")
-    return Passed(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
+    return DataEntry(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
 
 
 def _data(value: Mapping[str, Any]) -> bytes:

@@ -20,19 +20,19 @@ from typing import Final, TypeAlias
 import anyio
 
 from eca_protocol.streams import Transport
-from eca_protocol.transcript.claim import claim
-from eca_protocol.transcript.cutter import Cutter, Piece
 from eca_protocol.transcript.entries import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
-    first_line,
-    line_of,
-    without_secrets,
+    encode_entry,
+    encode_header,
+    mask_entry,
 )
+from eca_protocol.transcript.file_lock import lock_file
+from eca_protocol.transcript.splitter import Piece, Splitter
 
 __all__ = ["RecordedTransport", "Recorder", "new_file"]
 
@@ -50,7 +50,7 @@ _TOO_SLOW: Final = "it is written too slowly"
 GATHERING: Final = 0.02
 """Seconds between two writes: a thread that woke up for each message would be in its way."""
 
-_Note: TypeAlias = tuple[float, Side, bytes] | Ended | Exited
+_Note: TypeAlias = tuple[float, Side, bytes] | EndEntry | ExitEntry
 
 
 def new_file(path: Path) -> tuple[int, Path]:
@@ -79,7 +79,7 @@ class Recorder:
         file: a descriptor, of `new_file` for example.
         command: what starts the server, for the first line.
         mask: takes secrets out of what is written; None writes all of it.
-        on_fault: told, on whichever thread finds it, why the record ends early.
+        on_failure: told, on whichever thread finds it, why the record ends early.
     """
 
     def __init__(
@@ -88,40 +88,40 @@ class Recorder:
         *,
         command: Sequence[str] = (),
         mask: Mask | None = None,
-        on_fault: Callable[[str], None] = lambda _: None,
+        on_failure: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._file = file
         self._mask = mask
-        self._on_fault = on_fault
+        self._on_failure = on_failure
         self._notes: deque[_Note] = deque()
-        self._noted = 0
-        self._written = 0
+        self._recorded_bytes = 0
+        self._written_bytes = 0
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._fault: str | None = None
-        self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
-        head = first_line(datetime.now(UTC), command)
+        self._failure: str | None = None
+        self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
+        head = encode_header(datetime.now(UTC), command)
         self._head = head if mask is None else mask(head.rstrip()) + b"\n"
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
         self._thread.start()
 
     @property
-    def fault(self) -> str | None:
+    def failure(self) -> str | None:
         """Why the record ended early, if it did."""
-        return self._fault
+        return self._failure
 
-    def passed(self, side: Side, data: bytes) -> None:
+    def record_data(self, side: Side, data: bytes) -> None:
         """Note bytes that a side wrote; they are looked at once `wake` is called."""
-        if self._fault is not None:
+        if self._failure is not None:
             return
-        self._noted += len(data)
-        if self._noted - self._written > MAX_UNWRITTEN:
-            self._give_up(_TOO_SLOW)
+        self._recorded_bytes += len(data)
+        if self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN:
+            self._stop_recording(_TOO_SLOW)
             return
         self._notes.append((self._now(), side, data))
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait while very much is unwritten, so that a flood is kept whole.
 
         It is for whoever passes bytes on; where the disk takes nothing for `SLOW` seconds the
@@ -133,21 +133,24 @@ class Recorder:
             while self.is_behind:  # noqa: ASYNC110 - the thread can set no event of ours
                 await anyio.sleep(GATHERING / 4)
         if scope.cancelled_caught:
-            self._give_up(_TOO_SLOW)
+            self._stop_recording(_TOO_SLOW)
 
     @property
     def is_behind(self) -> bool:
         """Whether so much is unwritten that `drained` waits."""
-        return self._noted - self._written > MAX_UNWRITTEN // 2 and self._fault is None
+        return (
+            self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN // 2
+            and self._failure is None
+        )
 
-    def ended(self, side: Side) -> None:
+    def record_end(self, side: Side) -> None:
         """Note the end of what a side writes."""
-        self._notes.append(Ended(at=self._now(), side=side))
+        self._notes.append(EndEntry(at=self._now(), side=side))
         self.wake()
 
-    def exited(self, code: int) -> None:
+    def record_exit(self, code: int) -> None:
         """Note the exit code of the server's process."""
-        self._notes.append(Exited(at=self._now(), code=code))
+        self._notes.append(ExitEntry(at=self._now(), code=code))
         self.wake()
 
     def wake(self) -> None:
@@ -162,75 +165,77 @@ class Recorder:
         self._thread.join(seconds)
 
     def _now(self) -> float:
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._started
 
     def _run(self) -> None:
-        claim(self._file)
+        lock_file(self._file)
         try:
             self._write(self._head)
             is_last = False
-            while not is_last and self._fault is None:
+            while not is_last and self._failure is None:
                 self._wake.wait()
                 is_last = self._closing.wait(GATHERING)
                 self._wake.clear()
-                self._write_noted(is_last=is_last)
+                self._write_notes(is_last=is_last)
         except OSError as error:
-            self._give_up(error.strerror or str(error))
+            self._stop_recording(error.strerror or str(error))
         except Exception as error:  # noqa: BLE001 - a mask is anybody's; its text may be a secret
-            self._give_up(f"it cannot be written ({type(error).__name__})")
+            self._stop_recording(f"it cannot be written ({type(error).__name__})")
         finally:
             self._notes.clear()
             os.close(self._file)
 
-    def _write_noted(self, *, is_last: bool) -> None:
+    def _write_notes(self, *, is_last: bool) -> None:
         lines: list[bytes] = []
         size = 0
-        while self._notes and self._fault is None:
+        while self._notes and self._failure is None:
             note = self._notes.popleft()
             for entry in self._entries(note):
-                line = line_of(entry)
+                line = encode_entry(entry)
                 lines.append(line)
                 size += len(line)
             if isinstance(note, tuple):
-                self._written += len(note[2])
+                self._written_bytes += len(note[2])
             if size > WRITE:
                 self._write(b"".join(lines))
                 lines.clear()
                 size = 0
         if is_last:
-            lines += [line_of(each) for each in self._rest(self._now(), *self._cutters)]
+            lines += [
+                encode_entry(each) for each in self._end_entries(self._now(), *self._splitters)
+            ]
         self._write(b"".join(lines))
 
     def _entries(self, note: _Note) -> Iterator[Entry]:
         if isinstance(note, tuple):
             at, side, data = note
-            yield from self._passed(at, side, self._cutters[side].feed(data))
+            yield from self._data_entries(at, side, self._splitters[side].feed(data))
             return
-        ended = (note.side,) if isinstance(note, Ended) else self._cutters
-        yield from self._rest(note.at, *ended)
+        ended = (note.side,) if isinstance(note, EndEntry) else self._splitters
+        yield from self._end_entries(note.at, *ended)
         yield note
 
-    def _rest(self, at: float, *sides: Side) -> Iterator[Passed]:
+    def _end_entries(self, at: float, *sides: Side) -> Iterator[DataEntry]:
         """What was cut short by the end of those sides."""
         for side in sides:
-            yield from self._passed(at, side, self._cutters[side].feed_eof())
+            yield from self._data_entries(at, side, self._splitters[side].feed_eof())
 
-    def _passed(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[Passed]:
+    def _data_entries(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[DataEntry]:
         for data, body in pieces:
-            entry = Passed(at=at, side=side, data=data, body=body)
-            yield entry if self._mask is None else without_secrets(entry, self._mask)
+            entry = DataEntry(at=at, side=side, data=data, body=body)
+            yield entry if self._mask is None else mask_entry(entry, self._mask)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
 
-    def _give_up(self, why: str) -> None:
-        if self._fault is not None:
+    def _stop_recording(self, why: str) -> None:
+        if self._failure is not None:
             return
-        self._fault = why
+        self._failure = why
         self._wake.set()
-        self._on_fault(f"the transcript ends here: {why}")
+        self._on_failure(f"the transcript ends here: {why}")
 
 
 class RecordedTransport:
@@ -252,16 +257,16 @@ class RecordedTransport:
         """See `Transport.receive`."""
         data = await self._transport.receive()
         if data:
-            self._recorder.passed(self._theirs, data)
+            self._recorder.record_data(self._theirs, data)
             self._recorder.wake()
-            await self._recorder.drained()
+            await self._recorder.drain()
         else:
-            self._recorder.ended(self._theirs)
+            self._recorder.record_end(self._theirs)
         return data
 
     async def send(self, data: bytes) -> None:
         """See `Transport.send`."""
-        self._recorder.passed(self._ours, data)
+        self._recorder.record_data(self._ours, data)
         try:
             await self._transport.send(data)
         finally:
@@ -269,5 +274,5 @@ class RecordedTransport:
 
     async def aclose(self) -> None:
         """See `Transport.aclose`."""
-        self._recorder.ended(self._ours)
+        self._recorder.record_end(self._ours)
         await self._transport.aclose()

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
 from eca_server.credentials.oauth import (
@@ -86,7 +86,7 @@ class Flow(Protocol):
 
         Raises:
             OAuthFault: it was refused, or not done in time.
-            HTTPFault: the provider cannot be reached.
+            HTTPError: the provider cannot be reached.
         """
         ...
 
@@ -230,7 +230,7 @@ class DeviceLogin:
                     interval += _SLOWER
                 elif fault.code != "authorization_pending":
                     raise
-            except HTTPFault:
+            except HTTPError:
                 interval += _SLOWER  # the user is in the middle of it: better late than not
 
 

@@ -16,14 +16,14 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
     TranscriptReader,
-    without_secrets,
+    mask_entry,
 )
 from eca_server.inspector.rows import Rows
 from eca_server.inspector.shapes import shapes
@@ -89,15 +89,15 @@ class Inspection:
         return self._told(part)
 
     def _take(self, entry: Entry, part: _Part) -> None:
-        kept = without_secrets(entry, self._mask) if isinstance(entry, Passed) else entry
-        message = kept.message if isinstance(kept, Passed) else None
+        kept = mask_entry(entry, self._mask) if isinstance(entry, DataEntry) else entry
+        message = kept.message if isinstance(kept, DataEntry) else None
         self._note(self._watch(kept, message), part)
         part["rows"].append(self._rows.row(kept, message).packed())
-        self.is_over = isinstance(kept, Exited)
+        self.is_over = isinstance(kept, ExitEntry)
         self._says_exit |= message is not None and message.get("method") == "exit"
-        if isinstance(kept, Exited):
+        if isinstance(kept, ExitEntry):
             self._speaking.clear()
-        elif isinstance(kept, Ended):
+        elif isinstance(kept, EndEntry):
             self._speaking.discard(kept.side)
 
     def _told(self, part: _Part) -> bytes | None:
@@ -117,9 +117,9 @@ class Inspection:
         return self._mask(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
     def _watch(self, entry: Entry, message: Mapping[str, Any] | None) -> Iterable[Observation]:
-        if isinstance(entry, Exited):
+        if isinstance(entry, ExitEntry):
             return ()
-        if isinstance(entry, Ended):
+        if isinstance(entry, EndEntry):
             return self._watcher.feed_end(entry.side)
         self._watched.append(self._rows.count)
         if message is None or entry.body is None or entry.data != encode_frame(entry.body):

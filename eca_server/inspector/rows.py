@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 
 __all__ = ["Kind", "Lane", "Late", "Row", "Rows"]
 
@@ -155,10 +155,10 @@ class Rows:
         return row
 
     def _row(self, entry: Entry, message: Mapping[str, Any] | None) -> Row:
-        if isinstance(entry, Exited):
+        if isinstance(entry, ExitEntry):
             told = f"by signal {-entry.code}" if entry.code < 0 else f"with exit code {entry.code}"
             return Row(at=entry.at, side=None, kind="exit", brief=f"The server ended {told}.")
-        if isinstance(entry, Ended):
+        if isinstance(entry, EndEntry):
             return Row(
                 at=entry.at, side=entry.side, kind="end", brief=f"The {entry.side} says no more."
             )
@@ -297,7 +297,7 @@ class Rows:
         self._chat(chat).prompts.extend(each for each in gone.prompts if each > deleted)
 
 
-def _seen(entry: Passed) -> Row:
+def _seen(entry: DataEntry) -> Row:
     """What there is to see of some bytes, before anything is understood."""
     kept = entry.data if entry.body is None else entry.body
     as_we_write = entry.body is None or entry.data == encode_frame(entry.body)

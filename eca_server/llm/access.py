@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import LoggedOut, OAuthFault, Tokens, url_fault
 from eca_server.llm.backend import BackendError, ErrorKind, Request
@@ -188,7 +188,7 @@ class TokenAccess:
 
 
 def _login_error(fault: ECAError) -> BackendError:
-    if isinstance(fault, HTTPFault):
+    if isinstance(fault, HTTPError):
         return error_from_fault(fault)
     if isinstance(fault, LoggedOut):
         return BackendError("auth", f"the login is over, log in again with `/login`: {fault}")

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.llm.facts import ModelFacts, Price
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
@@ -66,7 +66,7 @@ async def fetch(http: HTTPClient, url: str, etag: str | None) -> Fetched | None:
                 if response.status != 200:
                     raise NotFetched(f"expected status 200, got {response.status}")
                 body = await response.read(limit=MOST)
-    except HTTPFault as fault:
+    except HTTPError as fault:
         raise NotFetched(str(fault)) from fault
     except trio.TooSlowError:
         raise NotFetched(f"it was not there after {SECONDS:g} s") from None

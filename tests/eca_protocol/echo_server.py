@@ -22,7 +22,7 @@ async def serve() -> int:
     async def flood(params: Any) -> int:
         for n in range(params["count"]):
             peer.notify("log", {"n": n, "text": params["text"]})
-            await peer.drained()
+            await peer.drain()
         return int(params["count"])
 
     async def wait() -> None:

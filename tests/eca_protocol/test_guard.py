@@ -16,7 +16,7 @@ import pytest
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD, NAME, Guard
-from eca_protocol.process import Ladder, spawn
+from eca_protocol.process import GracePeriods, spawn
 
 SECONDS = 20.0
 NEVER_ALIVE = 2**22 + 1
@@ -114,7 +114,7 @@ from eca_protocol.guard import GUARD
 with GUARD.starting():
     subprocess.Popen(
         ["sh", "-c", sys.argv[2]],
-        env=GUARD.marked({"PATH": os.defpath}),
+        env=GUARD.mark_environment({"PATH": os.defpath}),
         pass_fds=[int(sys.argv[1])],
         start_new_session=True,
     )
@@ -141,7 +141,7 @@ async def test_one_watcher_guards_all_children_and_leaves_with_the_last() -> Non
     first = spawn(["sleep", "600"], guarded=True)
     second = spawn(["sleep", "600"], guarded=True)
     (watcher,) = watchers(os.getpid())
-    at_once = Ladder(after_stdin=0, after_term=0)
+    at_once = GracePeriods(after_stdin=0, after_term=0)
     await first.end(at_once)
     assert watchers(os.getpid()) == [watcher]
     await second.end(at_once)
@@ -160,7 +160,7 @@ async def test_the_watcher_holds_nothing_of_ours() -> None:
     assert set(held.values()) == {Path(os.devnull)}
     assert os.getsid(watcher) == watcher
     assert Path(f"/proc/{watcher}/cwd").readlink() == Path("/")
-    await child.end(Ladder(after_stdin=0))
+    await child.end(GracePeriods(after_stdin=0))
 
 
 @pytest.mark.anyio

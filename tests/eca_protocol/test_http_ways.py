@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from tests.eca_protocol.http_peers import proxy, read_head, server, tls, trust
 
@@ -66,12 +66,12 @@ async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_
     authority.cert_pem.write_to_path(str(bundle))
     async with server(tls(authority, "127.0.0.1")) as seen, HTTPClient() as client:
         url = f"https://127.0.0.1:{seen.port}/"
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             await ask(url, client)
         client.ca_file = str(bundle)
         assert await ask(url, client) == b"hello"
         client.ca_file = None
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             await ask(url, client)
 
 
@@ -82,14 +82,14 @@ async def test_a_file_without_certificates_is_named(tmp_path, content):
         bundle.write_text(content)
     async with HTTPClient() as client:
         client.ca_file = str(bundle)
-        with pytest.raises(HTTPFault, match=r"more\.pem cannot be loaded") as caught:
+        with pytest.raises(HTTPError, match=r"more\.pem cannot be loaded") as caught:
             await ask("https://127.0.0.1:1/", client)
         assert caught.value.kind == "config"
 
 
 async def test_an_unknown_authority_is_not_trusted(authority):
     async with server(tls(authority, "127.0.0.1")) as seen:
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             await ask(f"https://127.0.0.1:{seen.port}/")
     assert caught.value.kind == "tls"
     assert seen.heads == []
@@ -136,7 +136,7 @@ async def test_an_address_is_asked_in_the_name_of_the_urls_host(authority):
         head = seen.heads[0].lower()
         assert head.startswith("get /path ")
         assert f"host: {NAME}:{seen.port}\r\n" in head
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             await ask(f"https://other.example:{seen.port}/", client, address="127.0.0.1")
         assert caught.value.kind == "tls"
         assert len(seen.heads) == 1
@@ -257,7 +257,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
         case _:
             context = tls(trustme.CA(), "127.0.0.1")
     async with server(context) as peer:
-        with pytest.raises(HTTPFault, match=words) as caught:
+        with pytest.raises(HTTPError, match=words) as caught:
             await ask(f"https://127.0.0.1:{peer.port}/")
     assert caught.value.kind == "tls"
 
@@ -265,7 +265,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
 async def test_a_process_without_file_descriptors_is_told_so(url):
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault, match="cannot connect"):
+        with pytest.raises(HTTPError, match="cannot connect"):
             await ask("http://127.0.0.1:1/", client)
         lowest, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with ExitStack() as held:
@@ -274,6 +274,6 @@ async def test_a_process_without_file_descriptors_is_told_so(url):
             with suppress(OSError):
                 while True:
                     held.callback(os.close, os.dup(0))
-            with pytest.raises(HTTPFault, match="no file descriptors left") as caught:
+            with pytest.raises(HTTPError, match="no file descriptors left") as caught:
                 await ask(url, client)
     assert caught.value.kind == "resources"

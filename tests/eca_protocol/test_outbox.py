@@ -52,7 +52,7 @@ async def writing(outbox: Outbox) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.run, no_break)
         yield
-        await outbox.below(0)
+        await outbox.wait_below(0)
         nursery.cancel_scope.cancel()
 
 
@@ -102,7 +102,7 @@ async def test_what_is_appended_while_nothing_is_there_is_written() -> None:
         for frame in [b"one", b"two"]:
             await trio.testing.wait_all_tasks_blocked()
             outbox.append(frame)
-            await outbox.below(0)
+            await outbox.wait_below(0)
     assert recorder.writes == [b"one", b"two"]
 
 
@@ -116,7 +116,7 @@ async def test_silence_follows_an_answer_even_if_nothing_was_waiting(
     outbox.append(b"note")
     outbox.append(b"answer", is_answer=True)
     async with writing(outbox):
-        await outbox.below(0)
+        await outbox.wait_below(0)
         outbox.append(b"next")
         outbox.append(b"next")
     assert recorder.writes == [b"noteanswer", b"nextnext"]
@@ -153,11 +153,11 @@ async def test_who_waits_goes_on_when_the_other_side_is_gone() -> None:
     broken: list[OSError] = []
     outbox.append(b"x" * 100)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.below, 0)
+        nursery.start_soon(outbox.wait_below, 0)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(outbox.run, broken.append)
     assert [str(error) for error in broken] == ["gone"]
-    assert outbox.silent
+    assert outbox.closed
     outbox.append(b"dropped")
     assert outbox.size == 0
 
@@ -169,8 +169,8 @@ async def test_who_waits_goes_on_when_the_writer_is_cancelled() -> None:
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     outbox.append(b"never written")
-    await outbox.below(0)
-    assert outbox.silent
+    await outbox.wait_below(0)
+    assert outbox.closed
 
 
 async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> None:
@@ -193,7 +193,7 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> No
     outbox.append(b"h")  # behind what waits, though there is room again
     assert outbox.size == 3
     async with writing(outbox):
-        await outbox.below(0)
+        await outbox.wait_below(0)
         assert transport.writes == [b"abc", b"de", b"fgh"]
         outbox.append(b"i")
         assert transport.writes[-1] == b"i"

@@ -404,7 +404,7 @@ async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules() -> None
         cancel_method="notifications/cancelled",
         cancel_key="requestId",
         answers_cancelled=False,
-        answers_faults=False,
+        answers_invalid=False,
     )
     table = Table(
         [

@@ -149,7 +149,7 @@ async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
 
     async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
         call = peer.start_call("add", {"text": "x" * 100_000})
-        await peer.drained()
+        await peer.drain()
         assert (await peer.serve()).kind == "broken"
         with pytest.raises(ConnectionClosed, match="nobody is there"):
             await call.result()
@@ -356,7 +356,7 @@ async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
     async def flood(peer: Peer) -> None:
         for n in range(100):
             peer.notify("flood", {"text": "x" * 10_000})
-            await peer.drained()
+            await peer.drain()
             done.append(n)
 
     peer, wire = pair({}, limit=100)

@@ -15,13 +15,13 @@ import pytest
 from eca_protocol.errors import ConnectionClosed, RequestFailed
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.peer import Peer
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from tests.eca_protocol.wire import TABLE, Bare, Wire, code_of, request, success
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-PATIENT = Ladder(after_stdin=10)
+PATIENT = GracePeriods(after_stdin=10)
 
 
 @contextlib.asynccontextmanager

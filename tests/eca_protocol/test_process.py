@@ -18,13 +18,13 @@ import pytest
 
 from eca_protocol import process
 from eca_protocol.errors import StartFailed
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.process_table import ProcessTable, process_table
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Ladder(after_stdin=0.05, after_term=0.05, after_kill=5)
-PATIENT = Ladder(after_stdin=10, after_term=10, after_kill=10)
+QUICK = GracePeriods(after_stdin=0.05, after_term=0.05, after_kill=5)
+PATIENT = GracePeriods(after_stdin=10, after_term=10, after_kill=10)
 
 
 def python(code: str, **options: Any) -> Child:
@@ -88,7 +88,7 @@ async def test_a_child_that_heeds_the_end_of_input_needs_no_signal() -> None:
 async def test_a_child_that_ignores_the_end_of_input_is_terminated() -> None:
     child = python("print('up', flush=True); import time; time.sleep(60)")
     await line(child)
-    assert await child.end(Ladder(after_stdin=0.05)) == -signal.SIGTERM
+    assert await child.end(GracePeriods(after_stdin=0.05)) == -signal.SIGTERM
 
 
 async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
@@ -98,7 +98,7 @@ async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
         "print('up', flush=True); time.sleep(60)"
     )
     await line(child)
-    assert await child.end(Ladder(after_stdin=0.05)) == 9
+    assert await child.end(GracePeriods(after_stdin=0.05)) == 9
 
 
 async def test_a_child_that_ignores_termination_is_killed() -> None:
@@ -172,7 +172,9 @@ async def test_children_that_end_together_share_their_looks_at_all_processes(
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             for child in children:
-                tasks.start_soon(child.end, Ladder(after_stdin=0, after_term=0, after_kill=10))
+                tasks.start_soon(
+                    child.end, GracePeriods(after_stdin=0, after_term=0, after_kill=10)
+                )
     assert {child.returncode for child in children} == {-signal.SIGKILL}
     to_terminate, to_kill, as_each_ends = 1, 1, len(children)
     assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
@@ -360,7 +362,7 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_en
         with so_many_descriptors(8):
             child = spawn(["sleep", "60"], stdin="null", stderr="pipe")
         with so_many_descriptors(free):
-            assert await child.end(Ladder(after_stdin=0)) == -signal.SIGTERM
+            assert await child.end(GracePeriods(after_stdin=0)) == -signal.SIGTERM
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 

@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import mutual_tls, server, tls
@@ -74,13 +74,13 @@ async def test_it_is_shown_by_requests_that_may_and_by_no_other(authority, files
         )
         url = f"https://127.0.0.1:{demanding.port}/"
         assert await ask(client, url, shows_certificate=True) == b"hello"
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             await ask(client, url, shows_certificate=False)
         assert len(demanding.heads) == 1
         client.client_certificate = ClientCertificate(certificate=str(files / "gone.pem"))
         url = f"https://127.0.0.1:{other.port}/"
         assert await ask(client, url, shows_certificate=False) == b"hello"
-        with pytest.raises(HTTPFault, match=r"gone\.pem: No such file"):
+        with pytest.raises(HTTPError, match=r"gone\.pem: No such file"):
             await ask(client, url, shows_certificate=True)
 
 
@@ -103,7 +103,7 @@ async def test_a_server_that_wants_one_is_understood(authority, files):
             client.ca_file = str(files / "authority.pem")
             tasks.start_soon(anyio.to_thread.run_sync, refuse, listener)
             url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
-            with pytest.raises(HTTPFault, match="wants a client certificate") as caught:
+            with pytest.raises(HTTPError, match="wants a client certificate") as caught:
                 await ask(client, url, shows_certificate=True)
     assert caught.value.kind == "tls"
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, p
         certificate=str(files / certificate), key=key and str(files / key), passphrase=passphrase
     )
     assert "planted" not in repr(client)
-    with pytest.raises(HTTPFault, match=told) as caught:
+    with pytest.raises(HTTPError, match=told) as caught:
         make_context(bare_context, None, client)
     assert caught.value.kind == "config"
     assert "planted" not in f"{caught.value} {caught.value.__cause__}"

@@ -57,7 +57,9 @@ async def test_prompts_of_a_chat_carry_its_id_model_and_behavior() -> None:
 async def test_received_gives_roles_and_the_echo() -> None:
     async with connected() as (client, server):
         server.answers_with("x")
-        roles = [received.role async for received in client.chat().prompt("hi").received()]
+        roles = [
+            received.role async for received in client.chat().prompt("hi").contents_with_roles()
+        ]
         assert roles == ["system", "user", "assistant"]
 
 
@@ -329,7 +331,7 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         server.text("c", "half")
         server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
         assert await anext(turn) == m.ChatTextContent(text="half")
-        await server.peer.drained()
+        await server.peer.drain()
         await close_writing(server.peer)
         with pytest.raises(ConnectionClosed):
             await anext(turn)
@@ -424,7 +426,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         server.text("c", *[piece] * count)
         server.finish("c")
         with anyio.move_on_after(0.05) as waited:
-            await server.peer.drained()
+            await server.peer.drain()
         assert waited.cancelled_caught
         assert INBOX < chat.unread < 3 * INBOX
         await client.chat_query_commands()

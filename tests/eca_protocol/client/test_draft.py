@@ -60,7 +60,7 @@ async def test_a_stranger_s_draft_server_is_spoken_with_by_its_letter() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stranger, Wire(theirs))
         async with connect(transport=ours, revision=Revision.DRAFT) as client:
-            assert await client.configured() == m.ChatConfig()
+            assert await client.wait_for_config() == m.ChatConfig()
             chat = client.chat("c", model="openai/gpt-4")
             with pytest.raises(RequestFailed, match="no network today"):
                 await chat.prompt("hi").text()

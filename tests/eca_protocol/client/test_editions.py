@@ -58,7 +58,7 @@ async def test_the_first_update_tells_which_edition_is_spoken(
     async with connected(speaks=speaks) as (client, server):
         await client.chat_prompt("before", chat_id="c", behavior="plan")
         server.peer.notify("config/updated", first)
-        await client.configured()
+        await client.wait_for_config()
         assert client.revision is speaks
         server.peer.notify("config/updated", CURRENT)  # only the first one counts
         await client.chat_query_commands()
@@ -79,7 +79,7 @@ async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
         if forced is not Revision.DRAFT:  # its `initializationOptions` are what the server likes
             assert hello.initialization_options.protocol_revision == forced.value
             server.peer.notify("config/updated", OCTOBER)
-            await client.configured()
+            await client.wait_for_config()
         assert client.revision is forced
 
 
@@ -225,7 +225,7 @@ async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
         with pytest.raises(LocalProtocolError, match="revision 2025-10"):
             await client.chat_list()
         server.peer.notify("config/updated", CURRENT)
-        await client.configured()
+        await client.wait_for_config()
         assert await client.chat_query_commands()
         assert server.params_of("chat/promptSteer") == []
 

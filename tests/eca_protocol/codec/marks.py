@@ -72,8 +72,8 @@ def left_of_model(value: Any, revision: Revision) -> Any:
             optional = isinstance(field.shape, Nullable)
             found = (left_or_nothing if optional else needed)(field.shape, entry, revision)
             left[field.name] = found[0] if found else None
-        elif field.reading.told_as and entry is not None:
-            told[field.reading.told_as] = entry
+        elif field.rules.fallback_key and entry is not None:
+            told[field.rules.fallback_key] = entry
     return type(value)(**{**left, **told})
 
 

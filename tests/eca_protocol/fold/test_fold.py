@@ -168,20 +168,20 @@ def test_a_call_goes_through_its_states_in_order(said: list[Said], broken: bool)
 
 def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
     fold = Fold()
-    fold.prompted("c")
+    fold.on_prompt("c")
     folded([RUNNING, text("old"), FINISHED], fold)
-    fold.deleted("c")
+    fold.on_deleted("c")
     folded([FINISHED], fold)
     assert [each.rule for each in fold.violations] == [Rule.AFTER_DELETE]
     assert fold.chats == {}
-    fold.prompted("c")
+    fold.on_prompt("c")
     folded([RUNNING, text("new"), FINISHED], fold)
     assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
 
 
 def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
     fold = Fold()
-    fold.prompted(None)
+    fold.on_prompt(None)
     folded([RUNNING], fold, "the server named it")
     assert fold.violations == []
     folded([RUNNING], fold, "another")
@@ -208,7 +208,7 @@ def test_a_chat_that_is_cleared_and_opened_again_shows_what_is_told_anew() -> No
 
 def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
     fold = Fold()
-    fold.prompted("c")
+    fold.on_prompt("c")
     role, content = RUNNING
     for parent in ("c", "x"):
         said = m.ChatContentReceivedParams(
@@ -253,11 +253,11 @@ def test_that_a_chat_was_forked_may_be_said_in_it_once_though_a_turn_ended_meanw
     finished = m.ChatProgressContent(state="finished", text="")
     word = m.ChatTextContent(text="This chat goes on as another one, too.")
     assert told(m.ChatProgressContent(state="running", text="Waiting")) == []
-    fold.reporting("c")
+    fold.allow_report("c")
     assert told(finished) == []
     assert told(word) == []
     assert told(word) == [Rule.AFTER_FINISHED]
-    fold.reporting("c")
+    fold.allow_report("c")
     assert told(finished) == [Rule.SECOND_FINISHED]
 
 

@@ -91,7 +91,7 @@ def assert_fits(
 
 def is_known(field: Field, revision: Revision) -> bool:
     """Whether the letter of the edition has the field: a ruling's fields are no edition's."""
-    known = field.reading.written and not field.reading.rest and field.window.holds(revision)
+    known = field.rules.written and not field.rules.rest and field.window.holds(revision)
     return known and field.window.ruling is None
 
 
@@ -108,15 +108,15 @@ def test_a_class_has_the_fields_of_its_interface(revision: Revision) -> None:
             else:
                 field = fields.pop(name)
                 assert_is_spelled(field, f"{interface}.{name}", type_, revision)
-                assert field.reading.required_in(revision) is required, f"{interface}.{name}"
+                assert field.rules.required_in(revision) is required, f"{interface}.{name}"
         for field in fields.values():
             assert not is_known(field, revision), f"{interface}.{field.wire}"
 
 
 def assert_is_spelled(field: Field, path: str, type_: str, revision: Revision) -> None:
     assert field.window.holds(revision), path
-    assert field.reading.nullable is ("null" in alternatives(type_, revision)), path
-    beyond = field.reading.ruling is not None
+    assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
+    beyond = field.rules.ruling is not None
     assert_fits(field.shape, type_, path, revision, beyond=beyond)
 
 

@@ -13,7 +13,7 @@ import pytest
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
 from eca_protocol.framing import encode_frame
 from eca_protocol.streams import memory_pair
-from eca_protocol.transcript import Ended, Passed, Player, Transcript, play
+from eca_protocol.transcript import DataEntry, EndEntry, Player, Transcript, play
 from tests.eca_protocol.wire import Wire, code_of, notification, request, success
 
 JUNK = b"junk"
@@ -25,9 +25,9 @@ def transcript(*said: tuple[str, Any]) -> Transcript:
         body = None if isinstance(what, bytes | None) else json.dumps(what).encode()
         data = what if body is None else encode_frame(body)
         entries.append(
-            Ended(at=0, side=side)  # type: ignore[arg-type]  # it is one of the two
+            EndEntry(at=0, side=side)  # type: ignore[arg-type]  # it is one of the two
             if data is None
-            else Passed(at=0, side=side, data=data, body=body)  # type: ignore[arg-type]
+            else DataEntry(at=0, side=side, data=data, body=body)  # type: ignore[arg-type]
         )
     return Transcript(started=datetime.now(UTC), command=(), entries=tuple(entries))
 
@@ -61,7 +61,7 @@ TOLD = transcript(
 def sent(player: Player) -> list[Any]:
     return [
         each if each in (None, JUNK) else json.loads(each.partition(b"\r\n\r\n")[2])  # type: ignore[union-attr]
-        for each in player.due()
+        for each in player.due_frames()
     ]
 
 
@@ -76,21 +76,21 @@ def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run(
     player = Player(TOLD, "client", process_id=99)
     assert sent(player) == [request(1, "initialize", {"processId": 99})]
     assert player.missing == ["the answer to 1"]
-    player.heard(success(1, {"more": True}))
+    player.receive(success(1, {"more": True}))
     assert sent(player) == [JUNK, PROMPT]
-    player.heard(success(2, {"chatId": "mine"}))
+    player.receive(success(2, {"chatId": "mine"}))
     assert sent(player) == []
-    player.heard(renamed(content("toolCallRun", id="its"), C="mine"))
+    player.receive(renamed(content("toolCallRun", id="its"), C="mine"))
     assert sent(player) == [renamed(APPROVE, C="mine", T="its")]
     assert player.missing == ["the request editor/getDiagnostics"]
-    player.heard(request(40, "editor/getDiagnostics", {"uri": "other"}))
-    player.heard(request(41, "editor/getDiagnostics"))
+    player.receive(request(40, "editor/getDiagnostics", {"uri": "other"}))
+    player.receive(request(41, "editor/getDiagnostics"))
     refusal, answer = sent(player)
     assert code_of(refusal) == (41, -32601)
     assert answer == success(40, {"diagnostics": []})
-    player.heard(FINISHED)
+    player.receive(FINISHED)
     assert sent(player) == [request(3, "shutdown")]
-    player.heard(success(3))
+    player.receive(success(3))
     assert sent(player) == [None]
     assert player.is_over
 
@@ -105,13 +105,13 @@ def test_a_client_that_said_nothing_of_itself_tells_its_process_all_the_same(par
 def test_a_server_answers_with_the_ids_of_this_client() -> None:
     player = Player(TOLD, "server")
     assert sent(player) == []
-    player.heard(request("i", "initialize", {}))
+    player.receive(request("i", "initialize", {}))
     assert sent(player) == [success("i", {})]
-    player.heard(request("p", "chat/prompt", {"message": "hi"}))
+    player.receive(request("p", "chat/prompt", {"message": "hi"}))
     assert sent(player)[0] == success("p", {"chatId": "C"})
-    player.heard(renamed(APPROVE, C="C"))
+    player.receive(renamed(APPROVE, C="C"))
     assert [each["method"] for each in sent(player)] == ["editor/getDiagnostics"]
-    player.heard(success("s1", None))
+    player.receive(success("s1", None))
     assert sent(player) == [FINISHED]
     assert not player.is_over
 

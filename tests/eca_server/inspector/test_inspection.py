@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.transcript import claim
+from eca_protocol.transcript import lock_file
 from eca_server.inspector.command import write_page
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import live_page, whole_page
@@ -172,7 +172,7 @@ def test_a_page_says_that_the_end_is_missing_and_whether_it_may_come(
     record = tmp_path / "kept.jsonl"
     with record.open("w") as writer:
         if is_written:
-            claim(writer.fileno())
+            lock_file(writer.fileno())
         writer.write(HEAD + kept)
         writer.flush()
         assert write_page(record, tmp_path / "kept.html") == 0

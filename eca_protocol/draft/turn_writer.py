@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from eca_protocol import messages as m
 from eca_protocol.draft import models as d
 from eca_protocol.draft.code_blocks import CodeBlocks
-from eca_protocol.draft.file_changes import changes_of
+from eca_protocol.draft.file_changes import parse_changes
 
-__all__ = ["PREVIEWS", "Telling"]
+__all__ = ["PREVIEWS", "TurnWriter"]
 
 PREVIEWS = frozenset({"eca_preview_file_change", "preview_file_change"})
 """Tools that show a change and do not make it."""
 
 
-class Telling:
+class TurnWriter:
     """What a draft editor was told of one chat's turn so far.
 
     A text of the server's own waits for what comes next: a turn's last word (why it failed, what
@@ -33,76 +33,76 @@ class Telling:
     """
 
     def __init__(self, chat_id: str) -> None:
-        self.asked: set[str] = set()
-        self.flows = True
+        self.pending_approvals: set[str] = set()
+        self.continues_text = True
         self.blocks = CodeBlocks()
         self._chat_id = chat_id
         self._tokens = 0
-        self._shown: dict[str, str] = {}
-        self._waiting: str | None = None
-        self._ended: tuple[d.CodeBlock, ...] = ()
+        self._descriptions: dict[str, str] = {}
+        self._delayed: str | None = None
+        self._ended_blocks: tuple[d.CodeBlock, ...] = ()
 
-    def tell(
+    def write(
         self, role: m.ChatRole, content: m.ChatContent
     ) -> Iterator[d.ChatContentReceivedParams]:
         """What the draft says of a content."""
         match content:
             case m.ChatTextContent(text=text):
-                yield from self._tell_text(role, text)
+                yield from self._write_text(role, text)
             case m.ChatUsageContent(tokens_used=tokens):
                 self._tokens += tokens or 0
             case m.ChatProgressContent(state="finished"):
                 yield self._closing()
             case m.ChatProgressContent():
-                yield from self._tell_waiting()
+                yield from self._write_delayed()
             case (
                 m.ChatToolCallRunContent()
                 | m.ChatToolCallRunningContent()
                 | m.ChatToolCalledContent()
                 | m.ChatToolCallRejectedContent()
             ):
-                yield from self._tell_waiting()
-                yield from self._tell_call(content)
-                self.flows = False
+                yield from self._write_delayed()
+                yield from self._write_call(content)
+                self.continues_text = False
             case m.ChatReasonStartedContent():
-                yield from self._tell_waiting()
-                self.flows = False
+                yield from self._write_delayed()
+                self.continues_text = False
             case _:
                 pass
 
-    def _tell_text(self, role: m.ChatRole, text: str) -> Iterator[d.ChatContentReceivedParams]:
+    def _write_text(self, role: m.ChatRole, text: str) -> Iterator[d.ChatContentReceivedParams]:
         if role == "user":
             return
-        yield from self._tell_waiting()
+        yield from self._write_delayed()
         if role == "assistant":
-            yield self._text(text if self.flows else self._apart(text))
-            self.flows = True
+            yield self._text(text if self.continues_text else self._as_paragraph(text))
+            self.continues_text = True
         else:
-            self._waiting = self._apart(text)
-            self.flows = False
+            self._delayed = self._as_paragraph(text)
+            self.continues_text = False
 
-    def _apart(self, text: str) -> str:
+    def _as_paragraph(self, text: str) -> str:
         """The text as a paragraph of its own; a block that was open ends before it."""
         line_ends = len(text) - len(text.lstrip("\n"))
         gap = "" if self.blocks.is_at_line_start else "\n" * max(0, 2 - line_ends)
-        self._ended += self.blocks.close()
+        self._ended_blocks += self.blocks.close()
         return gap + text
 
-    def _tell_waiting(self) -> Iterator[d.ChatContentReceivedParams]:
-        if self._waiting is not None:
-            yield self._text(self._waiting)
-            self._waiting = None
+    def _write_delayed(self) -> Iterator[d.ChatContentReceivedParams]:
+        if self._delayed is not None:
+            yield self._text(self._delayed)
+            self._delayed = None
 
     def _text(self, text: str) -> d.ChatContentReceivedParams:
-        blocks, self._ended = (*self._ended, *self.blocks.feed(text)), ()
+        blocks, self._ended_blocks = (*self._ended_blocks, *self.blocks.feed(text)), ()
         content = d.TextContent(text=text, code_blocks=blocks)
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id, content=content, is_complete=False
         )
 
     def _closing(self) -> d.ChatContentReceivedParams:
-        text = self._waiting or ""
-        blocks = (*self._ended, *self.blocks.feed(text), *self.blocks.close())
+        text = self._delayed or ""
+        blocks = (*self._ended_blocks, *self.blocks.feed(text), *self.blocks.close())
         return d.ChatContentReceivedParams(
             chat_id=self._chat_id,
             content=d.TextContent(text=text, code_blocks=blocks),
@@ -110,24 +110,24 @@ class Telling:
             metadata=d.Metadata(tokens_used=self._tokens),
         )
 
-    def _tell_call(
+    def _write_call(
         self,
         call: m.ChatToolCallRunContent
         | m.ChatToolCallRunningContent
         | m.ChatToolCalledContent
         | m.ChatToolCallRejectedContent,
     ) -> Iterator[d.ChatContentReceivedParams]:
-        self.asked.discard(call.id)
-        description = self._shown.get(call.id)
+        self.pending_approvals.discard(call.id)
+        description = self._descriptions.get(call.id)
         match call:
             case m.ChatToolCallRunContent(manual_approval=True):
-                self.asked.add(call.id)
-                self._shown[call.id] = call.summary or call.name
+                self.pending_approvals.add(call.id)
+                self._descriptions[call.id] = call.summary or call.name
                 yield self._change(call, manual_approval=True)
             case m.ChatToolCalledContent(error=True) if description is not None:
-                yield self._text(self._apart(f"Failed: {description}."))
+                yield self._text(self._as_paragraph(f"Failed: {description}."))
             case m.ChatToolCallRejectedContent() if description is not None:
-                yield self._text(self._apart(f"Rejected: {description}."))
+                yield self._text(self._as_paragraph(f"Rejected: {description}."))
             case m.ChatToolCalledContent(error=False, details=m.FileChangeDetails()):
                 if description is None and call.name not in PREVIEWS:
                     yield self._change(call, manual_approval=False)
@@ -140,7 +140,7 @@ class Telling:
         if not isinstance(details, m.FileChangeDetails):
             content = d.FileChangeContent(description=description, manual_approval=manual_approval)
         else:
-            changes = changes_of(details.diff)
+            changes = parse_changes(details.diff)
             if changes is None:
                 added, removed = details.lines_added, details.lines_removed
                 description += f" (too long to be shown: {added} lines added, {removed} removed)"

@@ -13,7 +13,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.framing import MAX_BODY, MAX_HEADER
 
-__all__ = ["Cutter", "Piece", "header_of", "message_in"]
+__all__ = ["Piece", "Splitter", "header_of", "message_in"]
 
 Piece: TypeAlias = tuple[bytes, bytes | None]
 """Some bytes of the stream, and the body if they are a message."""
@@ -47,25 +47,25 @@ def header_of(data: bytes | bytearray, start: int = 0) -> tuple[int, int | None]
     return None
 
 
-class Cutter:
+class Splitter:
     """Cuts what one side writes; it is fed as the bytes come."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._wanted = 1  # bytes in the buffer that are worth a look
-        self._passing = 0  # bytes to come of a body that is too long to be kept
+        self._needed_size = 1  # bytes in the buffer that are worth a look
+        self._skipping = 0  # bytes to come of a body that is too long to be kept
 
     def feed(self, data: bytes) -> list[Piece]:
         """Take the next bytes; the pieces that they complete."""
         self._buffer += data
-        if len(self._buffer) < self._wanted:
+        if len(self._buffer) < self._needed_size:
             return []
         pieces: list[Piece] = []
         position = 0
         while (end := self._next(position, pieces)) is not None:
             position = end
         del self._buffer[:position]
-        self._wanted -= position
+        self._needed_size -= position
         return pieces
 
     def feed_eof(self) -> list[Piece]:
@@ -76,24 +76,24 @@ class Cutter:
 
     def _next(self, start: int, pieces: list[Piece]) -> int | None:
         """Take the piece that begins there, if it is whole; where it ends."""
-        self._wanted = start + 1
+        self._needed_size = start + 1
         if start == len(self._buffer):
             return None
-        end, body = self._extent(start)
+        end, body = self._piece_end(start)
         if end > len(self._buffer):
-            self._wanted = end
+            self._needed_size = end
             return None
         content = None if body is None else bytes(self._buffer[body:end])
         is_message = content is not None and message_in(content) is not None
         pieces.append((bytes(self._buffer[start:end]), content if is_message else None))
         return end
 
-    def _extent(self, start: int) -> tuple[int, int | None]:
+    def _piece_end(self, start: int) -> tuple[int, int | None]:
         """Where a piece ends, as far as is known, and where in it a body begins."""
         there = len(self._buffer)
-        if self._passing:
-            end = min(start + self._passing, there)
-            self._passing -= end - start
+        if self._skipping:
+            end = min(start + self._skipping, there)
+            self._skipping -= end - start
             return end, None
         header = header_of(self._buffer, start)
         if header is None:
@@ -102,6 +102,6 @@ class Cutter:
         if length is None:
             return body, None
         if length > MAX_BODY:
-            self._passing = length
+            self._skipping = length
             return body, None
         return body + length, body

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["function"]
+__all__ = ["compile_function"]
 
 
-def function(head: str, body: list[str], names: dict[str, Any]) -> Callable[..., Any]:
+def compile_function(head: str, body: list[str], names: dict[str, Any]) -> Callable[..., Any]:
     """The function `def {head}:` with the lines of `body`, which may use `names`."""
     text = "\n".join([f"def {head}:", *(f"    {line}" for line in body)])
     scope = dict(names)

@@ -12,10 +12,10 @@ from types import ModuleType
 
 import attrs
 
-from eca_protocol.errors import HTTPFault, HTTPFaultKind, HTTPTimeout
-from eca_protocol.tls import tls_trouble
+from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
+from eca_protocol.tls import explain_tls_error
 
-__all__ = ["NO_DESCRIPTORS", "Deadlines", "fault_of", "is_out_of_descriptors", "silence"]
+__all__ = ["NO_DESCRIPTORS", "Deadlines", "idle_timeout", "is_out_of_descriptors", "to_http_error"]
 
 NO_DESCRIPTORS = (
     "this process has no file descriptors left (too many open files): close chats or MCP servers, "
@@ -37,7 +37,7 @@ class Deadlines:
     """Between two pieces of the body."""
 
 
-_TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
+_LIBRARY_ERRORS: tuple[tuple[str, HTTPErrorKind, str], ...] = (
     ("ConnectError", "connect", "cannot connect"),
     ("ProxyError", "proxy", "the proxy refused"),
     ("RemoteProtocolError", "protocol", "not an HTTP answer"),
@@ -49,28 +49,28 @@ _TROUBLES: tuple[tuple[str, HTTPFaultKind, str], ...] = (
 """What the library raises and what it means; the first class that fits decides."""
 
 
-def fault_of(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPFault | None:
+def to_http_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPError | None:
     """The fault that an exception of the HTTP library means; None for what is not its."""
     if isinstance(error, library.TimeoutException):
-        return _timeout_fault(library, error, deadlines)
+        return _timeout_error(library, error, deadlines)
     if isinstance(error, UnicodeError):
-        return HTTPFault("config", f"not the name of a host: {error}")
+        return HTTPError("config", f"not the name of a host: {error}")
     lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
-    for name, kind, words in _TROUBLES:
+    for name, kind, words in _LIBRARY_ERRORS:
         if isinstance(error, lost if kind == "broken" else getattr(library, name)):
-            return _named_fault(error, kind, words)
+            return _error_of_kind(error, kind, words)
     return None
 
 
-def _named_fault(error: Exception, kind: HTTPFaultKind, words: str) -> HTTPFault:
+def _error_of_kind(error: Exception, kind: HTTPErrorKind, words: str) -> HTTPError:
     text = str(error) or type(error).__name__
     if kind in {"connect", "broken"} and is_out_of_descriptors(error):
-        return HTTPFault("resources", f"cannot connect: {NO_DESCRIPTORS}")
-    if trouble := tls_trouble(error, is_connecting=kind == "connect"):
-        return HTTPFault("tls", f"TLS failed: {trouble}")
+        return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
+    if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
+        return HTTPError("tls", f"TLS failed: {trouble}")
     if kind == "protocol" and ("disconnected" in text or "closed" in text):
-        return HTTPFault("broken", f"the connection was lost: {text}")
-    return HTTPFault(kind, f"{words}: {text}")
+        return HTTPError("broken", f"the connection was lost: {text}")
+    return HTTPError(kind, f"{words}: {text}")
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:
@@ -87,16 +87,16 @@ def is_out_of_descriptors(error: BaseException) -> bool:
     return False
 
 
-def _timeout_fault(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
+def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
     if isinstance(error, library.ConnectTimeout):
         seconds = deadlines.connect
         return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
     if isinstance(error, library.WriteTimeout):
         seconds = deadlines.write
         return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
-    return silence(deadlines.idle)
+    return idle_timeout(deadlines.idle)
 
 
-def silence(idle: float) -> HTTPTimeout:
+def idle_timeout(idle: float) -> HTTPTimeout:
     """The fault of an answer of which nothing more came in time."""
     return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")

@@ -10,11 +10,11 @@ import attrs
 from eca_protocol import messages as m
 
 __all__ = [
-    "Answers",
     "AskQuestionHandler",
     "DefinitionHandler",
     "DiagnosticsHandler",
     "ReferencesHandler",
+    "RequestHandlers",
 ]
 
 _Params = TypeVar("_Params")
@@ -34,7 +34,7 @@ AskQuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, m.ChatAskQues
 
 
 @attrs.frozen(kw_only=True)
-class Answers:
+class RequestHandlers:
     """The handlers of a client's; a question without one is refused, and not announced."""
 
     diagnostics: DiagnosticsHandler | None = None

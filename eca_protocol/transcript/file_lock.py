@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["claim", "is_claimed"]
+__all__ = ["is_locked", "lock_file"]
 
 
-def claim(file: int) -> None:
+def lock_file(file: int) -> None:
     """Hold the lock of a file while the descriptor is open; where there are no locks, nothing."""
     if os.name == "nt":
         return
@@ -21,7 +21,7 @@ def claim(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def is_claimed(file: int) -> bool:
+def is_locked(file: int) -> bool:
     """Whether somebody holds the lock of a file, by another descriptor; yes if nobody can tell."""
     if os.name == "nt":
         return True
