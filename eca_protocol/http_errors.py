@@ -1,7 +1,6 @@
-"""How long an HTTP exchange may wait, and what it means where the HTTP library gives one up.
+"""The deadlines of an HTTP exchange, and the translation of the HTTP library's exceptions.
 
-The rule it keeps: the class of what the library raises tells what happened; its words are asked
-only where the class does not tell.
+The class of an exception decides; its message is used only where the class is ambiguous.
 """
 
 from __future__ import annotations
@@ -25,44 +24,44 @@ NO_DESCRIPTORS = (
 
 @attrs.frozen(kw_only=True)
 class Deadlines:
-    """How long one request may wait, in seconds; `math.inf` waits for ever."""
+    """The limits of one request's waits, in seconds; `math.inf`: no limit."""
 
     connect: float = 10
-    """For each of: the TCP connection, the TLS handshake."""
+    """The limit of the TCP connection, and of the TLS handshake."""
     write: float = 30
-    """For each write of the request to be taken."""
+    """The limit of each write of the request."""
     first_byte: float = 60
-    """From the start of the request to the status line and headers."""
+    """The limit from the start of the request to the status line and headers."""
     idle: float = 120
-    """Between two pieces of the body."""
+    """The limit between two chunks of the body."""
 
 
 _LIBRARY_ERRORS: tuple[tuple[str, HTTPErrorKind, str], ...] = (
     ("ConnectError", "connect", "cannot connect"),
     ("ProxyError", "proxy", "the proxy refused"),
-    ("RemoteProtocolError", "protocol", "not an HTTP answer"),
-    ("LocalProtocolError", "config", "not a request that can be sent"),
-    ("UnsupportedProtocol", "config", "not a URL that can be asked"),
-    ("InvalidURL", "config", "not a URL that can be asked"),
+    ("RemoteProtocolError", "protocol", "not an HTTP response"),
+    ("LocalProtocolError", "config", "not a valid request"),
+    ("UnsupportedProtocol", "config", "not a valid URL"),
+    ("InvalidURL", "config", "not a valid URL"),
     ("TransportError", "broken", "the connection was lost"),
 )
-"""What the library raises and what it means; the first class that fits decides."""
+"""The library's exceptions with their kind and message; the first matching class decides."""
 
 
 def to_http_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPError | None:
-    """The fault that an exception of the HTTP library means; None for what is not its."""
+    """Translate an exception of the HTTP library; return None for any other exception."""
     if isinstance(error, library.TimeoutException):
         return _timeout_error(library, error, deadlines)
     if isinstance(error, UnicodeError):
-        return HTTPError("config", f"not the name of a host: {error}")
-    lost = (library.TransportError, OSError)  # the latter: httpcore lets that of asyncio's TLS pass
-    for name, kind, words in _LIBRARY_ERRORS:
-        if isinstance(error, lost if kind == "broken" else getattr(library, name)):
-            return _error_of_kind(error, kind, words)
+        return HTTPError("config", f"not a valid host name: {error}")
+    broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
+    for name, kind, message in _LIBRARY_ERRORS:
+        if isinstance(error, broken if kind == "broken" else getattr(library, name)):
+            return _error_of_kind(error, kind, message)
     return None
 
 
-def _error_of_kind(error: Exception, kind: HTTPErrorKind, words: str) -> HTTPError:
+def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPError:
     text = str(error) or type(error).__name__
     if kind in {"connect", "broken"} and is_out_of_descriptors(error):
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
@@ -70,20 +69,20 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, words: str) -> HTTPErr
         return HTTPError("tls", f"TLS failed: {trouble}")
     if kind == "protocol" and ("disconnected" in text or "closed" in text):
         return HTTPError("broken", f"the connection was lost: {text}")
-    return HTTPError(kind, f"{words}: {text}")
+    return HTTPError(kind, f"{message}: {text}")
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:
-    """Return whether an error came about because no file can be opened.
+    """Return True if an error was caused by a lack of file descriptors.
 
-    The name service hides the reason ("Name or service not known"), so opening a file is tried.
+    The name service hides the cause ("Name or service not known"), so a file is opened as a test.
     """
     if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
         return True
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as fault:
-        return fault.errno in {errno.EMFILE, errno.ENFILE}
+    except OSError as open_error:
+        return open_error.errno in {errno.EMFILE, errno.ENFILE}
     return False
 
 
@@ -93,10 +92,10 @@ def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) 
         return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
     if isinstance(error, library.WriteTimeout):
         seconds = deadlines.write
-        return HTTPTimeout("write", seconds, f"the request was not taken within {seconds:g} s")
+        return HTTPTimeout("write", seconds, f"the request was not sent within {seconds:g} s")
     return idle_timeout(deadlines.idle)
 
 
 def idle_timeout(idle: float) -> HTTPTimeout:
-    """The fault of an answer of which nothing more came in time."""
+    """Return the error for a response that made no progress in time."""
     return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")

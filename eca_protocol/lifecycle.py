@@ -1,8 +1,8 @@
-"""ECA's lifecycle as a gate over method names: what may pass in which state, as a table.
+"""ECA's lifecycle as a state machine over method names.
 
-Specification, "Lifecycle Messages"; rulings W-10 and W-13. The gate belongs to a connection. A
-server asks it about what it receives, a client about what it is about to send: what a server
-would let pass is what a client may send, so both roles read one table.
+Specification, "Lifecycle Messages"; rulings W-10 and W-13. Each connection has one gate. A server
+consults it for each message it receives, a client for each message it is about to send. Both use
+the same table, since a client may send exactly what a server admits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["TRANSITIONS", "Input", "LifecycleGate", "State"]
 
 
 class State(enum.Enum):
-    """Where a connection stands; `answered` is between `initialize`'s answer and `initialized`."""
+    """The state of a connection; `ANSWERED` lasts from `initialize`'s answer to `initialized`."""
 
     NEW = "new"
     INITIALIZING = "initializing"
@@ -132,19 +132,20 @@ _NAMED_INPUTS: Mapping[str, Input] = {
 
 
 class LifecycleGate:
-    """The lifecycle of one connection, seen from either side."""
+    """The lifecycle of one connection, for a client or a server."""
 
     def __init__(self) -> None:
         self.state = State.NEW
         self.was_shut_down = False
 
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
-        """What happens to a message of that method, which moves the connection on.
+        """Return the verdict on a message and advance the state.
 
-        An `initialize` without an id begins nothing: it has no answer that could end the wait.
+        An `initialize` without an id counts as any notification: it has no answer that could end
+        the state `INITIALIZING`.
 
         Raises:
-            RPCError: it is refused; the error is what a request is answered with.
+            RPCError: the message is refused; a request is answered with this error.
         """
         input_ = _NAMED_INPUTS.get(method, kind)
         if input_ == "initialize" and kind == "notification":
@@ -158,7 +159,7 @@ class LifecycleGate:
         return step.verdict
 
     def record_answer(self, method: str, *, success: bool) -> bool:
-        """Say that a request was answered; True if what was held may go on now."""
+        """Record that a request was answered; return True if held messages may pass now."""
         if method != "initialize" or self.state is not State.INITIALIZING:
             return False
         input_: Input = "initialize answered" if success else "initialize failed"
@@ -166,10 +167,10 @@ class LifecycleGate:
         return True
 
     def check_sending(self, method: str, kind: Literal["request", "notification"]) -> None:
-        """A client's check before it sends.
+        """Advance the state for a message that a client is about to send.
 
         Raises:
-            LocalProtocolError: the specification does not allow that message now.
+            LocalProtocolError: the specification does not allow the message in this state.
         """
         try:
             verdict = self.admit(method, kind)

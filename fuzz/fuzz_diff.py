@@ -42,13 +42,13 @@ def check_diff(before: str, after: str) -> None:
 
 
 def plain(lines: Sequence[str]) -> list[str]:
-    """Lines without the kind of their ends, which no diff shows."""
+    """Return lines without the kind of their ends, which no diff shows."""
     bare = [line.rstrip("\r\n") for line in lines]
     return [text if text == line else f"{text}\n" for text, line in zip(bare, lines, strict=True)]
 
 
 def applied(old: Sequence[str], diff: str) -> list[str]:
-    """What unified hunks make of a file, without the tolerance of `patch`."""
+    """Apply unified hunks to a file, without the tolerance of `patch`."""
     result: list[str] = []
     at = 0
     lines = diff.split("\n") if diff else []

@@ -1,4 +1,4 @@
-"""Any message of an agent or its evaluator is read or refused; what is read is written and read."""
+"""Any message of an agent or its evaluator is refused, or read, written and read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a stream is cut, its frames and faults are the same, and nothing else is raised."""
+"""The frames and errors of a stream are the same for any size of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However lines are cut, they and their faults are the same; a line written is read as it was."""
+"""Lines and their errors are the same for any size of chunks; reading inverts writing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def check(data: bytes) -> None:
         assert not any(fault.fatal for fault in faults)
         assert all(len(line) <= max_line and line.strip(b" \t") for line in lines)
         assert sum(map(len, lines)) + len(faults) * (max_line + 1) <= len(data)
-        told = [line for line in lines if not set(line) & set(b"\r\n")]
-        assert decoded(cut(b"".join(map(encode_line, told))), max_line) == told
+        single_lines = [line for line in lines if not set(line) & set(b"\r\n")]
+        assert decoded(cut(b"".join(map(encode_line, single_lines))), max_line) == single_lines
 
 
 if __name__ == "__main__":

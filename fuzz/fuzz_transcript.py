@@ -1,4 +1,4 @@
-"""However a session is cut, its pieces joined are its bytes, and a transcript reads as it was."""
+"""The joined pieces of a session are its bytes for any size of chunks; transcripts round-trip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with instrumented():
 HEAD = encode_header(datetime(2025, 10, 1, tzinfo=UTC), ["eca", "server"])
 
 
-class Held(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
+class MemoryPath(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
     """A path whose file is in memory."""
 
     data = b""
@@ -33,7 +33,7 @@ class Held(type(Path())):  # type: ignore[misc]  # the class of paths on this ma
 
 
 def read(data: bytes) -> tuple[Entry, ...]:
-    path = Held("transcript")
+    path = MemoryPath("transcript")
     path.data = data
     return read_transcript(path).entries
 
@@ -44,18 +44,18 @@ def pieces_of(parts: Iterable[bytes]) -> list[Piece]:
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Each message, and what lies between: a body too long to be kept passes as it comes."""
-    told: list[Piece] = []
+    """Merge the pieces between messages; a too long body has one piece per chunk."""
+    merged: list[Piece] = []
     for piece, body in pieces:
-        if body is None and told and told[-1][1] is None:
-            told[-1] = told[-1][0] + piece, None
+        if body is None and merged and merged[-1][1] is None:
+            merged[-1] = merged[-1][0] + piece, None
         else:
-            told.append((piece, body))
-    return told
+            merged.append((piece, body))
+    return merged
 
 
 def check(data: bytes) -> None:
-    """`data` is what a side wrote or, behind a `{`, the entries of a transcript."""
+    """Check `data`: the stream of a side or, with a `{` in front, entries of a transcript."""
     if data.startswith(b"{"):
         check_lines(data)
         return

@@ -1,4 +1,4 @@
-"""The client's connection: keep what the server says, route it, leave it well."""
+"""The client's connection: the server's state, the routing of its messages, the shutdown."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ Event: TypeAlias = (
 )
 
 ANNOUNCED: Final = Revision.CURRENT
-"""In which edition we introduce ourselves: what an older server does not know, it passes over."""
+"""The edition of our `initialize`; an older server ignores unknown members."""
 
 ASSUMED: Final = detect_server(None)
-"""Which edition is spoken until the server's first `config/updated` tells which it is (W-16)."""
+"""The edition until the server's first `config/updated` shows the real one (W-16)."""
 
 CONFIGURED = 10.0
-"""Seconds that the server's first `config/updated` is waited for."""
+"""The limit of the wait for the server's first `config/updated`, in seconds."""
 
 INBOX = 2**20
-"""Bytes of contents that nobody has taken, above which reading waits."""
+"""The limit of unread contents, in bytes; above it reading waits."""
 
 MAX_EVENTS = 4096
-"""Events that nobody has taken; beyond it the oldest is dropped for the newest."""
+"""The limit of unread events; a new event then replaces the oldest."""
 
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
@@ -66,11 +66,11 @@ class Client(Calls):
 
     Attributes:
         initialize_response: the server's answer to `initialize`.
-        config: what the server's `config/updated` have said so far, together.
-        tool_servers: the newest `tool/serverUpdated` of each server, by name.
-        idle_deadline: seconds a turn may be silent; None: no limit.
-        revision: the edition that is spoken with the server.
-        handled: the methods of the server's that this client handles.
+        config: the server's configuration, merged from its `config/updated` notifications.
+        tool_servers: the latest `tool/serverUpdated` of each server, by name.
+        idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
+        revision: the edition of the connection.
+        handled_methods: the server's methods that this client handles.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Client(Calls):
         model: str | None = None,
         behavior: m.ChatBehavior | None = None,
     ) -> Chat:
-        """The chat of that id, or a new one."""
+        """Return the chat with this id, or a new one."""
         if chat_id is not None and chat_id in self._chats:
             return self._chats[chat_id]
         chat = Chat(self, chat_id, model=model, behavior=behavior)
@@ -142,84 +142,88 @@ class Client(Calls):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models the server offers; empty until `wait_for_config()`."""
+        """The models that the server offers; empty until `wait_for_config()` returns."""
         return self.config.models or ()
 
     @property
     def selected_model(self) -> str | None:
-        """The model the server last told its clients to select."""
+        """The model that the server has selected last."""
         return self.config.select_model
 
     @property
     def closed(self) -> bool:
-        """Whether the server is gone."""
+        """True if the connection has ended."""
         return self._peer.closed or self._peer.end is not None
 
     @property
     def process_id(self) -> int | None:
-        """The process of the server that `connect` started."""
+        """The process id of the server that `connect` started."""
         return None if self._child is None else self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the server that `connect` started, once it has ended."""
+        """The exit code of the server that `connect` started; None while it runs."""
         return None if self._child is None else self._child.returncode
 
     async def wait_for_config(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
-        """Wait until the server has told its models and behaviours; not where it never will.
+        """Wait until the server has announced its models and behaviours, and return them.
+
+        In an edition without `config/updated` it returns at once.
 
         Raises:
-            TimeoutError: it did not within `deadline` seconds.
-            ConnectionClosed: it is gone.
+            TimeoutError: the server announced none within `deadline` seconds.
+            ConnectionClosed: the connection has ended.
         """
         if not ECA["config/updated"].window.written_in(self.revision):
             return self.config
         with anyio.fail_after(deadline):
             await self._configured.wait()
         if self.config == m.ChatConfig() and self.closed:
-            raise ConnectionClosed("the server is gone")
+            raise ConnectionClosed("the connection to the server has ended")
         return self.config
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the server says outside of our turns, in order; ends with the connection.
+        """Yield the server's notifications outside of our turns, until the connection ends.
 
-        Each event is given once: of two iterations, each gets some of them.
+        Each event is yielded once: two concurrent iterations share them.
         """
         while True:
             while self._events:
                 yield self._events.popleft()
             if self.closed:
                 return
-            if self._event_came.is_set():  # else somebody waits for this one already
+            if self._event_came.is_set():  # otherwise another task waits for this event
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
     def register(self, chat: Chat) -> None:
-        """Route to a chat that is used again after it was deleted.
+        """Route contents to a chat, also after it was deleted.
 
         Raises:
-            LocalProtocolError: `chat()` has given another one of that id since.
+            LocalProtocolError: `chat()` has since returned a new chat with this id.
         """
         if self._chats.setdefault(chat.id, chat) is not chat:
-            raise LocalProtocolError("the chat was deleted, and has been made anew: use that one")
+            raise LocalProtocolError(
+                "the chat was deleted and replaced: use the new one that chat() returns"
+            )
 
     def unregister(self, chat: Chat) -> None:
-        """Route nothing to a deleted chat any more."""
+        """Stop routing contents to a deleted chat."""
         self._chats.pop(chat.id, None)
 
     def resume_reading(self) -> None:
-        """Room was made in an inbox, or a call needs its answer: reading goes on."""
+        """Let reading continue: an inbox has space, or a call needs its answer."""
         self._space_freed.set()
 
     def start_request(self, method: str, params: Any) -> PendingCall:
-        """See `Calls.start_request`; its answer must be read however full the inboxes are."""
+        """Send a request, and read on for its answer even if the inboxes are full."""
         call = super().start_request(method, params)
         self.resume_reading()
         return call
 
     @contextlib.contextmanager
     def keep_reading(self) -> Iterator[None]:
-        """Meanwhile reading goes on, however full the inboxes are."""
+        """Read on within the block even if the inboxes are full."""
         self._forced_reads += 1
         self.resume_reading()
         try:
@@ -230,7 +234,8 @@ class Client(Calls):
     async def wait_for_revision(self, method: str, params: Any) -> None:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
-        It does if it is of CURRENT's alone, or a prompt behind a notification that is.
+        A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
+        notification.
         """
         depends = not ECA[method].window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
@@ -242,7 +247,7 @@ class Client(Calls):
             with anyio.move_on_after(CONFIGURED) as scope, self.keep_reading():
                 await self._configured.wait()
             if scope.cancelled_caught:
-                self._held_notifications.clear()  # an older server has nothing like it
+                self._held_notifications.clear()  # an older server does not know them
 
     async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
         await self.wait_for_revision(method, params)
@@ -271,7 +276,7 @@ class Client(Calls):
     async def initialize(
         self, params: m.InitializeParams, *, deadline: float | None = None
     ) -> m.InitializeResponse:
-        """See `Calls.initialize`."""
+        """Initialize the connection; until the server's edition is known, use the assumed one."""
         result = await super().initialize(params, deadline=deadline)
         if not self._revision_is_known:
             self._peer.codec = codec_for(self.revision)
@@ -283,7 +288,7 @@ class Client(Calls):
             self.revision = detect_server(None if params.chat is None else params.chat.variants)
             self._peer.codec = codec_for(self.revision)
             held, self._held_notifications = self._held_notifications, []
-            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # we are leaving
+            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # shutting down
                 for method, value in held:
                     self._notify(method, value)
         if params.chat is not None and params.chat_id is None:
@@ -349,9 +354,9 @@ class Client(Calls):
         try:
             await self.shutdown(deadline=5.0)
         except LocalProtocolError:
-            pass  # it was shut down, or never initialized
+            pass  # the server was shut down already, or never initialized
         except ECAError:
             return
         if not self.closed:
             self.exit()
-        self._peer.close("we left")
+        self._peer.close("the client has left")

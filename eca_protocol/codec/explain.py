@@ -1,7 +1,7 @@
-"""What a raw message does against the letter of the specification, in words with a path.
+"""The departures of a raw message from the specification's text, each with its path.
 
-The slow twin of `read`: it refuses exactly what reading refuses (a property test holds the two
-together) and beyond that lists what is read all the same, with the ruling that allows it.
+It refuses exactly the messages that `read` refuses; a property test compares both. In addition it
+lists the departures that are read, with the ruling that allows them.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ DepartureKind: TypeAlias = Literal[
 
 @attrs.frozen(kw_only=True)
 class Departure:
-    """One thing in a message that the specification's letter does not have so."""
+    """One place where a message differs from the specification's text."""
 
     path: str
-    """Where, as in `params.contexts[2].linesRange.start`."""
+    """The place, as in `params.contexts[2].linesRange.start`."""
     kind: DepartureKind
     expected: str
     got: str
     ruling: str | None = None
     """The ruling that allows it, if any."""
     refused: bool = False
-    """Whether reading the message fails on it."""
+    """Reading the message fails because of it."""
 
     def __str__(self) -> str:
         allowed = f" (allowed by {self.ruling})" if self.ruling else ""
@@ -76,7 +76,7 @@ def explain(
     part: Literal["params", "result"] = "params",
     table: Table = ECA,
 ) -> tuple[Departure, ...]:
-    """Every departure of the raw params or result of `method` from the letter of `revision`.
+    """Return the departures of raw params or a raw result from the text of `revision`.
 
     Raises:
         LocalProtocolError: the table has no such method.
@@ -90,7 +90,7 @@ def explain(
 def explain_failure(
     method: Method, raw: Any, revision: Revision, part: Literal["params", "result"]
 ) -> DecodeError | None:
-    """The first thing for which reading refuses the message, as the error to raise."""
+    """Return the first departure that reading refuses, as the error to raise."""
     foreign: list[str] = []
     for departure in _message(method, raw, revision, part):
         if departure.kind == "other revision":
@@ -127,12 +127,16 @@ def _message(
     if hint is None:
         if raw not in (None, {}, []):
             yield Departure(
-                path=part, kind="wrong type", expected="null", got=_words(raw), ruling=walk.lenience
+                path=part,
+                kind="wrong type",
+                expected="null",
+                got=_describe(raw),
+                ruling=walk.lenience,
             )
         return
     if raw is None or raw == []:
         yield Departure(
-            path=part, kind="null", expected="an object", got=_words(raw), ruling=walk.lenience
+            path=part, kind="null", expected="an object", got=_describe(raw), ruling=walk.lenience
         )
         raw = {}
     yield from walk.value(shape_of(hint), raw, part, WireRules())
@@ -142,7 +146,7 @@ def _message(
 class _Walk:
     revision: Revision
     lenience: str
-    """The ruling under which this side's nulls and unknown keys are read."""
+    """The ruling by which this side's nulls and unknown keys are read."""
 
     def value(self, shape: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         match shape:
@@ -173,12 +177,12 @@ class _Walk:
         if not isinstance(tag, str):
             yield from self._fields(cls, raw, path, set())
             return
-        if raw.get("type") != tag:  # a member of a union that stands alone
+        if raw.get("type") != tag:  # a member of a union, used outside of the union
             yield Departure(
                 path=f"{path}.type",
                 kind="unknown value" if "type" in raw else "missing",
-                expected=_words(tag),
-                got=_words(raw["type"]) if "type" in raw else "nothing",
+                expected=_describe(tag),
+                got=_describe(raw["type"]) if "type" in raw else "nothing",
                 ruling=self.lenience,
             )
         yield from self._fields(cls, raw, path, {"type"})
@@ -189,7 +193,7 @@ class _Walk:
                 path=path,
                 kind="wrong type",
                 expected="an object",
-                got=_words(raw),
+                got=_describe(raw),
                 ruling=rules.ruling,
             )
         elif not isinstance(raw, dict):
@@ -210,8 +214,8 @@ class _Walk:
         yield Departure(
             path=path,
             kind="unknown value" if within is None else "other revision",
-            expected=" or ".join(_words(value) for value in known),
-            got=_words(raw),
+            expected=" or ".join(_describe(value) for value in known),
+            got=_describe(raw),
             ruling=rules.ruling,
         )
 
@@ -246,13 +250,13 @@ class _Walk:
             yield Departure(
                 path=place,
                 kind="unknown type",
-                expected=" or ".join(_words(member) for member in shape.members),
-                got="nothing" if "type" not in raw else _words(tag),
+                expected=" or ".join(_describe(member) for member in shape.members),
+                got="nothing" if "type" not in raw else _describe(tag),
                 ruling=rules.ruling,
             )
             return
         if not window_of_class(cls).holds(self.revision):
-            yield self._other_revision(place, _words(tag), window_of_class(cls), rules)
+            yield self._other_revision(place, _describe(tag), window_of_class(cls), rules)
         departures = self._fields(cls, raw, path, {"type"})
         if rules.incomplete_items and lacks(Model(cls), raw):
             departures = (_skipped(each, rules.incomplete_items) for each in departures)
@@ -272,10 +276,10 @@ class _Walk:
         for key, entry in raw.items():
             if key not in claimed:
                 yield Departure(
-                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_words(key)}]",
+                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_describe(key)}]",
                     kind="unknown key",
                     expected="no such key",
-                    got=_words(entry),
+                    got=_describe(entry),
                     ruling=self.lenience if self.lenience == "W-3" else None,
                 )
 
@@ -305,7 +309,7 @@ class _Walk:
             return
         entry = raw[key]
         if not known:
-            yield self._other_revision(path, _words(entry), field.window, rules)
+            yield self._other_revision(path, _describe(entry), field.window, rules)
         if entry is None and field.has_default and not isinstance(field.shape, Anything):
             if not rules.nullable:
                 yield Departure(
@@ -328,7 +332,7 @@ class _Walk:
         )
 
 
-_WORDS: dict[ScalarName, str] = {
+_TYPE_NAMES: dict[ScalarName, str] = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -353,7 +357,7 @@ def _is(name: ScalarName, raw: Any) -> bool:
 def _expected(shape: Shape) -> str:
     match shape:
         case Scalar(names):
-            return " or ".join(_WORDS[name] for name in names)
+            return " or ".join(_TYPE_NAMES[name] for name in names)
         case Choice():
             return "a string"
         case Array():
@@ -367,11 +371,13 @@ def _expected(shape: Shape) -> str:
 
 
 def _refused(path: str, expected: str, raw: Any) -> Departure:
-    return Departure(path=path, kind="wrong type", expected=expected, got=_words(raw), refused=True)
+    return Departure(
+        path=path, kind="wrong type", expected=expected, got=_describe(raw), refused=True
+    )
 
 
 def _skipped(departure: Departure, ruling: str) -> Departure:
-    """A departure in an item that is read as of an unknown type, for what it lacks."""
+    """Return a departure of an item that is read as of an unknown type (see `lacks`)."""
     if not departure.refused:
         return departure
     is_lack = departure.kind == "missing" or departure.got == "null"
@@ -382,19 +388,19 @@ def _read_by(ruling: str | None, departure: Departure) -> Departure:
     return attrs.evolve(departure, refused=False, ruling=ruling)
 
 
-_LONGEST = 60
+_MAX_TEXT = 60
 
 
-def _words(raw: Any) -> str:
-    """A value in an error: as JSON if it is short, else shortened or only its kind."""
+def _describe(raw: Any) -> str:
+    """Describe a value for an error: as JSON if it is short, otherwise shortened or its kind."""
     if isinstance(raw, str):
-        text = json.dumps(raw[:_LONGEST], ensure_ascii=False)
-        return text if len(raw) <= _LONGEST else f"{text}... ({len(raw)} characters)"
+        text = json.dumps(raw[:_MAX_TEXT], ensure_ascii=False)
+        return text if len(raw) <= _MAX_TEXT else f"{text}... ({len(raw)} characters)"
     if isinstance(raw, dict):
         return "{}" if not raw else f"an object with {len(raw)} keys"
     if isinstance(raw, list):
         return "[]" if not raw else f"an array of {len(raw)}"
-    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _LONGEST:
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _MAX_TEXT:
         return "a very long integer"
     if raw is None or isinstance(raw, bool | int | float):
         return json.dumps(raw)

@@ -1,10 +1,10 @@
-"""JSON values to models: the strict hooks of the cattrs converter.
+"""The conversion of JSON values to models: the strict hooks of the cattrs converter.
 
-Nothing is converted: a string is never read as a number, nor null as text. Unknown keys are
-passed over, unknown strings and types kept. Hooks are made when a type is first met; the models
-have no validators, so that filling their slots is all there is to making one. On a value
-that does not fit they raise `Mismatch` (or KeyError for an absent key) and say no more: the words
-are found by `explain`, which must refuse exactly what is refused here.
+No value changes its type: a string is never read as a number, nor null as text. Unknown keys are
+ignored; unknown strings and types are retained. A hook is made at the first use of its type. The
+models have no validators, so a hook only fills their slots. For a value that does not fit it raises
+`Mismatch` (or KeyError for an absent key) without a message; `explain`, which refuses the same
+values, describes the error.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from eca_protocol.messages.shapes import (
 __all__ = ["Mismatch", "Read", "reader"]
 
 Read: TypeAlias = Callable[[Any, Any], Any]
-"""A cattrs structure hook: the JSON value and its type, which ours do not need."""
+"""A cattrs structure hook; it takes the JSON value and its type, which our hooks ignore."""
 
 
 class Mismatch(ValueError):
-    """A value does not fit its type."""
+    """A value that does not fit its type."""
 
 
 def reader(shape: Shape) -> Read:
-    """The function that reads values of `shape`."""
+    """Return the function that reads values of `shape`."""
     match shape:
         case Scalar(names):
             read = _read_one_of([_SCALARS[name] for name in names])
@@ -151,7 +151,7 @@ def _read_nullable(inner: Read) -> Read:
 
 
 class _Members(dict[Any, Read]):
-    """The readers of a union by tag, made when a tag is first met."""
+    """The readers of a union by tag, each made at its first use."""
 
     def __init__(self, shape: Tagged, *, incomplete: bool) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
 
 @functools.cache
 def _read_model(cls: ModelClass) -> Read:
-    """The reader of a model, unrolled; it fills the slots itself, as unpickling does."""
+    """Return the unrolled reader of a model; like unpickling it fills the slots directly."""
     names = {"cls": cls, "new": object.__new__, "Mismatch": Mismatch}
     body = ["if not isinstance(value, dict): raise Mismatch", "self = new(cls)"]
     fields = fields_of(cls)
@@ -217,7 +217,7 @@ def _read_model(cls: ModelClass) -> Read:
 
 
 def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
-    """Lines that read one field; an absent or null one is its default, if there is any."""
+    """Return source lines that read one field; absent and null values give its default."""
     key, other = field.wire, field.rules.alias
     chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
     if field.has_default:

@@ -1,7 +1,7 @@
-"""Functions made from source: a loop over a model's fields, unrolled once for its class.
+"""Functions compiled from source, with the loop over a model's fields unrolled.
 
-As attrs and cattrs do it. A frozen class costs twice as much to fill through `__init__`, and a
-converter that calls a function for each string as much again; both would double a delta's price.
+attrs and cattrs do the same. Filling a frozen class through `__init__` takes twice as long, and so
+does a converter that calls a function for each string; either would double the time of a delta.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ __all__ = ["compile_function"]
 
 
 def compile_function(head: str, body: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """The function `def {head}:` with the lines of `body`, which may use `names`."""
+    """Compile the function `def {head}:` with the lines of `body`, which may use `names`."""
     text = "\n".join([f"def {head}:", *(f"    {line}" for line in body)])
     scope = dict(names)
-    exec(text, scope)  # noqa: S102  # made of attribute names and quoted keys only
+    exec(text, scope)  # noqa: S102  # the text has only attribute names and quoted keys
     made: Callable[..., Any] = scope[head.partition("(")[0]]
     return made

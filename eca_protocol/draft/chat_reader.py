@@ -1,7 +1,8 @@
-"""What a draft server says of a chat, as canonical contents: our client's side (ruling W-50).
+"""The conversion of a draft server's contents to canonical ones, for our client (ruling W-50).
 
-A turn begins with its first content and ends with the one that is complete. The draft never says
-what became of a change that waited: it is taken as made if we approved it, else as rejected.
+A turn begins with its first content and ends with the complete one. The draft does not report the
+outcome of a change that waited for approval: an approved change counts as made, any other as
+rejected.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ __all__ = ["ChatReader"]
 
 
 class ChatReader:
-    """What was heard of one chat so far.
+    """The state of one chat of a draft server.
 
     Attributes:
-        runs: whether a turn has begun and not ended.
+        is_running: a turn is running.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class ChatReader:
         self._pending_approvals: dict[str, dict[str, Any]] = {}
 
     def approve(self, call_id: str) -> None:
-        """A change may be made; the draft tells no ids, so an unknown one means the only change."""
+        """Record the approval of a change; an unknown id means the only waiting change."""
         waiting = self._pending_approvals.keys() - self._approved
         if call_id not in self._pending_approvals and len(waiting) == 1:
             (call_id,) = waiting
@@ -40,11 +41,11 @@ class ChatReader:
     def read(
         self, received: d.ChatContentReceivedParams, raw: Any
     ) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
-        """The contents that one of the draft's is, with whose they are.
+        """Yield the canonical contents of a draft content, with their roles.
 
         Args:
-            received: the draft's.
-            raw: the same as it came, for what has no canonical shape.
+            received: the draft content.
+            raw: the raw JSON value of the content, for members without a canonical type.
         """
         if not self.is_running:
             self.is_running = True
@@ -64,7 +65,7 @@ class ChatReader:
             yield from self._finish()
 
     def _change(self, change: d.FileChangeContent, raw: dict[str, Any]) -> Iterator[m.ChatContent]:
-        """A call whose arguments are what the server told of the change, untouched."""
+        """Yield a file change as a tool call; its arguments are the raw members of the change."""
         self._calls += 1
         names: dict[str, Any] = {
             "id": f"change-{self._calls}",

@@ -1,4 +1,4 @@
-"""The fenced blocks of code in a text that comes in pieces (`codeBlocks`; ruling W-50)."""
+"""The fenced code blocks in a streamed text (`codeBlocks`; ruling W-50)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from eca_protocol.draft.models import CodeBlock
 __all__ = ["MAX_BLOCK", "CodeBlocks"]
 
 MAX_BLOCK = 65_536
-"""Characters of a block; a longer one is left to the text, so that frames and memory stay small."""
+"""The limit of a block, in characters; a longer one is omitted, to limit frames and memory."""
 
 _FENCE = re.compile(r"[ \t]*(?:(`{3,})([^`]*)|(~{3,})(.*))")
 
 
 class CodeBlocks:
-    """Finds blocks; each is given once, with the piece that holds the last of it."""
+    """A finder of code blocks; each is returned once, with the piece that ends it."""
 
     def __init__(self) -> None:
         self._line: list[str] = []
@@ -24,11 +24,11 @@ class CodeBlocks:
 
     @property
     def is_at_line_start(self) -> bool:
-        """Whether nothing of a line has come, as at the beginning."""
+        """True at the beginning of the text or of a line."""
         return not any(self._line)
 
     def take_plain(self, piece: str) -> bool:
-        """Whether a piece begins and ends no block, which is nearly all of them: it is taken."""
+        """Take a piece if it can begin or end no block; return False if it was not taken."""
         if not self._is_plain_line or "`" in piece or "~" in piece:
             return False
         if "\n" in piece:
@@ -40,7 +40,7 @@ class CodeBlocks:
         return True
 
     def feed(self, piece: str) -> tuple[CodeBlock, ...]:
-        """The blocks that end in this piece."""
+        """Take a piece of the text; return the blocks that end in it."""
         if self.take_plain(piece):
             return ()
         *lines, rest = piece.split("\n")
@@ -56,7 +56,7 @@ class CodeBlocks:
         return tuple(blocks)
 
     def close(self) -> tuple[CodeBlock, ...]:
-        """The block that the end of the text ends, if there is one; then another text begins."""
+        """Take the end of the text; return the block that it ends, if any. Reset the state."""
         line = "".join(self._line)
         blocks = self._take(line) if line else []
         if self._block is not None:
@@ -102,10 +102,10 @@ class _Block:
         return [CodeBlock(code=code, language=self._language)]
 
     def _indented(self, line: str) -> int:
-        """How far the line is indented, at most as far as the block."""
+        """Return the line's indentation, at most the block's."""
         return min(self._indent, len(line) - len(line.lstrip()))
 
 
 def _parts(fence: re.Match[str]) -> tuple[str, str]:
-    """The fence's marks, and what stands behind them."""
+    """Return the fence's marks and the text behind them."""
     return (fence[1], fence[2]) if fence[1] else (fence[3], fence[4])

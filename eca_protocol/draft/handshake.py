@@ -1,7 +1,6 @@
-"""`initialize` between the draft's types and the canonical ones (rulings W-50, W-51).
+"""The conversion of `initialize` between the draft and the canonical types (W-50, W-51).
 
-Reading drops what leads nowhere in the draft: no request of the server's exists there, so what an
-editor could answer is nothing that the server may know.
+Reading drops the capabilities to answer the server's requests, since the draft has none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["read_initialize", "write_initialize"]
 
 
 def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
-    """What a draft client says of itself."""
+    """Convert a draft client's params."""
     info, assistant = params.client_info, params.capabilities.code_assistant
     return m.InitializeParams(
         process_id=params.process_id,
@@ -37,7 +36,7 @@ def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
 
 
 def _read_options(raw: Any) -> m.InitializationOptions | None:
-    """Options of any type; an object is what it is in every edition, if it fits there."""
+    """Read options of any type; an object is read as in the other editions, if it fits."""
     if not isinstance(raw, dict):
         return None
     try:
@@ -47,9 +46,10 @@ def _read_options(raw: Any) -> m.InitializationOptions | None:
 
 
 def write_initialize(params: m.InitializeParams) -> d.InitializeParams:
-    """What we say of ourselves: that we chat, and by the names of the rest that we mean the draft.
+    """Convert our params for a draft server.
 
-    Servers know a draft client by `doc`, `edit` and `fix` (W-12).
+    The only true capability is `chat`; servers recognize a draft client by the presence of `doc`,
+    `edit` and `fix` (W-12).
     """
     info, assistant = params.client_info, params.capabilities.code_assistant
     options = params.initialization_options

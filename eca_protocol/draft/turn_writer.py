@@ -1,8 +1,7 @@
-"""A chat's turn as a draft editor is told it: canonical contents in, the draft's out (W-50, W-52).
+"""The conversion of a turn's canonical contents to the draft's, for draft editors (W-50, W-52).
 
-The rules it keeps: texts are deltas, and each turn ends with one closing text, whatever came
-before; a change to a file is told when it waits for the user or else once it is made; nothing is
-written that the draft does not have.
+Texts are deltas, and each turn ends with exactly one closing text. A change of a file is written
+when it waits for approval, otherwise when it is made. Contents that the draft lacks are omitted.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ PREVIEWS = frozenset({"eca_preview_file_change", "preview_file_change"})
 
 
 class TurnWriter:
-    """What a draft editor was told of one chat's turn so far.
+    """The state of one chat's turn as written to a draft editor.
 
-    A text of the server's own waits for what comes next: a turn's last word (why it failed, what
-    a stop dropped) is its closing text.
+    A system text is delayed until the next content: the last one of a turn (the reason of its
+    failure, the prompts that a stop has dropped) becomes the closing text.
 
     Attributes:
-        asked: the ids of the calls that wait for the user.
-        flows: whether a text of the model's goes on with what was told last.
-        blocks: the blocks of code in what was told.
+        pending_approvals: the ids of the calls that wait for the user.
+        continues_text: the next text of the model continues the last one.
+        blocks: the finder of code blocks in the written text.
     """
 
     def __init__(self, chat_id: str) -> None:
@@ -45,7 +44,7 @@ class TurnWriter:
     def write(
         self, role: m.ChatRole, content: m.ChatContent
     ) -> Iterator[d.ChatContentReceivedParams]:
-        """What the draft says of a content."""
+        """Yield the draft contents of a canonical content."""
         match content:
             case m.ChatTextContent(text=text):
                 yield from self._write_text(role, text)
@@ -82,7 +81,7 @@ class TurnWriter:
             self.continues_text = False
 
     def _as_paragraph(self, text: str) -> str:
-        """The text as a paragraph of its own; a block that was open ends before it."""
+        """Return the text as a separate paragraph; an open block ends before it."""
         line_ends = len(text) - len(text.lstrip("\n"))
         gap = "" if self.blocks.is_at_line_start else "\n" * max(0, 2 - line_ends)
         self._ended_blocks += self.blocks.close()
@@ -135,7 +134,7 @@ class TurnWriter:
     def _change(
         self, call: m.ChatToolCallRunContent | m.ChatToolCalledContent, *, manual_approval: bool
     ) -> d.ChatContentReceivedParams:
-        """A call that changes a file, or that asks: then without a file if it names none."""
+        """Return the content of a call that changes a file or waits for approval."""
         details, description = call.details, call.summary or call.name
         if not isinstance(details, m.FileChangeDetails):
             content = d.FileChangeContent(description=description, manual_approval=manual_approval)

@@ -1,7 +1,7 @@
-"""One chat, content by content: what it shows, and which rules its stream breaks.
+"""The view of one chat, folded content by content, and the rules that its stream breaks.
 
-A content that breaks a rule is taken all the same, as far as something can be made of it: of a
-call that was never prepared nothing can.
+A content that breaks a rule is still shown if possible. A content of a call that was never
+prepared is not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eca_protocol.fold.views import (
 __all__ = ["FOLLOWING", "ROLES", "ChatFold", "ReportViolation"]
 
 ReportViolation: TypeAlias = Callable[[Rule, str], None]
-"""Told of each rule that is broken, and of what came."""
+"""A function that takes each broken rule and a description of the received content."""
 
 _ToolCall: TypeAlias = (
     m.ChatToolCallPrepareContent
@@ -42,7 +42,7 @@ FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
     "called": frozenset(),
     "rejected": frozenset(),
 }
-"""In which states a tool call may be after each (W-30)."""
+"""The states that may follow each state of a tool call (W-30)."""
 
 ROLES: Mapping[type, frozenset[str]] = {
     m.ChatProgressContent: frozenset({"system"}),
@@ -65,21 +65,21 @@ ROLES: Mapping[type, frozenset[str]] = {
         frozenset({"assistant"}),
     ),
 }
-"""In which roles each type of content may come (W-26); the others belong to none."""
+"""The roles in which each type of content may come (W-26); other types have no role."""
 
 
 class ChatFold:
-    """Folds the contents of one chat into its view."""
+    """The fold of one chat's contents into its view."""
 
     def __init__(self, chat_id: str, report: ReportViolation) -> None:
         self.view = ChatView(id=chat_id)
         self._report = report
         self._is_abandoned = False
-        self._allowed_reports = 0  # texts about forks and rollbacks that may still come
+        self._allowed_reports = 0  # expected texts about forks and rollbacks
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was said; it may come again, outside of any turn."""
+        """Remove all contents; they may come again outside of any turn."""
         self.view.items.clear()
         self._calls: dict[str, CallView] = {}
         self._thoughts: dict[str, ThoughtView] = {}
@@ -88,15 +88,15 @@ class ChatFold:
         self._turn_is_over = False
 
     def replay(self) -> None:
-        """What was said before comes once more, outside of any turn."""
+        """Accept earlier contents again, outside of any turn."""
         self._turn_is_over = False
 
     def allow_report(self) -> None:
-        """Allow one text outside of any turn, about a fork or a rollback, whenever it comes."""
+        """Accept one text outside of any turn, about a fork or a rollback, at any time."""
         self._allowed_reports += 1
 
     def abandon(self) -> None:
-        """Nobody waits for the end of what is open."""
+        """Accept that open calls and reasonings are never ended."""
         self._is_abandoned = True
 
     def take(self, role: m.ChatRole, content: m.ChatContent) -> None:
@@ -114,7 +114,7 @@ class ChatFold:
                 self.view.title = title
             case _:
                 if role == "user":
-                    self._turn_is_over = False  # some servers tell it before their progress
+                    self._turn_is_over = False  # some servers send it before their progress
                 elif (
                     self._turn_is_over
                     and self._allowed_reports
@@ -126,7 +126,7 @@ class ChatFold:
                 self._take_turn_content(role, content)
 
     def _take_outside_turn(self, content: m.ChatContent) -> None:
-        """Take what belongs to no turn and to no role."""
+        """Take a content that belongs to no turn and no role."""
         match content:
             case m.ChatHookActionStartedContent(id=hook_id, name=name):
                 self._hooks[hook_id] = HookView(id=hook_id, name=name)
@@ -273,9 +273,9 @@ class ChatFold:
             got = f"{content.server}/{content.name} for {call.server}/{call.name}"
             self._report(Rule.CALL_CHANGED, got)
             call.name, call.server = content.name, content.server
-        fault = _details_problem(content)
-        if fault is not None:
-            self._report(Rule.DETAILS, fault)
+        problem = _details_problem(content)
+        if problem is not None:
+            self._report(Rule.DETAILS, problem)
         call.state = state
         call.summary = content.summary or call.summary
         call.details = content.details or call.details

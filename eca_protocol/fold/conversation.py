@@ -1,4 +1,4 @@
-"""Both sides' raw messages, as a wire or a transcript has them, folded together."""
+"""The fold of both sides' raw messages, from a connection or a transcript."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _SELECTION_KEYS: Final = {
     "chat/selectedAgentChanged": ("agent", "behavior"),
     "chat/selectedBehaviorChanged": ("behavior", "behavior"),
 }
-"""What the user has chosen: the member of the params that says it, and what it is of."""
+"""The methods of the user's selections: the member of the params, and the kind of selection."""
 
 
 class Conversation:
-    """A fold of everything that passes between a client and a server.
+    """A fold of the messages between a client and a server, in any edition.
 
-    Every edition is read; the draft is known by the client's `initialize`.
+    The client's `initialize` decides if the connection uses the draft.
 
     Args:
-        revision: the edition, where something else decided it.
+        revision: the edition, if it is known otherwise.
     """
 
     def __init__(self, revision: Revision | None = None) -> None:
@@ -42,10 +42,10 @@ class Conversation:
     def passed(
         self, side: Literal["client", "server"], message: Mapping[str, Any]
     ) -> tuple[Violation, ...]:
-        """Take the next message that `side` wrote; the rules that it breaks.
+        """Take the next message that `side` wrote; return the rules that it breaks.
 
         Raises:
-            DecodeError: a notification of the server's does not fit its type.
+            DecodeError: a notification of the server does not fit its type.
         """
         method, params = message.get("method"), message.get("params")
         if method is not None and not isinstance(method, str):
@@ -84,7 +84,7 @@ class Conversation:
             approved = m.ChatToolCallApproveParams(
                 chat_id=chat_id, tool_call_id=call_id if isinstance(call_id, str) else ""
             )
-            self._codec.outgoing(method, approved)  # the draft's has to know of it
+            self._codec.outgoing(method, approved)  # the draft's codec records approvals
         elif method in _SELECTION_KEYS and isinstance(params, Mapping) and chat_id is None:
             name, part = _SELECTION_KEYS[method]
             if isinstance(params.get(name), str):
@@ -92,7 +92,7 @@ class Conversation:
 
 
 def _key(request_id: Any) -> bytes:
-    """A request's id with its JSON type: `1` and `"1"` are two."""
+    """Return a request's id with its JSON type: `1` and `"1"` differ."""
     return json.dumps(request_id)
 
 

@@ -12,9 +12,9 @@ __all__ = ["CompletionInlineItem", "CompletionInlineParams", "CompletionInlineRe
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineParams:
-    """`completion/inline`: what could stand at `position` (counted from 1) of a document.
+    """`completion/inline`: request completions at `position` (counted from 1) of a document.
 
-    Some clients spell the keys their own way, `doc-text` and `doc-version` (W-3).
+    Some clients spell the keys `doc-text` and `doc-version` (W-3).
     """
 
     doc_text: str = attrs.field(metadata=with_alias("doc-text", "W-3"))
@@ -24,7 +24,7 @@ class CompletionInlineParams:
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineItem:
-    """A text to put in place of `range`, for that version of the document."""
+    """A text to replace `range`, for that version of the document."""
 
     text: str
     doc_version: int

@@ -1,4 +1,4 @@
-"""What a user adds to a prompt beside its text (chapter "Chat Prompt", `ChatContext`)."""
+"""The contexts that a user adds to a prompt (chapter "Chat Prompt", `ChatContext`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LinesRange:
 
 @attrs.frozen(kw_only=True)
 class FileContext:
-    """A file, or without `lines_range` the whole of it."""
+    """A file, or its lines in `lines_range`."""
 
     type: ClassVar[Literal["file"]] = "file"
     path: str
@@ -45,7 +45,7 @@ class FileContext:
 
 @attrs.frozen(kw_only=True)
 class DirectoryContext:
-    """A folder with what is in it."""
+    """A directory with its contents."""
 
     type: ClassVar[Literal["directory"]] = "directory"
     path: str
@@ -61,14 +61,14 @@ class WebContext:
 
 @attrs.frozen(kw_only=True)
 class RepoMapContext:
-    """The outline of the workspace. Deprecated: the directory tree tool took its place."""
+    """The outline of the workspace. Deprecated: replaced by the directory tree tool."""
 
     type: ClassVar[Literal["repoMap"]] = "repoMap"
 
 
 @attrs.frozen(kw_only=True)
 class CursorContext:
-    """Where the editor's cursor is, and what is selected there."""
+    """The position of the editor's cursor, or the selected range."""
 
     type: ClassVar[Literal["cursor"]] = "cursor"
     path: str
@@ -77,7 +77,7 @@ class CursorContext:
 
 @attrs.frozen(kw_only=True)
 class McpResourceContext:
-    """A resource offered by an MCP server."""
+    """A resource of an MCP server."""
 
     type: ClassVar[Literal["mcpResource"]] = "mcpResource"
     uri: str
@@ -99,7 +99,7 @@ class ImageContext:
 
 @attrs.frozen(kw_only=True)
 class TextContext:
-    """Text from elsewhere, under a label."""
+    """A text from any source, under a label."""
 
     type: ClassVar[Literal["text"]] = "text"
     window: ClassVar[Window] = Window(since=Revision.CURRENT)
@@ -109,9 +109,9 @@ class TextContext:
 
 @attrs.frozen(kw_only=True)
 class UnknownContext:
-    """A context of an unknown type, or without a member that its type needs (W-3).
+    """A context of an unknown type, or without a required member (W-3).
 
-    `raw` is written as it came.
+    `raw` is written unchanged.
     """
 
     type: str | None

@@ -1,4 +1,4 @@
-"""What runs in the background of chats (chapter "Background Jobs", of CURRENT)."""
+"""The background jobs of chats (chapter "Background Jobs", of CURRENT)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JobSummary:
 
 @attrs.frozen(kw_only=True)
 class JobsListParams:
-    """`jobs/list`: the jobs of all chats; it asks for nothing more."""
+    """`jobs/list`: the jobs of all chats; without members."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +56,7 @@ class JobsListResult:
 
 @attrs.frozen(kw_only=True)
 class JobsUpdatedParams:
-    """`jobs/updated`: the jobs there are now, all of them."""
+    """`jobs/updated`: all current jobs."""
 
     jobs: tuple[JobSummary, ...]
 
@@ -77,14 +77,14 @@ class JobsKillResult:
 
 @attrs.frozen(kw_only=True)
 class JobsReadOutputParams:
-    """`jobs/readOutput`: what a job has written so far."""
+    """`jobs/readOutput`: a job's output so far."""
 
     job_id: str = attrs.field(metadata=with_alias("job-id", "W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class OutputLine:
-    """A line that a job wrote."""
+    """A line of a job's output."""
 
     text: str
     stream: OutputStream
@@ -92,7 +92,7 @@ class OutputLine:
 
 @attrs.frozen(kw_only=True)
 class JobsReadOutputResult:
-    """The answer to `jobs/readOutput`; of an unknown job no lines and no status (W-44)."""
+    """The answer to `jobs/readOutput`; without lines and status for an unknown job (W-44)."""
 
     lines: tuple[OutputLine, ...]
     status: JobStatus | None = attrs.field(default=None, metadata=lenient("W-44", nullable=True))

@@ -1,4 +1,4 @@
-"""How a connection begins (chapter "Lifecycle Messages"); `shutdown` and `exit` say nothing."""
+"""The start of a connection (chapter "Lifecycle Messages"); `shutdown`, `exit` have no params."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class ClientInfo:
-    """Which editor or program the client is."""
+    """The name and version of the client."""
 
     name: str = attrs.field(default="", metadata=lenient("W-3"))
     version: str | None = None
@@ -46,9 +46,9 @@ class ClientInfo:
 
 @attrs.frozen(kw_only=True)
 class InitializationOptions:
-    """What the user configured in the editor.
+    """The user's configuration in the editor.
 
-    Every other key (`extras`) passes untouched: it is a layer of the server's configuration.
+    The other keys (`extras`) are a layer of the server's configuration; they are not changed.
     """
 
     chat_behavior: ChatBehavior | None = attrs.field(
@@ -65,7 +65,7 @@ class InitializationOptions:
 
 @attrs.frozen(kw_only=True)
 class EditorCapabilities:
-    """Which requests about its files the editor answers."""
+    """The requests about files that the editor answers."""
 
     diagnostics: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
     definition: bool | None = attrs.field(
@@ -78,14 +78,14 @@ class EditorCapabilities:
 
 @attrs.frozen(kw_only=True)
 class ChatCapabilities:
-    """Which requests about a chat the client answers."""
+    """The requests about a chat that the client answers."""
 
     ask_question: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class CodeAssistantCapabilities:
-    """Which of the protocol's features the client has."""
+    """The protocol's features that the client supports."""
 
     chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
     rewrite: bool | None = attrs.field(
@@ -114,9 +114,9 @@ class WorkspaceFolder:
 
 @attrs.frozen(kw_only=True)
 class InitializeParams:
-    """`initialize`: who the client is, what it can do, where the user's project lies.
+    """`initialize`: the client, its capabilities, and the user's project.
 
-    `process_id` is the client's; the server ends when it is gone (W-14).
+    `process_id` is the client's process; the server ends after it (W-14).
     """
 
     process_id: int | None = attrs.field(
@@ -135,9 +135,9 @@ class InitializeParams:
 
 @attrs.frozen(kw_only=True)
 class InitializeResponse:
-    """The answer to `initialize`; what old servers say beside it is read (W-60).
+    """The answer to `initialize`, with members that only old servers write (W-60).
 
-    `global_config_path` is the absolute path of the user's configuration that the server reads.
+    `global_config_path` is the absolute path of the user's configuration file.
     """
 
     chat_welcome_message: str | None = attrs.field(
@@ -156,4 +156,4 @@ class InitializeResponse:
 
 @attrs.frozen(kw_only=True)
 class InitializedParams:
-    """`initialized`: the client is ready for notifications; it says nothing more."""
+    """`initialized`: the client is ready for notifications; without members."""

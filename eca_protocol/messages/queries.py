@@ -1,4 +1,4 @@
-"""What could be put into a prompt (chapters "Chat Query Context" to "Chat Query Commands")."""
+"""Completions for prompts (chapters "Chat Query Context" to "Chat Query Commands")."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ChatCommandType: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ChatQueryContextParams:
-    """`chat/queryContext`: what could be added to a prompt; a blank query asks for all."""
+    """`chat/queryContext`: the contexts that match a query; a blank query matches all."""
 
     chat_id: str | None = None
     query: str = attrs.field(default="", metadata=lenient("W-3"))
@@ -54,7 +54,7 @@ class ChatQueryContextResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatQueryFilesParams:
-    """`chat/queryFiles`: files and folders whose path has `query` in it."""
+    """`chat/queryFiles`: the files and directories whose path contains `query`."""
 
     chat_id: str | None = None
     query: str = attrs.field(default="", metadata=lenient("W-3"))
@@ -70,7 +70,7 @@ class ChatQueryFilesResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatQueryCommandsParams:
-    """`chat/queryCommands`: the slash commands there are; a blank query asks for all."""
+    """`chat/queryCommands`: the slash commands that match a query; a blank query matches all."""
 
     chat_id: str | None = None
     query: str = attrs.field(default="", metadata=lenient("W-3"))

@@ -1,4 +1,4 @@
-"""Tools, and the servers they come from (chapters "Tool updated" and "Tool server removed")."""
+"""Tools and their servers (chapters "Tool updated" and "Tool server removed")."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MCPServerStatus: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ServerTool:
-    """A tool; `parameters` is the JSON Schema of its arguments and passes untouched."""
+    """A tool; `parameters` is the JSON Schema of its arguments, unchanged."""
 
     name: str
     description: str = attrs.field(default="", metadata=lenient("W-60"))
@@ -46,7 +46,7 @@ class ServerTool:
 
 @attrs.frozen(kw_only=True)
 class PromptArgument:
-    """What is filled into a prompt."""
+    """An argument of a prompt."""
 
     name: str
     description: str = attrs.field(default="", metadata=lenient("W-60"))
@@ -55,7 +55,7 @@ class PromptArgument:
 
 @attrs.frozen(kw_only=True)
 class ServerPrompt:
-    """A prompt that an MCP server offers."""
+    """A prompt of an MCP server."""
 
     name: str
     description: str = attrs.field(default="", metadata=lenient("W-60"))
@@ -64,7 +64,7 @@ class ServerPrompt:
 
 @attrs.frozen(kw_only=True)
 class ServerResource:
-    """A resource that an MCP server offers."""
+    """A resource of an MCP server."""
 
     uri: str
     name: str = attrs.field(default="", metadata=lenient("W-60"))
@@ -74,7 +74,7 @@ class ServerResource:
 
 @attrs.frozen(kw_only=True)
 class EcaServerUpdatedParams:
-    """`tool/serverUpdated` of the tools that are built into the server."""
+    """`tool/serverUpdated` of the server's native tools."""
 
     type: ClassVar[Literal["native"]] = "native"
     name: EcaServerName
@@ -84,11 +84,10 @@ class EcaServerUpdatedParams:
 
 @attrs.frozen(kw_only=True)
 class MCPServerUpdatedParams:
-    """`tool/serverUpdated` of an MCP server: how it is started, how it is, what it offers.
+    """`tool/serverUpdated` of an MCP server: its command or URL, status, tools and the like.
 
-    `tools`, `prompts` and `resources` are left out where nothing is said. `url` is a server
-    reached over HTTP; editions before CURRENT are told it as its `command` (W-36). `has_auth`: a
-    login is stored for it.
+    Absent `tools`, `prompts` and `resources` are unknown. `url` is for a server over HTTP; editions
+    before CURRENT get it as `command` (W-36). `has_auth`: a login is stored for the server.
     """
 
     type: ClassVar[Literal["mcp"]] = "mcp"
@@ -123,7 +122,7 @@ class MCPServerUpdatedParams:
 
 @attrs.frozen(kw_only=True)
 class UnknownServerUpdatedParams:
-    """A server of a type this package does not know; `raw` is written as it came."""
+    """A server of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]
@@ -136,6 +135,6 @@ ToolServerUpdatedParams: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ToolServerRemovedParams:
-    """`tool/serverRemoved`: an MCP server is configured no more."""
+    """`tool/serverRemoved`: an MCP server was removed from the configuration."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Changes of the user's project; upstream servers know them, no edition's text does."""
+"""Changes of the user's project, which upstream servers support without a specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEv
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFoldersChangeEvent:
-    """Roots that came and roots that went."""
+    """The added and removed roots."""
 
     added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
     removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
@@ -20,7 +20,7 @@ class WorkspaceFoldersChangeEvent:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceDidChangeWorkspaceFoldersParams:
-    """`workspace/didChangeWorkspaceFolders`: the project has other roots now."""
+    """`workspace/didChangeWorkspaceFolders`: the project's roots have changed."""
 
     event: WorkspaceFoldersChangeEvent = attrs.field(
         factory=WorkspaceFoldersChangeEvent, metadata=lenient("W-3")

@@ -1,7 +1,7 @@
-"""What passed between a client and a server: recorded, read again, played again.
+"""Recording, reading and replaying the messages between a client and a server.
 
-`tap` stands between any editor and any server and records; `RecordedTransport` records a
-connection of one's own; `read_transcript` reads; `play` is one side of the conversation again.
+`tap` is a recording proxy between any editor and any server. `RecordedTransport` records a
+program's own connection. `read_transcript` reads a transcript, and `play` replays one side of it.
 """
 
 from eca_protocol.transcript.entries import (

@@ -1,9 +1,9 @@
-"""One side of a recorded conversation, played to somebody who takes the other side.
+"""The replay of one side of a recorded conversation to a live other side.
 
-What was written is written again, in order, each message once the other side has said what it may
-hang on: the client's requests, answers and notifications before it, or the server's answers, its
-requests, the calls it has announced and the turns it has finished. Other contents of a stream do
-not count, since no two models cut alike. The ids that the other side made are translated.
+The recorded messages are written in order. Each waits for the other side's messages on which it
+may depend: a client's earlier requests, answers and notifications, or a server's answers, requests,
+announced calls and finished turns. Other streamed contents are ignored, since the size of a model's
+pieces varies. Ids that the other side made are translated.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _Message: TypeAlias = Mapping[str, Any]
 
 
 class Player:
-    """What to write and when. No I/O.
+    """The replay of one side, without I/O.
 
     Args:
         transcript: the conversation.
-        side: who is played.
-        process_id: stands in `initialize` in place of the recorded one.
+        side: the side to replay.
+        process_id: replaces the recorded process id in `initialize`.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Player:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was written and heard."""
+        """True if all messages were written, and all required ones received."""
         self._advance()
         return self._next == len(self._entries) and not self.missing
 
     @property
     def missing(self) -> list[str]:
-        """What the other side has to say before it goes on."""
+        """Descriptions of the messages that must arrive before the replay continues."""
         self._advance()
         return [" ".join(step) for step in (self._required_steps - self._received_steps)]
 
     def receive(self, message: _Message) -> None:
-        """The other side has said something."""
+        """Take a message of the other side."""
         step = self._step(message)
         if step is None:
             return
@@ -89,7 +89,7 @@ class Player:
             self._refusals.append(encode_frame(json.dumps(refusal)))
 
     def due_frames(self) -> Iterator[bytes | None]:
-        """What is to be written now; None is the end of it."""
+        """Yield the frames to write now; None is the end of our stream."""
         while self._refusals:
             yield self._refusals.pop(0)
         while not self.missing and self._next < len(self._entries):
@@ -104,7 +104,7 @@ class Player:
                 yield message
 
     def _advance(self) -> None:
-        """Go on to our next entry; what they said up to there is needed."""
+        """Advance to our next entry; the other side's messages before it become required."""
         while self._next < len(self._entries):
             entry = self._entries[self._next]
             if entry.side == self._side:
@@ -116,7 +116,7 @@ class Player:
                 self._required_steps[step] += 1
 
     def _step(self, message: _Message) -> _Step | None:
-        """What kind of event it is for us; None for what we do not wait for."""
+        """Return the kind of a message of the other side; None if the replay ignores it."""
         method = message.get("method")
         if method is None:
             return "the answer to", json.dumps(message.get("id")).decode()
@@ -134,7 +134,7 @@ class Player:
         return None
 
     def _translate(self, entry: DataEntry) -> bytes:
-        """The entry's bytes, with the ids of this conversation."""
+        """Return the entry's bytes with the ids of this conversation."""
         message = entry.message
         if message is None:
             return entry.data
@@ -151,7 +151,7 @@ class Player:
 
 
 def _ids(message: _Message) -> list[str | None]:
-    """The ids that the writer of a message may have made, always in the same order."""
+    """Return the ids that the writer of a message may have made, in a fixed order."""
     ids: list[Any] = []
     for part in ("params", "result"):
         value = message.get(part)
@@ -173,17 +173,18 @@ def _replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
 async def play(
     transcript: Transcript, transport: Transport, side: Side, *, deadline: float = 30.0
 ) -> list[dict[str, Any]]:
-    """Play one side of a conversation over a transport; what the other side said.
+    """Replay one side of a conversation; return the messages of the other side.
 
     Args:
         transcript: the conversation.
-        transport: where the other side is; it is closed where that side is, and at the end.
-        side: who is played.
-        deadline: seconds of silence that are borne while something is waited for.
+        transport: the stream to the other side; it is closed at the end of the replay.
+        side: the side to replay.
+        deadline: the limit of the other side's silence, in seconds.
 
     Raises:
-        DeadlineExceeded: what is waited for did not come (it says what), or nothing was read.
-        ConnectionClosed: the other side has left before.
+        DeadlineExceeded: the other side did not send a required message, which the error names, or
+            did not read.
+        ConnectionClosed: the other side has closed too early.
     """
     player = Player(transcript, side, process_id=os.getpid() if side == "client" else None)
     decoder = ContentLengthDecoder()
@@ -197,7 +198,9 @@ async def play(
             if data is None:
                 return messages
             if not data:
-                raise ConnectionClosed(f"still to come: {_describe_missing(player)}")
+                raise ConnectionClosed(
+                    f"the other side closed; missing: {_describe_missing(player)}"
+                )
             for body in decoder.feed(data):
                 message = message_in(body) if isinstance(body, bytes) else None
                 if message is not None:
@@ -208,11 +211,11 @@ async def play(
 
 
 def _describe_missing(player: Player) -> str:
-    return ", ".join(player.missing) or "a reader of what is written"
+    return ", ".join(player.missing) or "a reader of our messages"
 
 
 async def _exchange(player: Player, transport: Transport) -> bytes | None:
-    """Write what is due, then read: `b""` if the other side has left, None at our own end."""
+    """Write the due frames, then read; return None when finished, `b""` at its end."""
     try:
         for frame in player.due_frames():
             if frame is None:

@@ -1,4 +1,4 @@
-"""Reads transcripts, whole ones and those that are still being written."""
+"""The reader of transcripts, including those that are still being written."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from eca_protocol.transcript.splitter import header_of, message_in
 __all__ = ["TranscriptReader", "read_transcript"]
 
 _INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
-"""What reading raises for JSON that is none of ours; a message that cannot be written is local."""
+"""The exceptions for JSON that is no entry; LocalProtocolError: its message cannot be written."""
 
-_LONGEST_FIRST = 2**24
-"""Bytes of a first line; what has none by then is no transcript, and may have no end at all."""
+_MAX_FIRST_LINE = 2**24
+"""The limit of a first line, in bytes: a file that is no transcript may have no line end."""
 
 _AS_WRITTEN = re.compile(
     rb'\{"at":(?P<at>[0-9]{1,15}\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
@@ -41,10 +41,10 @@ _AS_WRITTEN = re.compile(
 
 
 def read_transcript(path: Path) -> Transcript:
-    """Read a transcript; what other programs have reformatted is read too.
+    """Read a transcript, also one that a different program has reformatted.
 
     Raises:
-        ValueError: it is none, or not of this version; the text says where.
+        ValueError: the file is no transcript of this version; the message names the line.
         OSError: the file cannot be read.
     """
     reader = TranscriptReader(str(path))
@@ -56,14 +56,14 @@ def read_transcript(path: Path) -> Transcript:
 
 
 class TranscriptReader:
-    """Takes the bytes of a transcript as they come.
+    """An incremental reader of a transcript.
 
     Attributes:
-        started: when the conversation began, once the first line is there.
-        command: what started the server.
+        started: the start of the conversation; None before the first line.
+        command: the command that started the server.
 
     Args:
-        name: what errors call the transcript.
+        name: the transcript's name in errors.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,14 +74,16 @@ class TranscriptReader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Entry]:
-        """Take the next bytes; the entries whose lines they complete, to be read to the end.
+        """Take the next bytes; yield the entries whose lines they complete.
+
+        The iterator has to be exhausted.
 
         Raises:
-            ValueError: it is no transcript, or not of this version; the text says where.
+            ValueError: the file is no transcript of this version; the message names the line.
         """
         self._rest += data
         if b"\n" not in data:
-            if self.started is None and len(self._rest) > _LONGEST_FIRST:
+            if self.started is None and len(self._rest) > _MAX_FIRST_LINE:
                 raise ValueError(f"{self._name}:1: expected a transcript, got no end of the line")
             return
         *lines, rest = bytes(self._rest).split(b"\n")
@@ -94,9 +96,9 @@ class TranscriptReader:
                     self.started, self.command = _beginning(_object(line))
                 else:
                     yield _entry(line)
-            except _INVALID as fault:
+            except _INVALID as error:
                 place = f"{self._name}:{self._line}"
-                raise ValueError(f"{place}: expected {expected}, got {fault}") from fault
+                raise ValueError(f"{place}: expected {expected}, got {error}") from error
 
 
 def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
@@ -153,14 +155,14 @@ def _data(value: Mapping[str, Any]) -> bytes:
         return str(value["raw"]).encode()
     try:
         return base64.b64decode(value["base64"], validate=True)
-    except binascii.Error as fault:
-        raise ValueError(f"base64: {fault}") from fault
+    except binascii.Error as error:
+        raise ValueError(f"base64: {error}") from error
 
 
 def _object(line: bytes) -> dict[str, Any]:
     if json.holds_too_many_values(line):
         raise ValueError(f"expected at most {json.MAX_VALUES:,} values in a line, got more")
-    value = stdlib_json.loads(line)  # a line nests one level deeper than our own reader takes
+    value = stdlib_json.loads(line)  # a line nests one level deeper than our reader allows
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     return value

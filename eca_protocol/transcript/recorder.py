@@ -1,9 +1,8 @@
-"""Writes a transcript while the conversation goes on, and never holds it up.
+"""The writer of a transcript, which does not delay the recorded conversation.
 
-To note bytes is a plain call that appends them to a list; a thread cuts them into messages and
-writes. What makes the record impossible (a full disk, one that is too slow) ends the record, with
-one word about it, and not the conversation. What was noted and not yet written, some milliseconds
-of it, is what a crash can lose.
+Recording is a plain call that appends bytes to a list; a thread splits them into messages and
+writes them. A full or too slow disk ends the record with a message, but not the conversation. A
+crash loses the data of some milliseconds that are not yet written.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ from eca_protocol.transcript.splitter import Piece, Splitter
 __all__ = ["RecordedTransport", "Recorder", "new_file"]
 
 MAX_UNWRITTEN: Final = 64 * 2**20
-"""Bytes that may wait to be written; with more, the disk is too slow for a record."""
+"""The limit of unwritten bytes; above it the disk is too slow, and the record ends."""
 
 SLOW: Final = 5.0
-"""Seconds a conversation may be held up, once, by a disk that does not take what waits."""
+"""The limit of a wait for a slow disk, in seconds; then the record ends."""
 
 WRITE: Final = 2**18
-"""Bytes of lines that are written at once, about."""
+"""The approximate size of one write, in bytes."""
 
 _TOO_SLOW: Final = "it is written too slowly"
 
 GATHERING: Final = 0.02
-"""Seconds between two writes: a thread that woke up for each message would be in its way."""
+"""Seconds between two writes; waking the thread for each message would slow it down."""
 
 _Note: TypeAlias = tuple[float, Side, bytes] | EndEntry | ExitEntry
 
 
 def new_file(path: Path) -> tuple[int, Path]:
-    """Make a file that only the user may read; where there is one, `-2`, `-3`, ... is added.
+    """Make a file that only the user can read; if it exists, add `-2`, `-3`, ... to its name.
 
     Returns:
-        A descriptor to write to it, and its path.
+        A descriptor for writing, and the path.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be made.
     """
     number, free = 1, path
     while True:
@@ -73,13 +72,13 @@ def new_file(path: Path) -> tuple[int, Path]:
 
 
 class Recorder:
-    """Writes what is noted to a descriptor, which it owns, until `close`.
+    """The recorder of a conversation to a file.
 
     Args:
-        file: a descriptor, of `new_file` for example.
-        command: what starts the server, for the first line.
-        mask: takes secrets out of what is written; None writes all of it.
-        on_failure: told, on whichever thread finds it, why the record ends early.
+        file: a descriptor, for example of `new_file`; the recorder closes it.
+        command: the command that starts the server, for the first line.
+        mask: masks secrets; None: all data is written unchanged.
+        on_failure: called with the reason if the record ends early, on any thread.
     """
 
     def __init__(
@@ -108,11 +107,11 @@ class Recorder:
 
     @property
     def failure(self) -> str | None:
-        """Why the record ended early, if it did."""
+        """The reason why the record ended early, or None."""
         return self._failure
 
     def record_data(self, side: Side, data: bytes) -> None:
-        """Note bytes that a side wrote; they are looked at once `wake` is called."""
+        """Record bytes that a side wrote; they are processed after a call of `wake`."""
         if self._failure is not None:
             return
         self._recorded_bytes += len(data)
@@ -122,10 +121,9 @@ class Recorder:
         self._notes.append((self._now(), side, data))
 
     async def drain(self) -> None:
-        """Wait while very much is unwritten, so that a flood is kept whole.
+        """Wait while too much is unwritten, so that no data is lost.
 
-        It is for whoever passes bytes on; where the disk takes nothing for `SLOW` seconds the
-        record ends.
+        For the task that forwards the bytes. If the wait takes `SLOW` seconds the record ends.
         """
         if not self.is_behind:
             return
@@ -137,29 +135,29 @@ class Recorder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is unwritten that `drained` waits."""
+        """True if so much is unwritten that `drain` waits."""
         return (
             self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN // 2
             and self._failure is None
         )
 
     def record_end(self, side: Side) -> None:
-        """Note the end of what a side writes."""
+        """Record the end of a side's stream."""
         self._notes.append(EndEntry(at=self._now(), side=side))
         self.wake()
 
     def record_exit(self, code: int) -> None:
-        """Note the exit code of the server's process."""
+        """Record the exit code of the server's process."""
         self._notes.append(ExitEntry(at=self._now(), code=code))
         self.wake()
 
     def wake(self) -> None:
-        """Let the thread write what was noted."""
+        """Let the thread write the recorded data."""
         if not self._wake.is_set():
             self._wake.set()
 
     def close(self, *, seconds: float = 5.0) -> None:
-        """Write what is left, for so long at most, and close the file; this waits."""
+        """Write the rest and close the file; block for at most `seconds`."""
         self._closing.set()
         self._wake.set()
         self._thread.join(seconds)
@@ -179,7 +177,7 @@ class Recorder:
                 self._write_notes(is_last=is_last)
         except OSError as error:
             self._stop_recording(error.strerror or str(error))
-        except Exception as error:  # noqa: BLE001 - a mask is anybody's; its text may be a secret
+        except Exception as error:  # noqa: BLE001 - a mask may raise anything; the message may be secret
             self._stop_recording(f"it cannot be written ({type(error).__name__})")
         finally:
             self._notes.clear()
@@ -216,7 +214,7 @@ class Recorder:
         yield note
 
     def _end_entries(self, at: float, *sides: Side) -> Iterator[DataEntry]:
-        """What was cut short by the end of those sides."""
+        """Yield the incomplete data at the end of the streams."""
         for side in sides:
             yield from self._data_entries(at, side, self._splitters[side].feed_eof())
 
@@ -235,16 +233,16 @@ class Recorder:
             return
         self._failure = why
         self._wake.set()
-        self._on_failure(f"the transcript ends here: {why}")
+        self._on_failure(f"the transcript is incomplete and ends here: {why}")
 
 
 class RecordedTransport:
-    """A transport that records what passes over it.
+    """A transport that records its data.
 
     Args:
-        transport: what is recorded; closing is passed on.
-        recorder: stays open, and is the caller's to close.
-        side: whose transport it is.
+        transport: the recorded transport, which `aclose` closes.
+        recorder: the recorder, which the caller closes.
+        side: the side that uses the transport.
     """
 
     def __init__(self, transport: Transport, recorder: Recorder, side: Side) -> None:

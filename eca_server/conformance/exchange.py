@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from eca_protocol.transcript.splitter import header_of, message_in
-
 from eca_protocol.testing.conformance.verdicts import Exchanged, Party
+from eca_protocol.transcript.splitter import header_of, message_in
 from eca_server.pages import shown
 
 __all__ = ["exchange", "label"]

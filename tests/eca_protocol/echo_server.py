@@ -1,7 +1,7 @@
 """A tiny server on stdio for tests and benchmarks: `python -m tests.eca_protocol.echo_server`.
 
-`add` gives its params back, `wait` never ends, `flood` sends `count` notifications and a last one.
-The exit code says how the conversation ended. The async backend is the first argument.
+`add` returns its params, `wait` never ends, `flood` sends `count` notifications and a last one.
+The exit code shows how the connection ended. The async backend is the first argument.
 """
 
 from __future__ import annotations

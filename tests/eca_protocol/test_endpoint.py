@@ -1,4 +1,4 @@
-"""The books of one side of a conversation, on a table of three methods and two dialects."""
+"""The endpoint of a connection, with a table of three methods and two dialects."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class TestTheirRequests:
         assert dict(end.running_requests) == {1: "add"}
         assert end.respond(1, 3).to_json() == {"jsonrpc": "2.0", "id": 1, "result": 3}
         assert not end.running_requests
-        with pytest.raises(LocalProtocolError, match="has its answer"):
+        with pytest.raises(LocalProtocolError, match="was answered"):
             end.respond(1, 4)
-        with pytest.raises(LocalProtocolError, match="has its answer"):
+        with pytest.raises(LocalProtocolError, match="was answered"):
             end.refuse(1, -1, "no")
 
     @pytest.mark.requirement("BASE-17", "BASE-19")
@@ -178,11 +178,11 @@ class TestCancel:
             end.respond(1, None)
 
     @pytest.mark.requirement("BASE-31")
-    @pytest.mark.parametrize("wanted", [2, "1", 1.0, True, None, [1], {}])
-    def test_a_cancel_that_names_no_running_request_is_ignored(self, wanted: Any) -> None:
+    @pytest.mark.parametrize("request_id", [2, "1", 1.0, True, None, [1], {}])
+    def test_a_cancel_that_names_no_running_request_is_ignored(self, request_id: Any) -> None:
         end = server()
         end.receive(request(1))
-        assert end.receive(cancel(wanted)) is None
+        assert end.receive(cancel(request_id)) is None
         assert 1 in end.running_requests
 
     @pytest.mark.requirement("BASE-31")
@@ -286,9 +286,11 @@ class TestOurCalls:
     def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self) -> None:
         end = server(dialect=QUIET)
         call = end.call("ask")
-        said = end.abandon(call.id)
-        assert said is not None
-        assert said.to_json() == notification("notifications/cancelled", {"requestId": call.id})
+        cancellation = end.abandon(call.id)
+        assert cancellation is not None
+        assert cancellation.to_json() == notification(
+            "notifications/cancelled", {"requestId": call.id}
+        )
         assert end.abandon(call.id) is None
         assert end.receive({"jsonrpc": "2.0", "id": call.id, "result": 1}) is None
 
@@ -320,7 +322,7 @@ class TestClose:
 
 
 class TwoSteps:
-    """A gate that opens when `add` is answered, and knows every verdict."""
+    """A gate with every verdict that opens when `add` is answered."""
 
     def __init__(self) -> None:
         self.open = False

@@ -1,4 +1,4 @@
-"""Framing: every fault of the table, any chunking, bounded time and memory."""
+"""Framing: every error of the table, any size of chunks, limited time and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SMALL = {"max_body": 100, "max_header": 80, "max_skip": 1000}
 
 
 def decoded(decoder: FrameDecoder, *pieces: bytes) -> Frames:
-    """All that comes of the pieces and the end after them."""
+    """Return the decoder's output for the pieces and the end of the stream."""
     output: Frames = []
     for piece in pieces:
         if decoder.closed:
@@ -54,7 +54,7 @@ def bytewise(data: bytes) -> Iterator[bytes]:
 
 
 def read(data: bytes, **limits: int) -> Frames:
-    """What a decoder gives for the bytes, after checking that their cutting does not matter."""
+    """Decode the bytes, and check that the size of the chunks does not matter."""
     whole = decoded(ContentLengthDecoder(**limits), data)
     assert decoded(ContentLengthDecoder(**limits), *bytewise(data)) == whole
     return whole
@@ -163,7 +163,7 @@ def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
     too_long, cut = read(b"Content-Length: 101\r\n\r\n{", **SMALL)
     assert isinstance(too_long, FrameError)
     assert cut == FrameError(
-        kind=FrameErrorKind.EOF_IN_BODY, got="the end of the stream with 100 bytes to come"
+        kind=FrameErrorKind.EOF_IN_BODY, got="the end of the stream, 100 bytes too early"
     )
 
 
@@ -329,8 +329,10 @@ def test_what_is_written_is_read_back(
     framing: Framing, bodies: list[bytes], places: list[int]
 ) -> None:
     stream = b"".join(map(framing.encode, bodies))
-    kept = bodies if framing is CONTENT_LENGTH else [body for body in bodies if body.strip(b" \t")]
-    assert decoded(framing.decoder(), *cut(stream, places)) == kept
+    expected_bodies = (
+        bodies if framing is CONTENT_LENGTH else [body for body in bodies if body.strip(b" \t")]
+    )
+    assert decoded(framing.decoder(), *cut(stream, places)) == expected_bodies
 
 
 @pytest.mark.requirement("BASE-2")
@@ -377,7 +379,7 @@ def test_a_hostile_length_allocates_nothing(length: int) -> None:
 
 
 def seconds_bytewise(make: Callable[[], FrameDecoder], stream: bytes) -> float:
-    """CPU time for a stream that comes a byte at a time; the better of two."""
+    """Return the CPU time for a stream in chunks of one byte; the better of two runs."""
     times = []
     for _ in range(2):
         decoder = make()

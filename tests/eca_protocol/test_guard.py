@@ -1,4 +1,4 @@
-"""The watcher that ends children in place of a process that was killed."""
+"""The watcher that ends the children of a killed process."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from eca_protocol.process import GracePeriods, spawn
 
 SECONDS = 20.0
 NEVER_ALIVE = 2**22 + 1
-"""Linux gives no process an id above 2**22."""
+"""A process id that does not exist: Linux uses none above 2**22."""
 
 
 def watchers(parent: int) -> list[int]:
-    """The watchers that a process has started and that still run."""
-    found = []
+    """Return the running watchers of a process."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if NAME in _arguments(folder, parent):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def _arguments(folder: Path, parent: int) -> list[str]:
-    """The arguments of a child; those of one just started appear a moment later."""
+    """Return the arguments of a child; those of a new child appear after a moment."""
     while True:
         state, of = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         arguments = (folder / "cmdline").read_text("utf-8", "replace").split("\0")
@@ -45,7 +45,7 @@ def _arguments(folder: Path, parent: int) -> list[str]:
 
 
 class Witness:
-    """A pipe that ends when the last process that holds its other end has ended."""
+    """A pipe that ends with the last process that holds its other end."""
 
     def __init__(self) -> None:
         self.fd, self.held = os.pipe()
@@ -181,7 +181,7 @@ def guard() -> Iterator[Guard]:
 
 @pytest.fixture
 def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Three processes, each with its own session."""
+    """Start three processes, each with its own session."""
     started = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(3)]
     yield started
     for each in started:
@@ -190,7 +190,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def lose(guard: Guard) -> None:
-    """Let the watcher see the end of its pipe, as if we had died."""
+    """Close the watcher's pipe, as the death of this process would."""
     assert guard._watcher is not None
     assert guard._watcher.stdin is not None
     guard._watcher.stdin.close()

@@ -181,7 +181,7 @@ async def test_a_hundred_requests_cancelled_at_once_leak_no_connection():
 
 
 class EndlessBuffer(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-    """An answer whose chunks have all come already: reading them waits for nothing."""
+    """A response whose chunks are all buffered: reading never waits."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, stream=self)
@@ -219,31 +219,31 @@ async def test_a_redirect_is_an_answer_and_nothing_follows_it():
 
 
 async def test_who_asks_may_stand_in_the_url():
-    seen: list[tuple[str | None, str]] = []
+    requests: list[tuple[str | None, str]] = []
 
     async def handle(request: HTTPRequest, responder: Responder) -> None:
-        seen.append((request.headers.get("authorization"), request.headers["host"]))
+        requests.append((request.headers.get("authorization"), request.headers["host"]))
         await responder.respond(200, b"")
 
     async with serve(handle) as server, HTTPClient() as client:
         host = server.url.removeprefix("http://")
         async with client.stream("GET", f"http://me:p%40ss@{host}/") as response:
             assert response.status == 200
-    assert seen == [("Basic bWU6cEBzcw==", host)]
+    assert requests == [("Basic bWU6cEBzcw==", host)]
 
 
 async def test_no_cookie_is_kept():
-    seen: list[str | None] = []
+    requests: list[str | None] = []
 
     async def gives_a_cookie(request: HTTPRequest, responder: Responder) -> None:
-        seen.append(request.headers.get("cookie"))
+        requests.append(request.headers.get("cookie"))
         await responder.respond(200, b"", {"set-cookie": "session=1; Path=/"})
 
     async with serve(gives_a_cookie) as server, HTTPClient() as client:
         for _ in range(2):
             async with client.stream("GET", f"{server.url}/") as response:
                 await response.read()
-    assert seen == [None, None]
+    assert requests == [None, None]
 
 
 async def test_a_compressed_stream_is_read_all_the_same():

@@ -1,4 +1,4 @@
-"""ECA's lifecycle: every state meets every input, seen from both sides."""
+"""ECA's lifecycle: every input in every state, for both sides."""
 
 from __future__ import annotations
 

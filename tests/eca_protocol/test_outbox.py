@@ -1,4 +1,4 @@
-"""How frames become writes."""
+"""The grouping of frames into writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.trio
 
 
 class Recorder:
-    """A transport that notes every write and when it came."""
+    """A transport that records every write and its time."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -84,15 +84,15 @@ async def test_a_write_holds_whole_frames_and_no_more_than_fit(
     async with writing(outbox):
         pass
     assert outbox.size == 0
-    left = list(frames)
+    remaining = list(frames)
     for write in recorder.writes:
-        held = [left.pop(0)]
+        held = [remaining.pop(0)]
         while sum(map(len, held)) < len(write):
-            held.append(left.pop(0))
+            held.append(remaining.pop(0))
         assert b"".join(held) == write
         assert len(write) <= size or len(held) == 1
-        assert not left or len(write) + len(left[0]) > size
-    assert not left
+        assert not remaining or len(write) + len(remaining[0]) > size
+    assert not remaining
 
 
 async def test_what_is_appended_while_nothing_is_there_is_written() -> None:
@@ -148,7 +148,7 @@ async def test_without_a_pause_answers_are_joined_like_anything_else() -> None:
     assert recorder.writes == [b"ab"]
 
 
-async def test_who_waits_goes_on_when_the_other_side_is_gone() -> None:
+async def test_a_waiting_task_continues_when_the_other_side_is_gone() -> None:
     outbox = Outbox(Broken())
     broken: list[OSError] = []
     outbox.append(b"x" * 100)
@@ -190,7 +190,7 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> No
     assert (outbox.size, transport.writes) == (0, [b"abc"])
     outbox.append(b"defg")
     room = 100
-    outbox.append(b"h")  # behind what waits, though there is room again
+    outbox.append(b"h")  # behind the waiting frames, although there is space again
     assert outbox.size == 3
     async with writing(outbox):
         await outbox.wait_below(0)

@@ -158,8 +158,8 @@ async def test_selections_and_mcp_servers_are_told() -> None:
         client.mcp_start_server("a")
         client.mcp_stop_server("b")
         await server.until("mcp/stopServer")
-        told = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
-        assert told == [
+        sent = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
+        assert sent == [
             ("chat/selectedBehaviorChanged", m.ChatSelectedBehaviorChanged(behavior="plan")),
             ("mcp/startServer", m.MCPStartServerParams(name="a")),
             ("mcp/stopServer", m.MCPStopServerParams(name="b")),
@@ -169,10 +169,10 @@ async def test_selections_and_mcp_servers_are_told() -> None:
 @pytest.mark.anyio
 @pytest.mark.requirement("EDIT-3", "EDIT-4")
 async def test_diagnostics_are_answered_by_the_handler() -> None:
-    asked: list[m.EditorGetDiagnosticsParams] = []
+    question: list[m.EditorGetDiagnosticsParams] = []
 
     async def diagnostics(params: m.EditorGetDiagnosticsParams) -> m.EditorGetDiagnosticsResponse:
-        asked.append(params)
+        question.append(params)
         return m.EditorGetDiagnosticsResponse(diagnostics=())
 
     async with connected(diagnostics=diagnostics) as (_, server):
@@ -182,11 +182,11 @@ async def test_diagnostics_are_answered_by_the_handler() -> None:
         result = await server.peer.call(method, m.EditorGetDiagnosticsParams())
         assert result == m.EditorGetDiagnosticsResponse(diagnostics=())
         await server.peer.call(method, m.EditorGetDiagnosticsParams(uri="file:///a"))
-        assert [params.uri for params in asked] == [None, "file:///a"]
+        assert [params.uri for params in question] == [None, "file:///a"]
 
 
 class Later:
-    """A result that is awaited and no coroutine, as a future is."""
+    """An awaitable result that is no coroutine, like a future."""
 
     def __await__(self) -> Generator[Any, None, m.EditorGetDiagnosticsResponse]:
         async def answer() -> m.EditorGetDiagnosticsResponse:

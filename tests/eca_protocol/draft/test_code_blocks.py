@@ -10,8 +10,8 @@ from eca_protocol.draft.models import CodeBlock
 
 def blocks(*pieces: str) -> list[tuple[str | None, str]]:
     finder = CodeBlocks()
-    found = [block for piece in pieces for block in finder.feed(piece)]
-    return [(block.language, block.code) for block in (*found, *finder.close())]
+    blocks = [block for piece in pieces for block in finder.feed(piece)]
+    return [(block.language, block.code) for block in (*blocks, *finder.close())]
 
 
 @pytest.mark.requirement("W-50d")

@@ -21,7 +21,7 @@ def lines(start: int, end: int) -> LineRange:
 
 
 def applied(before: Sequence[str], changes: Sequence[Change]) -> str:
-    """What an editor that knows nothing but the changes makes of a file."""
+    """Apply the changes to a file, as an editor does."""
     text = [f"{line}\n" for line in before]
     for change in reversed(changes):
         if change.range is None:

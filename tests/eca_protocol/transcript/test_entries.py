@@ -1,4 +1,4 @@
-"""The format of a transcript: nothing that passed is lost, whatever it was and however it came."""
+"""The format of a transcript: no byte is lost, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from eca_protocol.transcript import (
     TranscriptReader,
     read_transcript,
 )
-from eca_protocol.transcript import splitter as splitter_module
 from eca_protocol.transcript import reader as reader_module
+from eca_protocol.transcript import splitter as splitter_module
 from eca_protocol.transcript.entries import encode_entry
 from eca_protocol.transcript.splitter import Splitter
 
@@ -118,7 +118,7 @@ def test_what_was_written_is_read_again_byte_for_byte(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", ":1: expected a transcript, got"),
         (b'{"at":1}\n', ":1: expected a transcript, got 'transcript'"),
@@ -139,19 +139,19 @@ def test_what_was_written_is_read_again_byte_for_byte(
     ],
 )
 def test_what_is_no_transcript_is_refused_with_its_place(
-    tmp_path: Path, text: bytes, said: str
+    tmp_path: Path, text: bytes, message: str
 ) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=r":[12]: ") as caught:
         read_transcript(path)
-    assert str(caught.value).startswith(f"{path}{said}")
+    assert str(caught.value).startswith(f"{path}{message}")
 
 
 def test_a_file_whose_first_line_has_no_end_is_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader_module, "_LONGEST_FIRST", len(HEAD))
+    monkeypatch.setattr(reader_module, "_MAX_FIRST_LINE", len(HEAD))
     reader = TranscriptReader("t")
     assert list(reader.feed(HEAD[:-1])) == []
     with pytest.raises(ValueError, match="t:1: expected a transcript, got no end of the line"):

@@ -1,4 +1,4 @@
-"""A record that is written while a conversation goes on, and never in its way."""
+"""A record that is written during a conversation without delaying it."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("mine")
     for name in ("t-2.jsonl", "t-3.jsonl"):
-        file, found = new_file(path)
+        file, free_path = new_file(path)
         os.close(file)
-        assert found == tmp_path / name
+        assert free_path == tmp_path / name
     assert path.read_text() == "mine"
 
 
@@ -82,20 +82,20 @@ def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_the_record_with_one_word() -> None:
     faults: list[str] = []
-    told = threading.Event()
+    failed = threading.Event()
 
     def tell(fault: str) -> None:
         faults.append(fault)
-        told.set()
+        failed.set()
 
     recorder = Recorder(os.open("/dev/full", os.O_WRONLY), on_failure=tell)
     recorder.record_data("client", FRAME)
     recorder.wake()
-    assert told.wait(5)
+    assert failed.wait(5)
     recorder.record_data("client", FRAME)
     recorder.record_end("client")
     recorder.close()
-    assert faults == ["the transcript ends here: No space left on device"]
+    assert faults == ["the transcript is incomplete and ends here: No space left on device"]
 
 
 def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Path) -> None:
@@ -111,7 +111,9 @@ def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Pa
     recorder.record_data("client", b"secret")
     recorder.record_end("client")
     recorder.close()
-    assert faults == ["the transcript ends here: it cannot be written (ValueError)"]
+    assert faults == [
+        "the transcript is incomplete and ends here: it cannot be written (ValueError)"
+    ]
     assert recorder.failure is not None
     assert b"secret" not in path.read_bytes()
 
@@ -123,7 +125,7 @@ async def test_a_disk_that_is_too_slow_ends_the_record(
 ) -> None:
     monkeypatch.setattr(recorder_module, "MAX_UNWRITTEN", 200_000)
     monkeypatch.setattr(recorder_module, "SLOW", 0.01)
-    reader, writer = os.pipe()  # nobody reads it
+    reader, writer = os.pipe()  # it is never read
     recorder = Recorder(writer)
     for _ in range(2 if waits else 3):
         recorder.record_data("client", b"x" * 90_000)

@@ -1,4 +1,4 @@
-"""The proxy passes every byte and every end; shown with the smallest servers there are."""
+"""The proxy forwards every byte and every end, with minimal servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def child_of(pid: int) -> int:
 
 
 class Session:
-    """A tap that runs, its client's end, and its outcome."""
+    """A running proxy, with its client's end and its result."""
 
     def __init__(self, client: FdTransport, record: Path) -> None:
         self.client = client
@@ -44,7 +44,7 @@ class Session:
         self.over = anyio.Event()
 
     async def rest(self) -> bytes:
-        """All that comes until the server's end."""
+        """Return all bytes until the server's end."""
         data = bytearray()
         while chunk := await self.client.receive():
             data += chunk
@@ -118,9 +118,9 @@ async def test_much_passes_and_is_kept_whole_both_ways_at_once(
             tasks.start_soon(send)
             assert await ours.rest() == much
     assert ours.code == 0
-    kept = read_transcript(ours.record).entries
+    recorded = read_transcript(ours.record).entries
     for side in ("client", "server"):
-        passed = [each for each in kept if isinstance(each, DataEntry) and each.side == side]
+        passed = [each for each in recorded if isinstance(each, DataEntry) and each.side == side]
         assert b"".join(each.data for each in passed) == much
 
 
