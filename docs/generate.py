@@ -171,7 +171,7 @@ def _draft() -> str:
                 kind,
                 ", ".join(f"`{name}`" for name in names),
                 f"`{row.draft}`" if row.draft else "",
-                row.why,
+                row.note,
             ]
             for kind, rows in kinds.items()
             for row, names in groupby(rows, key=lambda name: rows[name])

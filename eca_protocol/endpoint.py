@@ -338,8 +338,8 @@ class Endpoint:
                 self._held_messages.append(message)
                 return None
             if verdict is not Verdict.ADMIT:
-                why = f"{message.method[:200]} is not expected now"
-                return _refusal(message, ErrorCode.INVALID_REQUEST, why)
+                reason = f"{message.method[:200]} is not expected now"
+                return _refusal(message, ErrorCode.INVALID_REQUEST, reason)
         return self._open_request(message)
 
     def _open_request(self, message: Request) -> Event:
@@ -470,5 +470,5 @@ class Endpoint:
         return lost
 
 
-def _refusal(message: Request, code: int, why: str) -> Reply:
-    return Reply(ErrorResponse(message.id, code, why))
+def _refusal(message: Request, code: int, reason: str) -> Reply:
+    return Reply(ErrorResponse(message.id, code, reason))

@@ -53,20 +53,20 @@ class _Transition:
     verdict: Verdict
     next: State
     code: int = 0
-    why: str = ""
+    reason: str = ""
 
 
 def _transitions() -> Mapping[State, Mapping[Input, _Transition]]:
     new, initializing, answered, ready, shutdown, exited = State
     let, hold, drop = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
 
-    def refuse(state: State, code: int, why: str) -> _Transition:
-        return _Transition(Verdict.REFUSE, state, code, why)
+    def refuse(state: State, code: int, reason: str) -> _Transition:
+        return _Transition(Verdict.REFUSE, state, code, reason)
 
     early = refuse(new, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
     twice = "initialize was sent before: a connection is initialized once"
     late = refuse(shutdown, INVALID_REQUEST, "the server was shut down: only exit may follow")
-    gone = _Transition(drop, exited)
+    ignored = _Transition(drop, exited)
     return {
         new: {
             "initialize": _Transition(let, initializing),
@@ -111,12 +111,12 @@ def _transitions() -> Mapping[State, Mapping[Input, _Transition]]:
             "notification": _Transition(drop, shutdown),
         },
         exited: {
-            "initialize": gone,
-            "initialized": gone,
-            "shutdown": gone,
-            "exit": gone,
-            "request": gone,
-            "notification": gone,
+            "initialize": ignored,
+            "initialized": ignored,
+            "shutdown": ignored,
+            "exit": ignored,
+            "request": ignored,
+            "notification": ignored,
         },
     }
 
@@ -152,7 +152,7 @@ class LifecycleGate:
             input_ = kind
         step = TRANSITIONS[self.state][input_]
         if step.verdict is Verdict.REFUSE:
-            raise RPCError(step.code, step.why)
+            raise RPCError(step.code, step.reason)
         if step.verdict is Verdict.ADMIT:
             self.state = step.next
             self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN

@@ -74,11 +74,11 @@ CLOGGED = 64 * 2**20
 class End:
     """The end of a connection.
 
-    Its kind is `eof`, `truncated` (inside a frame), `fault` (a fatal framing error), `broken` (a
+    Its kind is `eof`, `truncated` (inside a frame), `invalid` (a fatal framing error), `broken` (a
     read or write failed) or `closed` (by us).
     """
 
-    kind: Literal["eof", "truncated", "fault", "broken", "closed"]
+    kind: Literal["eof", "truncated", "invalid", "broken", "closed"]
     reason: str
 
 
@@ -245,7 +245,7 @@ class Peer:
                         RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
                     )
                     if item.fatal:
-                        return End("fault" if data else "truncated", item.message)
+                        return End("invalid" if data else "truncated", item.message)
                 else:
                     assert isinstance(item, bytes)
                     self._take_in(item)

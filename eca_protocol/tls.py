@@ -44,9 +44,9 @@ class TLSObject(ssl.SSLObject):
 
     @classmethod
     def _create(cls, incoming: ssl.MemoryBIO, *args: Any, **options: Any) -> Self:
-        made: Self = super()._create(incoming, *args, **options)  # type: ignore[misc]
-        made._received = incoming
-        return made
+        tls_object: Self = super()._create(incoming, *args, **options)  # type: ignore[misc]
+        tls_object._received = incoming
+        return tls_object
 
     @property
     def has_unread_bytes(self) -> bool:

@@ -52,8 +52,8 @@ class _ByMethod(dict[str, Any]):
         self._make = make
 
     def __missing__(self, method: str) -> Any:
-        self[method] = made = self._make(method)
-        return made
+        self[method] = function = self._make(method)
+        return function
 
 
 class Codec:

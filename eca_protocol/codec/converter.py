@@ -25,10 +25,12 @@ def converter(revision: Revision) -> cattrs.Converter:
 
     Its `structure` raises `Mismatch` or KeyError without a message; see `explain`.
     """
-    made = cattrs.Converter(detailed_validation=False)
-    made.register_structure_hook_factory(_is_ours, lambda hint: reader(shape_of(hint)))
-    made.register_unstructure_hook_factory(_is_ours, lambda hint: writer(shape_of(hint), revision))
-    return made
+    result = cattrs.Converter(detailed_validation=False)
+    result.register_structure_hook_factory(_is_ours, lambda hint: reader(shape_of(hint)))
+    result.register_unstructure_hook_factory(
+        _is_ours, lambda hint: writer(shape_of(hint), revision)
+    )
+    return result
 
 
 def _is_ours(hint: Any) -> bool:

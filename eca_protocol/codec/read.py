@@ -219,16 +219,16 @@ def _read_model(cls: ModelClass) -> Read:
 def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     """Return source lines that read one field; absent and null values give its default."""
     key, other = field.wire, field.rules.alias
-    chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
+    key_source = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
     if field.has_default:
         names[f"default_{field.name}"] = field.default_factory or field.default
         default = f"default_{field.name}" + ("()" if field.default_factory else "")
         if field.rules.null_as_empty:
             default = f"'' if {key!r} in value else {default}"
-        lines = [f"entry = value.get({chosen})", f"if entry is None: entry = {default}"]
+        lines = [f"entry = value.get({key_source})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
     else:
-        lines = [f"entry = value[{chosen}]"]
+        lines = [f"entry = value[{key_source}]"]
         otherwise = "if"
     names[f"read_{field.name}"] = _read_field(field)
     test = "entry.__class__ is not str" if _plain(field.shape) == _STRING else "True"

@@ -17,5 +17,5 @@ def compile_function(head: str, body: list[str], names: dict[str, Any]) -> Calla
     text = "\n".join([f"def {head}:", *(f"    {line}" for line in body)])
     scope = dict(names)
     exec(text, scope)  # noqa: S102  # the text has only attribute names and quoted keys
-    made: Callable[..., Any] = scope[head.partition("(")[0]]
-    return made
+    compiled: Callable[..., Any] = scope[head.partition("(")[0]]
+    return compiled

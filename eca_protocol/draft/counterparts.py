@@ -21,11 +21,11 @@ class Counterpart:
     """A row: the draft's name, or None; and the differences or the reason of the absence."""
 
     draft: str | None
-    why: str
+    note: str
 
 
-def _absent(why: str, *names: str) -> Iterator[tuple[str, Counterpart]]:
-    return ((name, Counterpart(None, why)) for name in names)
+def _absent(note: str, *names: str) -> Iterator[tuple[str, Counterpart]]:
+    return ((name, Counterpart(None, note)) for name in names)
 
 
 METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(

@@ -166,12 +166,12 @@ class Fold:
             view = self.chats[params.chat_id]
             view.selection = attrs.evolve(view.selection, **changes)
         for one, many in _LIST_OF_SELECTION.items():
-            chosen = changes.get(one, getattr(self.config, one))
+            selection = changes.get(one, getattr(self.config, one))
             known = changes.get(many, getattr(self.config, many))
             self._user_choices -= {one} & changes.keys()
             is_current = one in changes or (many in changes and one not in self._user_choices)
-            if is_current and chosen and chosen not in (known or ()):
-                self._report(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
+            if is_current and selection and selection not in (known or ()):
+                self._report(Rule.NOT_LISTED, params.chat_id or "", f"{one} {selection!r}")
 
     def on_selection(
         self, *, model: str | None = None, behavior: m.ChatBehavior | None = None

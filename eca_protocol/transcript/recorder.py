@@ -228,12 +228,12 @@ class Recorder:
         while view:
             view = view[os.write(self._file, view) :]
 
-    def _stop_recording(self, why: str) -> None:
+    def _stop_recording(self, reason: str) -> None:
         if self._failure is not None:
             return
-        self._failure = why
+        self._failure = reason
         self._wake.set()
-        self._on_failure(f"the transcript is incomplete and ends here: {why}")
+        self._on_failure(f"the transcript is incomplete and ends here: {reason}")
 
 
 class RecordedTransport:

@@ -15,7 +15,7 @@ from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, owned_stdio
 from tests.eca_protocol.wire import TABLE, Bare
 
-EXIT_CODES = {"eof": 0, "closed": 0, "fault": 3, "truncated": 4, "broken": 5}
+EXIT_CODES = {"eof": 0, "closed": 0, "invalid": 3, "truncated": 4, "broken": 5}
 
 
 async def serve() -> int:

@@ -93,7 +93,7 @@ async def test_a_fatal_fault_is_answered_with_id_null_and_ends_the_conversation(
     await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
     async with peer:
         end = await peer.serve()
-        assert end.kind == "fault"
+        assert end.kind == "invalid"
         assert peer.end == end
     assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
     assert calls == [None]

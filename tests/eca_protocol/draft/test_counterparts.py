@@ -30,7 +30,7 @@ def test_every_method_content_and_context_has_its_row_and_no_row_is_of_another()
     assert CONTEXTS.keys() == types_of(m.ChatContext)
     assert {method.name for method in DRAFT} <= {row.draft for row in METHODS.values()}
     rows = [*METHODS.values(), *CONTENTS.values(), *CONTEXTS.values()]
-    assert all(row.why.endswith(".") for row in rows)
+    assert all(row.note.endswith(".") for row in rows)
     assert all(DRAFT_ONLY.values())
 
 
