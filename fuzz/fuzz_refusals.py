@@ -1,4 +1,4 @@
-"""Whatever a provider answers in place of an answer is one error in words, without the key."""
+"""Any error response of a provider becomes one readable error without the key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "sk-planted-0123456789abcdef"
 
 
 def check(data: bytes) -> None:
-    """`data` is a status and headers, each in a line, a blank line, and the body."""
+    """Check `data`: a status and headers, each in a line, a blank line, and the body."""
     head, _, body = data.partition(b"\n\n")
     first, *rows = head.decode("latin-1").split("\n")
     status = int(first) if first.isascii() and first.isdigit() and len(first) == 3 else 400

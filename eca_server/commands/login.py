@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 import trio
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, named_command
@@ -188,7 +188,7 @@ async def _log_in(turn: Turn, situation: Situation, provider: str, flow: Flow) -
 
     try:
         login = await flow.run(situation.http, tell)
-    except (OAuthError, HTTPFault) as fault:
+    except (OAuthError, HTTPError) as fault:
         turn.fail(f"The login with {provider} failed: {fault}. Nothing was stored.")
     else:
         await _store(turn, situation, provider, login)

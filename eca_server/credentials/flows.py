@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
 from eca_server.credentials.oauth import (
@@ -85,7 +85,7 @@ class Flow(Protocol):
 
         Raises:
             OAuthError: the provider refused, or the login was not finished in time.
-            HTTPFault: the provider cannot be reached.
+            HTTPError: the provider cannot be reached.
         """
         ...
 
@@ -229,7 +229,7 @@ class DeviceLogin:
                     interval += _SLOWER
                 elif error.code != "authorization_pending":
                     raise
-            except HTTPFault:
+            except HTTPError:
                 interval += _SLOWER  # keep polling: the user may be entering the code
 
 

@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import ECAError, HTTPFault, InvalidJSON
+from eca_protocol.errors import ECAError, HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.secret import Secret, key_from, mask
 
@@ -159,7 +159,7 @@ async def tokens_for_code(
 
     Raises:
         OAuthError: the server issued none.
-        HTTPFault: the server cannot be reached.
+        HTTPError: the server cannot be reached.
     """
     fields: dict[str, str | Secret] = {
         "grant_type": "authorization_code",
@@ -178,7 +178,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
     Raises:
         LoggedOut: the login has ended.
         OAuthError: the renewal failed this time.
-        HTTPFault: the server cannot be reached.
+        HTTPError: the server cannot be reached.
     """
     if tokens.refresh is None:
         raise LoggedOut("the login has ended and cannot be renewed")
@@ -254,7 +254,7 @@ async def post_form(
 
     Raises:
         OAuthError: as in `ask`.
-        HTTPFault: the server cannot be reached.
+        HTTPError: the server cannot be reached.
     """
     plain = {name: _revealed(value) for name, value in fields.items()}
     return await ask(
@@ -288,7 +288,7 @@ async def ask(
 
     Raises:
         OAuthError: the server refused, or its answer cannot be read.
-        HTTPFault: the server cannot be reached, or took too long.
+        HTTPError: the server cannot be reached, or took too long.
     """
     if not _is_safe(url):
         raise OAuthError(f"expected an https URL for a login, got {mask(url)}")
@@ -303,7 +303,7 @@ async def ask(
         ) as response:
             body = await response.read()
         return _answer(response.status, body, hide)
-    raise HTTPFault("timeout", f"the login took longer than {_SECONDS:g} s")
+    raise HTTPError("timeout", f"the login took longer than {_SECONDS:g} s")
 
 
 def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, Any]:

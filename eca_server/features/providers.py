@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from eca_protocol import messages as m
-from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPFault, RPCError
+from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
 from eca_server.commands.login import fault_of_key, ways_to_log_in
 from eca_server.credentials import LOGIN, Credential, LoginsError, OAuthError, TokenSet
@@ -171,7 +171,7 @@ async def _log_in(
         try:
             login = await flow.run(connection.http, tell)
             await _store(connection, provider, login)
-        except (OAuthError, HTTPFault, RPCError) as fault:
+        except (OAuthError, HTTPError, RPCError) as fault:
             if not has_begun:
                 raise
             connection.session.show("warning", f"The login with {provider} failed: {fault}")

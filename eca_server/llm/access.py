@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import LoggedOut, OAuthError, Tokens, url_problem
 from eca_server.llm.backend import BackendError, ErrorKind, Request
@@ -196,7 +196,7 @@ class TokenAccess:
 
 
 def _login_error(fault: ECAError) -> BackendError:
-    if isinstance(fault, HTTPFault):
+    if isinstance(fault, HTTPError):
         return error_from_fault(fault)
     if isinstance(fault, LoggedOut):
         return BackendError("auth", f"the login has ended, log in again with `/login`: {fault}")

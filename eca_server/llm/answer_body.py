@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON, RemoteProtocolError
-from eca_protocol.framing import FrameFault, LineDecoder
+from eca_protocol.framing import FrameError, LineDecoder
 from eca_protocol.sse import SSEDecoder, SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.errors import error_from_page, is_binary
@@ -140,8 +140,8 @@ class AnswerBody:
                 excerpt = self._head.decode("utf-8", "replace").strip()
                 raise BackendError("protocol", f"expected an event stream, got {excerpt}")
 
-    def _line(self, line: bytes | FrameFault) -> Iterable[Event]:
-        if isinstance(line, FrameFault):
+    def _line(self, line: bytes | FrameError) -> Iterable[Event]:
+        if isinstance(line, FrameError):
             raise BackendError("protocol", line.message)
         try:
             value = json.loads(line)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_server.llm.backend import BackendError, ErrorKind
 from eca_server.llm.error_kinds import TRANSIENT, classify
 from eca_server.llm.retry_after import demanded_wait
@@ -109,7 +109,7 @@ def _in_units(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
 
 
-def error_from_fault(fault: HTTPFault) -> BackendError:
+def error_from_fault(fault: HTTPError) -> BackendError:
     """Return the error for a failed exchange."""
     kind, retryable = _FAULTS[fault.kind]
     return BackendError(kind, mask(str(fault)), retryable=retryable)

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.llm.access import Access, Target
 from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
@@ -247,7 +247,7 @@ class HTTPBackend(ABC):
                 ) as response:
                     log.log_status(response.status)
                     body = await response.read(limit=MAX_BODY)
-            except HTTPFault as fault:
+            except HTTPError as fault:
                 raise error_from_fault(fault) from fault
         if response.status != 200:
             raise self._refusal(response, body)
@@ -306,7 +306,7 @@ class HTTPBackend(ABC):
                                     yield event
                             return
                         refusal = await response.read()
-                except HTTPFault as fault:
+                except HTTPError as fault:
                     raise error_from_fault(fault) from fault
             error = self._refusal(response, refusal)
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
@@ -363,7 +363,7 @@ class HTTPBackend(ABC):
                     raise BackendError("timeout", message, retryable=True)
                 if is_ping:
                     yield Progress("ping")
-        except HTTPFault as fault:
+        except HTTPError as fault:
             if not body.decoder.finish_seen:
                 error = error_from_fault(fault)
                 kind = "premature_stop" if fault.kind == "broken" else error.kind
@@ -378,7 +378,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         try:
             async for _ in chunks:
                 pass
-        except HTTPFault:
+        except HTTPError:
             return  # the answer is complete; only the connection was lost
 
 

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.llm.facts import ModelFacts, Price
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
@@ -65,7 +65,7 @@ async def fetch(http: HTTPClient, url: str, etag: str | None) -> FetchedCatalog 
                 if response.status != 200:
                     raise FetchError(f"expected status 200, got {response.status}")
                 body = await response.read(limit=MOST)
-    except HTTPFault as fault:
+    except HTTPError as fault:
         raise FetchError(str(fault)) from fault
     except trio.TooSlowError:
         raise FetchError(f"no answer within {SECONDS:g} s") from None

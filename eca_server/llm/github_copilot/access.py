@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines
 from eca_server.llm.access import LoginAccessConfig, Target, join_url
 from eca_server.llm.backend import BackendError, Request
@@ -139,7 +139,7 @@ class CopilotAccess:
                 shows_certificate=True,
             ) as response:
                 body = await response.read()
-        except HTTPFault as fault:
+        except HTTPError as fault:
             raise error_from_fault(fault) from fault
         if response.status != 200:
             raise _refusal(response.status, response.headers, body)

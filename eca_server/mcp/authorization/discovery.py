@@ -133,7 +133,7 @@ async def find_resource(http: HTTPClient, url: str, demand: Demand) -> Resource:
     Raises:
         OAuthError: it says that it is another one, or something that cannot be used.
         ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        HTTPError: it cannot be reached.
     """
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
@@ -177,7 +177,7 @@ async def find_authorization_server(
     Raises:
         OAuthError: it is none that can be used, or says that it is another one.
         ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        HTTPError: it cannot be reached.
     """
     issuer = resource.issuer
     path = urlsplit(issuer).path.rstrip("/")
@@ -230,7 +230,7 @@ async def register(
 
     Raises:
         OAuthError: it takes none.
-        HTTPFault: it cannot be reached.
+        HTTPError: it cannot be reached.
     """
     if server.registration_url is None:
         raise OAuthError("its authorization server takes no registrations: set `clientId`")

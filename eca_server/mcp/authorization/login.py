@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.credentials import (
@@ -205,7 +205,7 @@ class Login:
                 self._waiting.cancel()
                 try:
                     self._page = await self._nursery.start(self._run, demand)
-                except (OAuthError, HTTPFault) as fault:
+                except (OAuthError, HTTPError) as fault:
                     return MCPFault(
                         f"it wants a login, and none is possible: {fault}", kind="start"
                     )
@@ -227,7 +227,7 @@ class Login:
             self._waiting = waiting
             try:
                 await self._log_in(demand, begin)
-            except (OAuthError, HTTPFault, LoginsError) as fault:
+            except (OAuthError, HTTPError, LoginsError) as fault:
                 if not has_begun:
                     raise
                 _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, fault)

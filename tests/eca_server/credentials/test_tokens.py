@@ -13,7 +13,7 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config import lock
 from eca_server.credentials import Client, LoggedOut, Logins, OAuthError, Tokens, TokenSet
@@ -301,7 +301,7 @@ async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) ->
 async def test_an_unreachable_server_of_logins_is_told(world) -> None:
     client = Client(id="ours", token_url="http://127.0.0.1:1/token")
     world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
-    with pytest.raises(HTTPFault):
+    with pytest.raises(HTTPError):
         await world.tokens().current()
 
 

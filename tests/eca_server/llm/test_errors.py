@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.errors import HTTPFault, HTTPTimeout
+from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_server.llm.answer_body import AnswerBody
 from eca_server.llm.backend import BackendError, ErrorKind
 from eca_server.llm.error_kinds import TRANSIENT, classify
@@ -147,12 +147,12 @@ def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
 @pytest.mark.parametrize(
     ("fault", "kind", "retryable"),
     [
-        (HTTPFault("connect", "refused"), "network", True),
-        (HTTPFault("broken", "lost"), "network", True),
-        (HTTPFault("tls", "bad certificate"), "tls", False),
-        (HTTPFault("proxy", "407"), "network", True),
-        (HTTPFault("protocol", "garbage"), "protocol", False),
-        (HTTPFault("config", "SSL_CERT_FILE"), "configuration", False),
+        (HTTPError("connect", "refused"), "network", True),
+        (HTTPError("broken", "lost"), "network", True),
+        (HTTPError("tls", "bad certificate"), "tls", False),
+        (HTTPError("proxy", "407"), "network", True),
+        (HTTPError("protocol", "garbage"), "protocol", False),
+        (HTTPError("config", "SSL_CERT_FILE"), "configuration", False),
         (HTTPTimeout("idle", 5, "silence"), "timeout", True),
     ],
 )
