@@ -25,7 +25,7 @@ from eca_server.tools.files import checkpoint, in_thread, printable
 from eca_server.tools.output import counted
 from eca_server.tools.tool import ToolFault
 from eca_server.version import version
-from eca_server.workspace import AlreadyThere, Place, Workspace, replace_file
+from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
 
 __all__ = ["EXPORT"]
 
@@ -88,7 +88,7 @@ def _write(
     form = _FORMS.get(places[0].path.suffix.lower(), _edn)
     data = form(messages, about, flags, hide).encode("utf-8", "replace")
     for place in places[:-1]:
-        with suppress(AlreadyThere):
+        with suppress(AlreadyExists):
             return _made(place, data)
     return _made(places[-1], data)
 

@@ -21,7 +21,7 @@ from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
 from eca_server.mcp.messages import Content, EmbeddedResource, PromptResult, ResourceContents
 from eca_server.mcp.tools import part_of
 from eca_server.tools.output import Cap, cut_end
-from eca_server.workspace import FileFault
+from eca_server.workspace import FileError
 
 __all__ = ["messages_of"]
 
@@ -104,7 +104,7 @@ class _Giving:
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:
             given = give_resource(self.server, contents, room=room, limits=self.limits)
-        except FileFault as fault:
+        except FileError as fault:
             yield TextPart(f"({contents.uri[:_LONGEST_URI]} is left out: {fault})")
             return
         self.size += given.size

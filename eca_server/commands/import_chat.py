@@ -56,7 +56,7 @@ def _read(workspace: Workspace, path: str) -> ImportedChat:
 
     Raises:
         ToolFault: there is none that can be read.
-        FileFault: the file cannot be used.
+        FileError: the file cannot be used.
         OSError: it cannot be read.
     """
     data = read_file(workspace.locate(path), limit=LARGEST, checkpoint=checkpoint).data

@@ -38,7 +38,7 @@ from eca_server.llm.attachments import Attachment
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import printable
 from eca_server.tools.output import Cap, cut_end
-from eca_server.workspace import FileFault, Place, TooLarge, Workspace
+from eca_server.workspace import FileError, Place, TooLarge, Workspace
 
 if TYPE_CHECKING:
     from eca_server.context.html_text import Page
@@ -255,7 +255,7 @@ class _Gathering:
     def _add_path(self, path: str, lines: LinesRange | None) -> None:
         try:
             place = self.reader.workspace.locate(path)
-        except FileFault as fault:
+        except FileError as fault:
             self._leave_out(path, str(fault))
         else:
             self._add_place(place, lines)
@@ -269,7 +269,7 @@ class _Gathering:
             read = self.reader.read(place, lines, room=self.room)
             if read.attachment is not None:
                 self._attach(read.attachment)
-        except FileFault as fault:
+        except FileError as fault:
             self._leave_out(name, str(fault))
         except OSError as fault:
             self._leave_out(name, fault.strerror or str(fault))
@@ -306,7 +306,7 @@ class _Gathering:
             return
         try:
             self._attach(pasted(context, self.reader.limits))
-        except FileFault as fault:
+        except FileError as fault:
             self._leave_out("A picture", str(fault))
         else:
             self._take(Section(name="picture"), 0)
@@ -349,7 +349,7 @@ class _Gathering:
             given = give_resource(server, piece, room=self.room, limits=limits)
             if given.attachment is not None:
                 self._attach(given.attachment)
-        except FileFault as fault:
+        except FileError as fault:
             self._leave_out(piece.uri, str(fault))
         else:
             self._take(given.section, given.size)
@@ -365,7 +365,7 @@ class _Gathering:
         for root in roots:
             try:
                 outline = self.reader.outline(root)
-            except FileFault as fault:
+            except FileError as fault:
                 self._leave_out(str(root.path), str(fault))
             else:
                 self._take(outline, sum(len(str(part)) for part in outline.body))

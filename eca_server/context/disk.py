@@ -24,7 +24,7 @@ from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
     Directory,
-    FileFault,
+    FileError,
     Place,
     Root,
     Workspace,
@@ -78,7 +78,7 @@ class Reader:
         """A file, some lines of it, or a directory, in at most `room` bytes.
 
         Raises:
-            FileFault: it cannot be read.
+            FileError: it cannot be read.
             OSError: it cannot be opened.
         """
         with open_place(place) as directory:
@@ -90,7 +90,7 @@ class Reader:
         """The files of a root, as a tree.
 
         Raises:
-            FileFault: it leads elsewhere than when it was opened.
+            FileError: it leads elsewhere than when it was opened.
         """
         drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
@@ -125,7 +125,7 @@ class Reader:
     def _read_directory(self, place: Place, directory: Directory, room: int) -> FromDisk:
         paths = sorted(self._list(directory, links=False))
         if not paths:
-            raise FileFault("there is no file in it that is not ignored")
+            raise FileError("there is no file in it that is not ignored")
         with Descent(directory) as descent:
             most = min(room, self.limits.directory)
             texts, size, left_out = self._texts(place, descent, paths, most)
@@ -145,7 +145,7 @@ class Reader:
         for path in paths:
             self.checkpoint()
             cost = _OVERHEAD + len(path)
-            with contextlib.suppress(FileFault, OSError):  # what is no text is in the tree
+            with contextlib.suppress(FileError, OSError):  # what is no text is in the tree
                 if left <= cost:
                     parent, _, name = path.rpartition("/")
                     found = descent.open(parent).stat(name)
@@ -187,7 +187,7 @@ def draw_roots(
     for root in workspace.roots:
         try:
             sections.append(reader.outline(root))
-        except FileFault as fault:
+        except FileError as fault:
             where = {"name": str(root.path)}
             sections.append(Section(name="left_out", attributes=where, body=(str(fault),)))
     return render(sections)

@@ -20,7 +20,7 @@ from eca_protocol.messages import LinesRange
 from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
-    FileFault,
+    FileError,
     NotText,
     Place,
     TooLarge,
@@ -37,7 +37,7 @@ _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LAST_CHARACTER = re.compile(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z")
 
 
-class PastTheEnd(FileFault):
+class PastTheEnd(FileError):
     """Lines were asked for that the file does not have."""
 
 
@@ -81,7 +81,7 @@ def read_excerpt(
         NotText: it is binary, or text of an unknown encoding.
         PastTheEnd: the first of the lines is past the end of the file.
         TooLarge: the lines are too far into the file to be looked for.
-        FileFault: it is no regular file, or moved.
+        FileError: it is no regular file, or moved.
         OSError: it cannot be read.
     """
     with open_file(place) as file:

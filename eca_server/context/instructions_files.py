@@ -30,7 +30,7 @@ from eca_server.printable import visible
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
-    FileFault,
+    FileError,
     Place,
     Root,
     Workspace,
@@ -148,7 +148,7 @@ class _Reading:
                 path = folder / _NAME
                 if not _is_the_users_own(path):
                     continue
-                if self.boundaries.trusts(root) or self.workspace.locate(str(path)).inside:
+                if self.boundaries.trusts(root) or self.workspace.locate(str(path)).is_inside:
                     self._add(_INSTRUCTIONS, str(path), Reach(folder=folder))
                 else:
                     left_out[path] = root
@@ -229,7 +229,7 @@ class _Reading:
         reach = self.boundaries.of_file(source)
         for mention in find_mentions(text, most=_MOST_MENTIONED):
             for target in mention.targets:
-                with suppress(FileFault, OSError):
+                with suppress(FileError, OSError):
                     place = self.workspace.locate(target.path, base=source.path.parent)
                     if place.real_path.is_file():
                         yield str(place.path), place, reach
@@ -275,7 +275,7 @@ class _Reading:
         """Tell the user what is wrong with a path, and go on."""
         try:
             yield
-        except FileFault as fault:
+        except FileError as fault:
             self._leave_out(path, str(fault))
         except OSError as fault:
             self._leave_out(path, fault.strerror or str(fault))

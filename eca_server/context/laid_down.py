@@ -17,8 +17,8 @@ import attrs
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
-    FileFault,
-    LeadsOut,
+    FileError,
+    OutsideWorkspace,
     Place,
     TooLarge,
     Workspace,
@@ -63,7 +63,7 @@ class LaidDown(ABC):
 
         Raises:
             NotTaken: it is none of the kind.
-            FileFault: it cannot be read.
+            FileError: it cannot be read.
             OSError: likewise.
         """
 
@@ -77,14 +77,14 @@ class LaidDown(ABC):
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            if is_the_projects and not place.inside:
-                raise LeadsOut("a link leads out of the workspace")
+            if is_the_projects and not place.is_inside:
+                raise OutsideWorkspace("a link leads out of the workspace")
             if place.real_path.is_dir():
                 for name in self.names(place, is_the_projects=is_the_projects):
                     self.add(str(place.path / name), is_the_projects=is_the_projects)
             else:
                 self.take(place, is_the_projects=is_the_projects)
-        except (FileFault, NotTaken, OSError) as fault:
+        except (FileError, NotTaken, OSError) as fault:
             self._note(path, fault)
         return True
 
@@ -110,11 +110,11 @@ class LaidDown(ABC):
                     place = self.workspace.locate(path, base=base)
                     if not place.real_path.exists():
                         continue
-                except (FileFault, OSError) as fault:
+                except (FileError, OSError) as fault:
                     self._note(path, fault)
                 else:
                     is_own = place.real_path.is_relative_to(real_user_folder)
-                    is_inside = place.inside or place.leads_out
+                    is_inside = place.is_inside or place.escapes
                     (of_workspace if is_inside and not is_own else own).append(str(place.path))
                 exists = True
             if not exists:

@@ -19,7 +19,7 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_server.tools.files import printable
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace import FileError, Place, Workspace
 
 __all__ = ["Found", "Mention", "Target", "find_mentions", "follow"]
 
@@ -89,12 +89,12 @@ def follow(mention: Mention, workspace: Workspace) -> Found | str | None:
     shown = printable(mention.text)
     for target, place in _places(mention, workspace):
         if _is_meant(target.path, _mode(place.real_path)):
-            if place.inside:
+            if place.is_inside:
                 return Found(place=place, lines=target.lines)
             notes.append(
                 f"{shown} was not read: it lies outside the workspace; add it as a context"
             )
-        elif place.inside and "/" in target.path and _mode(place.real_path.parent) is not None:
+        elif place.is_inside and "/" in target.path and _mode(place.real_path.parent) is not None:
             notes.append(f"{shown} was not read: there is no such file")
     return notes[0] if notes else None
 
@@ -112,7 +112,7 @@ def _places(mention: Mention, workspace: Workspace) -> Iterator[tuple[Target, Pl
     for target in mention.targets:
         bases: list[Path | None] = [root.path for root in workspace.roots]
         for base in bases or [None]:
-            with contextlib.suppress(FileFault):
+            with contextlib.suppress(FileError):
                 yield target, workspace.locate(target.path, base=base)
 
 

@@ -21,7 +21,7 @@ def pasted(context: ImageContext, limits: Limits) -> Attachment:
     """A pasted picture as a model is shown it; a document (PDF) is one, too.
 
     Raises:
-        FileFault: it is nothing that a model can be shown, or too large.
+        FileError: it is nothing that a model can be shown, or too large.
     """
     text = context.base64
     text = text.partition(",")[2] if text.startswith("data:") else text

@@ -15,7 +15,7 @@ from eca_protocol.messages import (
     FileContext,
     McpResourceContext,
 )
-from eca_server.workspace import FileFault, FileIndex, Found, Workspace
+from eca_server.workspace import FileError, FileIndex, FileMatch, Workspace
 
 __all__ = ["query_contexts"]
 
@@ -62,7 +62,7 @@ def _count_of_roots(paths: Iterable[ChatContext], workspace: Workspace) -> int:
 
 
 def _offered(
-    found: Iterable[Found], given: Sequence[ChatContext], workspace: Workspace
+    found: Iterable[FileMatch], given: Sequence[ChatContext], workspace: Workspace
 ) -> Iterator[ChatContext]:
     has = set()
     for context in given:
@@ -80,7 +80,7 @@ def _offered(
 def _real(path: str, workspace: Workspace) -> Path | None:
     try:
         return workspace.locate(path).real_path
-    except FileFault:
+    except FileError:
         return None
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from eca_server.context.provenance import Origin
-from eca_server.workspace import LeadsOut, Place, Root, Workspace
+from eca_server.workspace import OutsideWorkspace, Place, Root, Workspace
 from eca_server.workspace.ignore import top_of_work_tree
 
 __all__ = ["ANYWHERE", "Boundaries", "Reach"]
@@ -36,20 +36,20 @@ class Reach:
         """Refuse a place beyond the boundary.
 
         Raises:
-            LeadsOut: it lies outside; the text says why.
+            OutsideWorkspace: it lies outside; the text says why.
         """
         if self.folder is None:
             return
         if not place.real_path.is_relative_to(self.folder):
-            raise LeadsOut(f"it leads out of {str(self.folder)!r}")
+            raise OutsideWorkspace(f"it leads out of {str(self.folder)!r}")
         below = place.real_path.parts[len(self.folder.parts) :]
         if ".git" in map(str.casefold, below):
-            raise LeadsOut("it leads into Git's own files")
+            raise OutsideWorkspace("it leads into Git's own files")
         root = self.untrusted_root
         if root is not None and not place.real_path.is_relative_to(root):
-            raise LeadsOut(f"it leads out of {str(root)!r}, which is not trusted")
-        if not place.inside and any(name.startswith(".") for name in below):
-            raise LeadsOut("it leads into a hidden folder outside the opened one")
+            raise OutsideWorkspace(f"it leads out of {str(root)!r}, which is not trusted")
+        if not place.is_inside and any(name.startswith(".") for name in below):
+            raise OutsideWorkspace("it leads into a hidden folder outside the opened one")
 
 
 ANYWHERE = Reach(folder=None)
@@ -88,7 +88,7 @@ class Boundaries:
 
     def origin_of(self, place: Place, reach: Reach) -> Origin:
         """Return the origin of a file that was named by one with this reach."""
-        is_users = self.is_own(place) or (reach.folder is None and not place.inside)
+        is_users = self.is_own(place) or (reach.folder is None and not place.is_inside)
         return "user" if is_users else "workspace"
 
     def of_root(self, root: Root) -> Reach:
@@ -114,9 +114,9 @@ class Boundaries:
         itself may hold.
         """
         roots = [root for root in self.workspace.roots if place.path.is_relative_to(root.path)]
-        if not place.leads_out or any(map(self.trusts, roots)):
+        if not place.escapes or any(map(self.trusts, roots)):
             return ANYWHERE
-        raise LeadsOut("a link leads out of the workspace, which is not trusted")
+        raise OutsideWorkspace("a link leads out of the workspace, which is not trusted")
 
     def _below(self, root: Root, folder: Path) -> Reach:
         return Reach(

@@ -159,7 +159,7 @@ def give_resource(
         limits: how much of everything.
 
     Raises:
-        FileFault: it is nothing that a model can be shown, or too large.
+        FileError: it is nothing that a model can be shown, or too large.
     """
     attributes = {"server": server, "uri": contents.uri[:_LONGEST_URI]}
     if contents.mime_type:

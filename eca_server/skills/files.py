@@ -102,7 +102,7 @@ class _Reading(LaidDown):
         for inside in sorted(folder.real_path.iterdir()):
             if not (inside.is_symlink() and inside.is_dir()):
                 continue
-            if is_the_projects and not self.workspace.locate(str(inside)).inside:
+            if is_the_projects and not self.workspace.locate(str(inside)).is_inside:
                 yield inside.name
             elif (real := inside.resolve()) not in seen:
                 seen.add(real)

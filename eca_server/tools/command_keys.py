@@ -32,7 +32,7 @@ from eca_server.tools.remembered_programs import (
 from eca_server.tools.shell_commands import SimpleCommand, assigned_name, simple_commands
 from eca_server.tools.shell_expansion import Unsure
 from eca_server.tools.shell_syntax import UNKNOWN, Unreadable, Word, cut
-from eca_server.workspace import FileFault, Workspace
+from eca_server.workspace import FileError, Workspace
 
 __all__ = ["CommandPart", "command_parts"]
 
@@ -170,9 +170,9 @@ class _Programs:
             return file is not None
         try:
             place = self.workspace.locate(file)
-        except FileFault:
+        except FileError:
             return False
-        is_ours = place.inside or place.leads_out
+        is_ours = place.is_inside or place.escapes
         return not is_ours and (_is_listed_program(name) or not _is_barred(place.real_path.name))
 
 

@@ -89,7 +89,7 @@ class EditorDiagnostics:
         async def run() -> ToolOutput:
             uri = None
             if place is not None:
-                await in_thread(lambda: self.workspace.must_still_lead_there(place))
+                await in_thread(lambda: self.workspace.ensure_unchanged(place))
                 uri = uri_of(place.path)
             return ToolOutput(parts=(TextPart(await self._ask(uri)),))
 

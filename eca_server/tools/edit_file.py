@@ -109,7 +109,7 @@ def look(files: Files, wanted: Wanted) -> LookedAt:
             checkpoint=checkpoint,
         )
     except ToolFault:
-        if place.inside or files.ledger.last_seen(place.real_path) is not None:
+        if place.is_inside or files.ledger.last_seen(place.real_path) is not None:
             raise
         raise ToolFault(  # the user has not been asked yet, so nothing is told of what it holds
             f"original_content is not what stands in {str(place.path)!r}: read that file first."

@@ -21,7 +21,7 @@ from eca_server.tools.output import Cap
 from eca_server.tools.tool import ToolFault
 from eca_server.workspace import (
     Directory,
-    FileFault,
+    FileError,
     FileSnapshot,
     Place,
     Workspace,
@@ -73,10 +73,10 @@ class Files:
         Raises:
             ToolFault: the model knows another content of it, or it lies behind a link out of the
                 workspace.
-            FileFault: it cannot be used.
+            FileError: it cannot be used.
             OSError: it cannot be read.
         """
-        if place.leads_out:
+        if place.escapes:
             raise ToolFault(
                 f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
                 f"{str(place.real_path)!r}: to change that, name it by its own path."
@@ -112,7 +112,7 @@ def _told(work: Callable[[], T]) -> T:
 def _for_the_model() -> Iterator[None]:
     try:
         yield
-    except FileFault as fault:
+    except FileError as fault:
         raise ToolFault(f"{_sentence(str(fault))}.") from fault
     except OSError as fault:
         where = "" if fault.filename is None else f": {str(fault.filename)!r}"

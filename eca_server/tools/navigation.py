@@ -30,7 +30,7 @@ from eca_server.session import Session
 from eca_server.tools.files import LARGEST, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, cut_end
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import FileFault, Workspace, decode, path_of, read_file, uri_of
+from eca_server.workspace import FileError, Workspace, decode, path_of, read_file, uri_of
 
 __all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
 
@@ -105,7 +105,7 @@ class _Navigation(ABC):
 
         def look() -> Position:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
-            self.workspace.must_still_lead_there(place)
+            self.workspace.ensure_unchanged(place)
             return _position(decode(snapshot.data).text, arguments)
 
         async def run() -> ToolOutput:
@@ -155,11 +155,11 @@ class _Navigation(ABC):
     def _lines(self, uri: str) -> list[str]:
         try:
             place = self.workspace.locate(path_of(uri))
-            if not place.inside:
+            if not place.is_inside:
                 return []
             data = read_file(place, limit=_LARGEST_SHOWN, checkpoint=checkpoint).data
             return _LINE_END.split(decode(data).text)
-        except (FileFault, OSError, ValueError):
+        except (FileError, OSError, ValueError):
             return []
 
 

@@ -13,7 +13,7 @@ from eca_server.tools.diff import split_lines
 from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
 from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import NotAFile, NotText, Place, TooLarge, decode, read_file
+from eca_server.workspace import NotRegularFile, NotText, Place, TooLarge, decode, read_file
 
 __all__ = ["ReadFile", "shown_as_it_is"]
 
@@ -80,7 +80,7 @@ class ReadFile:
             raise
         except TooLarge as fault:
             raise ToolFault(f"{fault}. Use grep to find lines in it.") from fault
-        except NotAFile as fault:
+        except NotRegularFile as fault:
             raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
         if media_type := media_type_of(snapshot.data[:SIGNATURE]):
             return shown_as_it_is(place, media_type, snapshot.data)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from eca_server.config.matchers import BadMatcher, compile_matcher
 from eca_server.tools.output import cut_mark
 from eca_server.tools.tool import ToolFault
-from eca_server.workspace import Checkpoint, Directory, FileFault
+from eca_server.workspace import Checkpoint, Directory, FileError
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.reading import open_regular
@@ -178,7 +178,7 @@ def search(
     with Descent(start) as descent:
         for name in names:
             checkpoint()
-            with contextlib.suppress(OSError, FileFault), _opened(descent, name) as file:
+            with contextlib.suppress(OSError, FileError), _opened(descent, name) as file:
                 if largest is None or os.fstat(file.fileno()).st_size <= largest:
                     yield from _found(file, name, pattern, checkpoint)
 
@@ -199,7 +199,7 @@ def confirmed(
         for name, group in groupby(found, key=attrgetter("path")):
             checkpoint()
             with (
-                contextlib.suppress(OSError, FileFault, _NoText),
+                contextlib.suppress(OSError, FileError, _NoText),
                 _opened(descent, name) as file,
             ):
                 yield from _standing(file, list(group), checkpoint)

@@ -18,7 +18,7 @@ from eca_server.tools.command_keys import CommandPart, command_parts
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace import FileError, Place, Workspace
 
 __all__ = ["ShellCommand", "default_directory", "must_work"]
 
@@ -267,7 +267,7 @@ def named_directory(workspace: Workspace, text: str) -> Place:
     """
     try:
         place = workspace.locate(text)
-    except FileFault as fault:
+    except FileError as fault:
         raise ToolFault(f"working_directory: {fault}") from fault
     try:
         is_directory = place.real_path.is_dir()

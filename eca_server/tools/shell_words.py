@@ -17,9 +17,9 @@ from eca_server.tools.shell_expansion import Unsure, glob_matches
 from eca_server.tools.shell_syntax import Unreadable, cut
 from eca_server.tools.shell_variables import all_variables
 from eca_server.tools.shell_walk import MOST_PATHS, Walk
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace import FileError, Place, Workspace
 from eca_server.workspace.guarded import may_match_guarded
-from eca_server.workspace.repository import makes_bare_repository, program_of_repository
+from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
 
 __all__ = ["Named", "Touched", "paths_in", "touched"]
 
@@ -123,7 +123,7 @@ def touched(
     judged: list[tuple[str, Place | None]] = [(place.text, place) for place in places]
     judged += [(path, _place(workspace, path)) for path in named.paths]
     for path, place in judged:
-        if place is None or not place.inside:
+        if place is None or not place.is_inside:
             outside.append(path)
         elif _is_guarded(place, only_reads=only_reads):
             guarded.append(path)
@@ -143,7 +143,7 @@ def touched(
 def _place(workspace: Workspace, path: str) -> Place | None:
     try:
         return workspace.locate(path)
-    except FileFault:
+    except FileError:
         return None
 
 
@@ -172,7 +172,7 @@ def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list
     outside: list[str] = []
     for match in matches:
         place = _place(workspace, match)
-        if place is None or not place.inside:
+        if place is None or not place.is_inside:
             outside.append(match)
         elif _is_guarded(place, only_reads=only_reads):
             guarded.append(match)
@@ -187,5 +187,5 @@ def _programs(workspace: Workspace, named: Named, folder: str) -> tuple[str, ...
     folders = dict.fromkeys(
         place.real_path for place in places if place is not None and place.real_path.is_dir()
     )
-    reasons = (program_of_repository(each) for each in [*folders][:_MOST_REPOSITORIES])
+    reasons = (unsafe_git_reason(each) for each in [*folders][:_MOST_REPOSITORIES])
     return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))

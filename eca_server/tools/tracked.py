@@ -50,7 +50,7 @@ class IgnoredAndTracked:
         if answer is None or answer.state != state or now - answer.asked_at > _SECONDS:
             if len(self._answers) >= _MOST_FOLDERS:
                 self._answers.clear()
-            names = _asked(git.names(start, "-ci", top=top, checkpoint=checkpoint))
+            names = _asked(git.list_paths(start, "-ci", top=top, checkpoint=checkpoint))
             answer = _Answer(state=state, asked_at=now, names=names)
             self._answers[folder] = answer
         return answer.names
@@ -64,7 +64,7 @@ def top_of_work_tree(folder: Path) -> Path | None:
 
 
 def _asked(names: Iterable[str]) -> tuple[str, ...]:
-    with contextlib.suppress(git.GitUnusable, OSError):
+    with contextlib.suppress(git.GitUnavailable, OSError):
         return tuple(names)
     return ()
 

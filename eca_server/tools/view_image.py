@@ -11,7 +11,7 @@ from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, med
 from eca_server.tools.files import Files, checkpoint, in_thread, naming
 from eca_server.tools.read_file import shown_as_it_is
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import NotAFile, Place, TooLarge, read_file
+from eca_server.workspace import NotRegularFile, Place, TooLarge, read_file
 
 __all__ = ["ViewImage"]
 
@@ -60,7 +60,7 @@ def _picture(place: Place) -> ToolOutput:
         data = read_file(place, limit=LARGEST_PICTURE, checkpoint=checkpoint).data
     except TooLarge as fault:
         raise ToolFault(f"{fault}. Have a smaller copy made of the picture.") from fault
-    except NotAFile as fault:
+    except NotRegularFile as fault:
         raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
     media_type = media_type_of(data[:SIGNATURE])
     if media_type not in PICTURES:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
 from eca_server.context.excerpt import Excerpt, PastTheEnd, read_excerpt
-from eca_server.workspace import NotAFile, NotText, TooLarge, Workspace
+from eca_server.workspace import NotRegularFile, NotText, TooLarge, Workspace
 
 
 def excerpt_of(path: Path, **options: object) -> Excerpt:
@@ -102,7 +102,7 @@ def test_what_is_no_text_is_refused(write, data: bytes) -> None:
 
 def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(NotAFile, match="a named pipe"):
+    with pytest.raises(NotRegularFile, match="a named pipe"):
         excerpt_of(tmp_path / "pipe")
 
 

@@ -182,5 +182,5 @@ def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_
     workspace = Workspace([root_of(folder / "a")])
     for each in followed("".join(pieces), workspace):
         if isinstance(each, Found):
-            assert each.place.inside
+            assert each.place.is_inside
             assert each.place.real_path.is_relative_to(workspace.roots[0].real_path)

@@ -166,9 +166,9 @@ async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> 
         "device": "got a device",
         "loop": "circle",
         "binary": "it is binary",
-        "odd": "begins as utf-16",
+        "odd": "is not valid utf-16",
         "missing": "No such file or directory: '.*missing'",
-        "": "got an empty text",
+        "": "got an empty string",
         "a\0b": "a NUL",
     }.items():
         assert re.search(words, await refusal(tool, name)), name

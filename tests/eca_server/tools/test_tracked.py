@@ -35,13 +35,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that Git was asked about."""
     folders: list[Path] = []
-    names = git.names
+    list_paths = git.list_paths
 
     def note(folder: Directory, *args: Any, **kwargs: Any) -> Iterator[str]:
         folders.append(folder.path)
-        return names(folder, *args, **kwargs)
+        return list_paths(folder, *args, **kwargs)
 
-    monkeypatch.setattr(git, "names", note)
+    monkeypatch.setattr(git, "list_paths", note)
     return folders
 
 
