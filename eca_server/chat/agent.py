@@ -26,7 +26,7 @@ from eca_server.chat.steering import take_steers
 from eca_server.chat.steps import Step, ToCome, in_order
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
-from eca_server.context import Built
+from eca_server.context import PromptContext
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
@@ -84,7 +84,7 @@ class Agent:
     permissions: Permissions
     wants_title: bool
     compact_at: float
-    gather: Callable[[], Awaitable[Built]]
+    gather: Callable[[], Awaitable[PromptContext]]
     title_prompt: str | None = None
     answer_max_kb: int = 32 * 1024
     compact_prompt: str = ""

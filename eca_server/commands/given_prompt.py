@@ -15,7 +15,7 @@ import attrs
 
 from eca_server.context.block import render
 from eca_server.context.limits import Limits
-from eca_server.context.resources import give_resource
+from eca_server.context.resources import resource_content
 from eca_server.llm.attachments import LARGEST_PICTURE
 from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
 from eca_server.mcp.messages import Content, EmbeddedResource, PromptResult, ResourceContents
@@ -103,7 +103,7 @@ class _Giving:
 
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:
-            given = give_resource(self.server, contents, room=room, limits=self.limits)
+            given = resource_content(self.server, contents, budget=room, limits=self.limits)
         except FileError as fault:
             yield TextPart(f"({contents.uri[:_LONGEST_URI]} is left out: {fault})")
             return

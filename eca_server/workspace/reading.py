@@ -224,8 +224,8 @@ def decode(data: bytes) -> Text:
         if data.startswith(bom):
             try:
                 return _text(data.removeprefix(bom), encoding, bom)
-            except UnicodeDecodeError as fault:
-                at = len(bom) + fault.start
+            except UnicodeDecodeError as error:
+                at = len(bom) + error.start
                 raise NotText(f"it is not valid {encoding}, at byte {at}") from None
     try:
         return _text(data, "utf-8", b"")

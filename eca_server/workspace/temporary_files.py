@@ -90,8 +90,8 @@ class TemporaryFiles:
         try:
             os.truncate(descriptor, 0)
             os.write(descriptor, os.fsencode(path))
-        except OSError as fault:
-            _log.debug("no record of a temporary file: %s", fault)
+        except OSError as error:
+            _log.debug("no record of a temporary file: %s", error)
             os.close(descriptor)
             return None
         return descriptor
