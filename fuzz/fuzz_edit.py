@@ -8,8 +8,8 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_server.tools.diff import split_lines
-    from eca_server.tools.editing import Edited, edit, with_newline
-    from eca_server.tools.tool import ToolFault
+    from eca_server.tools.editing import EditResult, edit, with_newline
+    from eca_server.tools.tool import ToolError
     from eca_server.workspace import NotText, Text, decode
 
 SEPARATOR = b"\x00\xff"
@@ -30,7 +30,7 @@ def check(data: bytes) -> None:
     wanted = with_newline(passage, content.newline)
     try:
         edited = edit(content, passage, replacement, all_occurrences=is_everywhere)
-    except ToolFault as fault:
+    except ToolError as fault:
         found = content.text.count(wanted) if wanted else 0
         assert (
             not found
@@ -57,7 +57,7 @@ def overlaps(content: Text, wanted: str) -> bool:
     return content.text.find(wanted, first + 1) >= 0
 
 
-def is_beside_the_same(content: Text, wanted: str, edited: Edited) -> bool:
+def is_beside_the_same(content: Text, wanted: str, edited: EditResult) -> bool:
     """Whether lines that are the passage's but for blanks were replaced, and nothing else."""
     lines = split_lines(content.text)
     passage = wanted.removesuffix(content.newline).split(content.newline)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eca_server.context.block import Section, render
 from eca_server.jobs import Jobs
-from eca_server.tools.background import standing, text_of
+from eca_server.tools.background import job_status, lines_text
 from eca_server.tools.output import Cap, cut_middle
 
 __all__ = ["job_notice"]
@@ -21,7 +21,7 @@ def job_notice(jobs: Jobs, chat_id: str) -> str:
     sections = []
     for job in jobs.untold(chat_id):
         job.is_told = True
-        last = cut_middle(text_of(job.output.last(_LAST.lines)), _LAST)
-        attributes = {"id": job.id, "name": job.name, "status": standing(job)}
+        last = cut_middle(lines_text(job.output.last(_LAST.lines)), _LAST)
+        attributes = {"id": job.id, "name": job.name, "status": job_status(job)}
         sections.append(Section(name="job", attributes=attributes, body=(last,) if last else ()))
     return render([Section(name="ended_jobs", body=(_INTRODUCTION, *sections))]) if sections else ""

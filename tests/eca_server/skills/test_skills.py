@@ -21,7 +21,7 @@ from eca_server.skills import (
     list_skills,
     parse_skill,
 )
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, parse_roots
 
 
@@ -287,5 +287,5 @@ async def test_the_tool_gives_what_the_skill_teaches_as_it_is_now(places: Places
     (part,) = (await prepared.run()).parts
     assert part.text == f"Skill: fix\nPaths in it start from: {folder}\n\nNew."
     for name in ("other", "FIX"):
-        with pytest.raises(ToolFault, match=rf"There is no skill '{name}'\. Skills: fix\."):
+        with pytest.raises(ToolError, match=rf"There is no skill '{name}'\. Skills: fix\."):
             await (await tool.prepare({"name": name})).run()
