@@ -108,7 +108,7 @@ async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended
         await ours.turn("read")
         one, two, killed, listed, unknown = results(provider)[2:]
         assert one.endswith("\n4\n5")
-        assert two.endswith("It has written nothing (more) so far.")
+        assert two.endswith("(no new output)")
         assert "has already ended: failed with exit code 3" in killed
         assert ' | seq 5; cat gate; exit 4\n- job-2 "breaks": failed' in listed
         assert "expected one of: job-1, job-2; got 'job-9'" in unknown
