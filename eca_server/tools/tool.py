@@ -95,7 +95,7 @@ class PreparedCall:
     """A prepared call.
 
     Attributes:
-        run: executes the call; raises ToolFault. If cancelled, it ends at once and completely.
+        run: executes the call; raises ToolError. If cancelled, it ends at once and completely.
         summary: one line for the client.
         places: the resolved paths of the call, which are judged and which `run` opens.
         details: the change, shown before the approval.
