@@ -201,7 +201,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         selected_model=situation.model,
         logins=stored.keys,
         behavior=turn.chat.session.profile.agent_name(situation.behavior),
-        approval=policy_of(situation.loaded.config, situation.behavior).told(),
+        approval=policy_of(situation.loaded.config, situation.behavior).describe(),
         servers=await _servers(situation.mcp),
         sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
         trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),

@@ -30,7 +30,7 @@ from eca_server.mcp.messages import (
 )
 from eca_server.mcp.schemas import Cleaned, cleaned
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = [
     "MOST_PICTURES",
@@ -92,7 +92,7 @@ class ServerTool:
             try:
                 result = await self.call(self.wire_name, self._cleaned.arguments(arguments))
             except MCPFault as fault:
-                raise ToolFault(f"The MCP server {self.server} did not do it: {fault}") from None
+                raise ToolError(f"The MCP server {self.server} did not do it: {fault}") from None
             return output_of(result, self.cap)
 
         return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)

@@ -30,7 +30,7 @@ from eca_server.mcp.tools import (
     server_tool,
 )
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 
 CAP = Cap(lines=100, size=1_000)
 PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
@@ -69,7 +69,7 @@ async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> N
         raise MCPFault("exit code 1", kind="closed")
 
     prepared = await tool(gone).prepare({})
-    with pytest.raises(ToolFault, match="MCP server git did not do it: exit code 1"):
+    with pytest.raises(ToolError, match="MCP server git did not do it: exit code 1"):
         await prepared.run()
 
 
