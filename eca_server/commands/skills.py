@@ -73,7 +73,7 @@ class SkillCommand:
 
     def framed(self, text: str) -> str:
         """Return the expanded text as the model is asked it, with where the skill lies."""
-        return self.skill.introduced(text)
+        return self.skill.render(text)
 
     @property
     def _as_command(self) -> CustomCommand:

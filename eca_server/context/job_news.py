@@ -19,8 +19,8 @@ def news_of(jobs: Jobs, chat_id: str) -> str:
     They count as told from then on.
     """
     news = []
-    for job in jobs.untold(chat_id):
-        job.is_told = True
+    for job in jobs.unreported(chat_id):
+        job.is_end_reported = True
         last = cut_middle(text_of(job.output.last(_LAST.lines)), _LAST)
         attributes = {"id": job.id, "name": job.name, "status": standing(job)}
         news.append(Section(name="job", attributes=attributes, body=(last,) if last else ()))

@@ -56,7 +56,7 @@ class Background:
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
                     prefix=inside.prefix,
-                    after=None if visit is None else partial(visit.leave, sets_aside=False),
+                    cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
                 )
         except (JobRefused, StartFailed) as fault:
             if visit is not None:
@@ -79,14 +79,14 @@ class Background:
         is_all = job.ended.is_set() and page.is_last
         if is_all:
             self.note_end(job)
-        missed = [cut_mark(page.missed)] if page.missed else []
+        missed = [cut_mark(page.missed_bytes)] if page.missed_bytes else []
         more = [] if page.is_last else ["... there is more: read again ..."]
         said = text_of(page.lines) if page.lines else "It has written nothing (more) so far."
         return "\n".join([*missed, said, *more]), is_all
 
     def note_end(self, job: Job) -> None:
         """The reader knows of a job's end: nobody need tell it, if the job is of its own chat."""
-        job.is_told = job.is_told or self.reader == job.chat_id
+        job.is_end_reported = job.is_end_reported or self.reader == job.chat_id
 
 
 def named(job: Job) -> str:

@@ -107,6 +107,6 @@ class BgJob:
             raise ToolFault(f"{named(job)} does not run any more: {standing(job)}.")
         self.background.note_end(job)
         await job.ended.wait()
-        if job.is_left:
+        if job.survived:
             raise ToolFault(f"{named(job)} cannot be ended.")
         return f"{named(job)} was killed."

@@ -146,7 +146,7 @@ async def _run(script: Script) -> ToolOutput:
     shell = RunningShell(child, take)
     try:
         with trio.move_on_after(script.timeout) as deadline:
-            await shell.to_its_end()
+            await shell.read_to_end()
     finally:
         await shell.end()
     failure = _failure(child.returncode)
