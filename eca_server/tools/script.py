@@ -18,7 +18,7 @@ from eca_protocol.errors import StartFailed
 from eca_server.child_process import find_program
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
-from eca_server.sandbox import Sandbox, TooLarge, Visit, is_setup_failure, sandbox_hint
+from eca_server.sandbox import Sandbox, SandboxedCommand, TooLarge, is_setup_failure, sandbox_hint
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
 from eca_server.tools.tool import ToolFault, ToolOutput
@@ -55,7 +55,7 @@ class Script:
     may_leave: bool = False
     prefix: tuple[str, ...] = ()
 
-    def within(self, visit: Visit) -> Script:
+    def within(self, visit: SandboxedCommand) -> Script:
         """Return the script as it runs in a sandbox that is ready."""
         environment = visit.environment(self.environment)
         return attrs.evolve(self, prefix=visit.prefix, environment=environment)
@@ -82,7 +82,7 @@ async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
         yield opened.path if opened.fd is None else opened.fd
 
 
-async def enter_sandbox(script: Script) -> Visit | None:
+async def enter_sandbox(script: Script) -> SandboxedCommand | None:
     """Make the sandbox of a script ready; None if it has none. The caller leaves it.
 
     Raises:
