@@ -69,12 +69,12 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
         assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
-        assert text(received).endswith("What the user wants of it: how to lint")
-        assert "Expected `/skill-create" in text(await ours.turn("/skill-create ../x y"))
+        assert text(received).endswith("The user's request for the skill: how to lint")
+        assert "Send `/skill-create" in text(await ours.turn("/skill-create ../x y"))
         hidden = project / ".eca" / "skills" / "init"
         folder.rename(hidden)
         (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
-        told = "the skill Init is for the model alone: `/init` is a command of the server."
+        told = "only the model can load the skill Init, because `/init` is a built-in command. "
         assert f"{hidden}: {told}" in text(await ours.turn("say a", "other", model=SCRIPT))
         assert told in text(await ours.turn("/skills"))
 
