@@ -51,7 +51,7 @@ async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]])
                     heard.append(message)
                     if is_answer(message):
                         return heard
-                heard.append(str(await transport.fault()).encode())
+                heard.append(str(await transport.error()).encode())
         finally:
             await transport.aclose()
     assert heard[-1] != b"None"

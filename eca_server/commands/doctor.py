@@ -179,10 +179,10 @@ def _server(server: Server) -> str:
         f"{len(each)} {kind}{'s' * (len(each) != 1)}" for kind, each in offers.items() if each
     )
     summary = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
-    if server.fault is None:
+    if server.error is None:
         return summary
-    reason = " ".join(mask(str(server.fault), *server.settings.secrets).split())
-    link = f" Log in at {server.fault.url}" if server.fault.url else ""
+    reason = " ".join(mask(str(server.error), *server.settings.secrets).split())
+    link = f" Log in at {server.error.url}" if server.error.url else ""
     return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 
 

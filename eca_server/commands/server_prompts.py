@@ -23,8 +23,8 @@ from eca_server.chat import Turn
 from eca_server.commands.command import CommandContext, arguments_of
 from eca_server.commands.custom import words_of
 from eca_server.commands.prompt_messages import messages_of
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.manager import PATIENCE, Manager
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.manager import START_WAIT_SECONDS, Manager
 from eca_server.mcp.messages import Prompt
 from eca_server.mcp.server import Server
 from eca_server.mcp.states import State
@@ -153,7 +153,7 @@ async def find_server_prompt(
         The prompt; a sentence, if its server does not run; None, if the name belongs to no server.
     """
     candidates = [each for each in manager if name.startswith(prefix_of(each))]
-    with trio.move_on_after(PATIENCE):
+    with trio.move_on_after(START_WAIT_SECONDS):
         for server in candidates:
             await server.listed()
     for prompt in server_prompts(manager.running, taken):
@@ -186,7 +186,7 @@ async def run_server_prompt(
     turn.progress(f"Asking {server.name} for the prompt")
     try:
         result = await server.session.get_prompt(server_prompt.prompt.wire_name, values)
-    except MCPFault as error:
+    except MCPError as error:
         reason = mask(str(error), *server.settings.secrets)[:_MAX_ERROR]
         turn.fail(f"{name}: the MCP server {server.name} refused the prompt: {reason}.")
         return

@@ -18,7 +18,7 @@ from eca_protocol.messages import McpResourceContext
 from eca_server.context.block import Section
 from eca_server.context.limits import Limits
 from eca_server.llm.attachments import Attachment, attachment, largest, media_type_of
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import NotText, TooLarge
 
@@ -51,7 +51,7 @@ class ResourceReader(Protocol):
     """The way to the servers' resources, for one chat."""
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
-        """Ask a server, by its name; raises MCPFault with what the user may read."""
+        """Ask a server, by its name; raises MCPError with what the user may read."""
         ...
 
     def changed(self) -> Sequence[Key]:
@@ -138,7 +138,7 @@ async def read_resources(wanted: Iterable[Key], reader: ResourceReader) -> Resou
     async def ask(server: str, uri: str) -> None:
         try:
             found[server, uri] = await reader.read(server, uri)
-        except MCPFault as fault:
+        except MCPError as fault:
             found[server, uri] = str(fault)
 
     async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     Content,
     EmbeddedResource,
@@ -204,7 +204,7 @@ async def test_messages_keep_their_roles_and_what_they_embed(
 
 
 async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
-    raise MCPFault("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
+    raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
 
 
 async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
@@ -263,7 +263,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
 
     async def dies(name: str, arguments: Mapping[str, str]) -> PromptResult:
         places["git"].session.end()
-        raise MCPFault("exit code 1", kind="closed")
+        raise MCPError("exit code 1", kind="closed")
 
     def prepare(made: FakeSession) -> None:
         made.prompts = (COMMIT,)
@@ -286,7 +286,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
 
 @pytest.mark.requirement
 async def test_doctor_tells_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
-    places["bad"].refuses = MCPFault("no such\nprogram", kind="start")
+    places["bad"].refuses = MCPError("no such\nprogram", kind="start")
     offers(places["git"], COMMIT, Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
     async with with_servers(servers) as ours:

@@ -49,7 +49,7 @@ async def test_a_login_made_anew_elsewhere_takes_the_place_of_one_that_was_refus
 ) -> None:
     elsewhere(tmp_path).store(login.key, A_LOGIN)
     assert await login.token() == A_LOGIN.access
-    assert not await login.was_refused(A_LOGIN.access)
+    assert not await login.renew_refused(A_LOGIN.access)
     new = TokenSet(
         access=Secret("access-2"),
         refresh=None,
@@ -58,7 +58,7 @@ async def test_a_login_made_anew_elsewhere_takes_the_place_of_one_that_was_refus
         client=A_LOGIN.client,
     )
     elsewhere(tmp_path).store(login.key, new)
-    assert await login.was_refused(A_LOGIN.access)
+    assert await login.renew_refused(A_LOGIN.access)
     assert await login.token() == new.access
 
 

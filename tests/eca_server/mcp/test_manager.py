@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.manager import CLOSE_SECONDS, PATIENCE, Manager
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.manager import CLOSE_SECONDS, START_WAIT_SECONDS, Manager
 from eca_server.mcp.server import Server
 from tests.eca_server.mcp.fake import Place
 
@@ -23,7 +23,7 @@ A, B, C = (MCPServer(command=name) for name in "abc")
 
 @attrs.define
 class House:
-    """A manager, where its servers come from, and what it has told."""
+    """A manager, the makers of its sessions, and its notifications."""
 
     manager: Manager
     places: dict[str, Place]
@@ -192,14 +192,14 @@ async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock
         ours.places["a"].opening = 1_000
         ours.manager.configure({"a": A, "b": B})
         assert await ours.manager.settled() == ("a",)
-        assert trio.current_time() == pytest.approx(PATIENCE)
+        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
         assert await ours.manager.settled() == ()
-        assert trio.current_time() == pytest.approx(PATIENCE)
+        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
 
 
 async def test_who_fails_holds_up_nobody(autojump_clock: Any) -> None:
     async with house() as ours:
-        ours.places["a"].refuses = MCPFault("no", kind="start")
+        ours.places["a"].refuses = MCPError("no", kind="start")
         ours.manager.configure({"a": A, "b": B})
         assert await ours.manager.settled() == ()
         assert trio.current_time() < 0.1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp.names import LONGEST, tool_names
+from eca_server.mcp.names import MAX_LENGTH, tool_names
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 PARTS = st.text(max_size=90) | st.from_regex(r"[a-b_.]{1,4}", fullmatch=True)
@@ -52,7 +52,7 @@ def test_a_name_that_is_changed_does_not_depend_on_what_else_there_is(
 )
 def test_an_illegal_name_keeps_what_it_can(server: str, tool: str, holds: list[str]) -> None:
     (name,) = tool_names([(server, tool)]).values()
-    assert len(name) <= LONGEST
+    assert len(name) <= MAX_LENGTH
     assert all(part in name for part in holds)
     assert re.search(r"_[0-9a-f]{8}$", name)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp import reading
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.media import blob_of, image_type
+from eca_server.mcp import readers
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.media import decode_base64, image_type
 from eca_server.mcp.messages import (
     AudioContent,
     EmbeddedResource,
@@ -22,7 +22,7 @@ from eca_server.mcp.messages import (
     TextContent,
 )
 from eca_server.mcp.methods import TABLE
-from eca_server.mcp.reading import read_initialized, read_tool, read_tool_result
+from eca_server.mcp.readers import read_initialized, read_tool, read_tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5
 ENCODED = base64.b64encode(PNG).decode()
@@ -52,8 +52,8 @@ def test_a_picture_that_is_none_is_a_note(data):
 
 @given(st.binary(min_size=1))
 def test_every_base64_gives_its_bytes(data):
-    assert blob_of(base64.b64encode(data).decode()) == data
-    assert blob_of(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
+    assert decode_base64(base64.b64encode(data).decode()) == data
+    assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_is_written_for_the_model_is_cut_and_freed_of_what_cannot_be_seen()
     found = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
     assert found.instructions.startswith("be [31mgoodx")
     assert "cut," in found.instructions
-    assert len(found.instructions) < reading.MAX_INSTRUCTIONS + 100
+    assert len(found.instructions) < readers.MAX_INSTRUCTIONS + 100
 
 
 HIDDEN = "\u2066\U000e0073\U000e0065\U000e006e\x1b\u2069\x9b\u200e\u2028\x08"
@@ -180,9 +180,9 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
     told = {"name": NAME, "title": NAME, "description": NAME}
     tool = read_tool({**told, "inputSchema": schema, "annotations": {"title": NAME}})
     argument = {"name": NAME, "description": NAME}
-    prompt = reading.read_prompt({**told, "arguments": [argument]})
-    resource = reading.read_resource({**told, "uri": "x://y", "mimeType": NAME})
-    template = reading.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
+    prompt = readers.read_prompt({**told, "arguments": [argument]})
+    resource = readers.read_resource({**told, "uri": "x://y", "mimeType": NAME})
+    template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
     link = {**told, "type": "resource_link", "uri": "x://y"}
     [linked] = read_tool_result({"content": [link]}).content
     server = read_initialized(
@@ -206,12 +206,12 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
 
 
 def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
-    read = reading.read_page("tools", read_tool)
+    read = readers.read_page("tools", read_tool)
     page = read({"tools": [{"name": HIDDEN}, {"name": "a"}]})
     assert [tool.name for tool in page.items] == ["a"]
     assert not set(HIDDEN) & set("".join(page.problems))
     uris = [{"uri": f"x://{HIDDEN}"}, {"uri": "x://é"}]
-    page = reading.read_page("resources", reading.read_resource)({"resources": uris})
+    page = readers.read_page("resources", readers.read_resource)({"resources": uris})
     assert [resource.uri for resource in page.items] == ["x://é"]
     assert "without invisible characters" in page.problems[0]
 
@@ -285,5 +285,5 @@ READERS = [
 
 @given(st.sampled_from(READERS), JSON)
 def test_whatever_comes_it_is_read_or_it_is_a_fault(reader, raw):
-    with contextlib.suppress(MCPFault):
+    with contextlib.suppress(MCPError):
         reader(raw)

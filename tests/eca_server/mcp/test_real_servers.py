@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     EmbeddedResource,
     ImageContent,
@@ -73,7 +73,7 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         await _prompts_are_given_with_their_arguments(session)
         await _resources_are_read(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
-    assert "Starting default" in log.last_words()
+    assert "Starting default" in log.last_lines()
 
 
 async def _every_content_arrives(session: Session) -> None:
@@ -97,12 +97,12 @@ async def _every_content_arrives(session: Session) -> None:
 
 
 async def _progress_is_told_and_a_call_is_cancelled(session: Session) -> None:
-    heard: list[Progress] = []
+    feed: list[Progress] = []
     short = {"duration": 0.1, "steps": 2}
     await session.call_tool(
-        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=heard.append
+        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=feed.append
     )
-    assert (heard[0].progress, heard[0].total) == (1, 2)
+    assert (feed[0].progress, feed[0].total) == (1, 2)
     with trio.CancelScope() as scope:
         await session.call_tool(
             "trigger-long-running-operation",
@@ -122,7 +122,7 @@ async def _prompts_are_given_with_their_arguments(session: Session) -> None:
     (said,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
     assert isinstance(said.content, TextContent)
     assert "Ghent" in said.content.text
-    with pytest.raises(MCPFault, match="city") as raised:
+    with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})
     assert raised.value.kind == "refused"
 
@@ -138,7 +138,7 @@ async def _resources_are_read(session: Session) -> None:
     assert "demo://resource/dynamic/blob/{resourceId}" in templates
     (blob,) = await session.read_resource("demo://resource/dynamic/blob/7")
     assert b"Resource 7" in blob.blob
-    with pytest.raises(MCPFault, match="nowhere"):
+    with pytest.raises(MCPError, match="nowhere"):
         await session.read_resource("demo://nowhere")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.mcp.schemas import cleaned, is_presentable
+from eca_server.mcp.schemas import clean_schema, is_presentable
 
 STRING = {"type": "string"}
 KEYWORDS = st.sampled_from(
@@ -25,7 +25,7 @@ JUNK = st.recursive(
 
 
 def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return cleaned(schema).schema
+    return clean_schema(schema).schema
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_b
 
 
 def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> None:
-    found = cleaned(
+    found = clean_schema(
         {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
     )
     assert list(found.schema["properties"]) == ["a_b", "a_b2", "_" * 60]
@@ -220,7 +220,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def allows(schema: Any, value: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Whether a value fits a schema, by the keywords these tests use (JSON Schema 2020-12)."""
+    """Return whether a value fits a schema, by these tests' keywords (JSON Schema 2020-12)."""
     if isinstance(schema, bool):
         return schema
     if depth > 20:  # a reference to itself, which allows nothing that ends

@@ -8,9 +8,9 @@ import trio
 import trio.testing
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import Progress, ToolResult
-from eca_server.mcp.server import BETWEEN_LISTS, RESTART_SECONDS, STEADY_SECONDS
+from eca_server.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS
 from eca_server.mcp.states import State
 from tests.eca_server.mcp.fake import ECHO, Place, server_at
 
@@ -99,12 +99,12 @@ async def test_a_server_that_cannot_start_fails_at_once_and_is_not_tried_again(
     autojump_clock: Any,
 ) -> None:
     place = Place()
-    place.refuses = MCPFault("no such program", kind="start")
+    place.refuses = MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
         server.start()
         await trio.sleep(100)
         assert told == ["starting", "failed"]
-        assert str(server.fault) == "no such program"
+        assert str(server.error) == "no such program"
         assert place.attempts == 1
 
 
@@ -117,24 +117,24 @@ async def test_a_server_that_is_configured_wrongly_is_not_tried(
         server.start()
         await quiet()
         assert told == ["starting", "failed"]
-        assert str(server.fault) == settings.fault
+        assert str(server.error) == settings.fault
         assert place.attempts == 0
 
 
 async def test_a_server_that_wants_a_login_says_so(autojump_clock: Any) -> None:
     place = Place()
-    place.refuses = MCPFault("401", kind="login", url="https://x/login")
+    place.refuses = MCPError("401", kind="login", url="https://x/login")
     async with server_at(place) as (server, told):
         server.start()
         await quiet()
         assert told == ["starting", "requires-auth"]
-        assert server.fault is not None
-        assert server.fault.url == "https://x/login"
+        assert server.error is not None
+        assert server.error.url == "https://x/login"
         place.refuses = None
         server.start()
         await quiet()
         assert told[2:] == ["starting", "running"]
-        assert server.fault is None
+        assert server.error is None
 
 
 async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
@@ -156,7 +156,7 @@ async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
         place.session.end("signal 9")
         await trio.sleep(100)
         assert told[-1] == "failed"
-        assert str(server.fault) == "signal 9"
+        assert str(server.error) == "signal 9"
         assert place.attempts == 1 + len(RESTART_SECONDS)
 
 
@@ -165,7 +165,7 @@ async def test_who_ran_long_and_crashes_is_judged_anew(autojump_clock: Any) -> N
     async with server_at(place) as (server, told):
         server.start()
         for _ in range(2 * len(RESTART_SECONDS)):
-            await trio.sleep(STEADY_SECONDS + 100)
+            await trio.sleep(STABLE_SECONDS + 100)
             place.session.end()
         await trio.sleep(100)
         assert told[-1] == "running"
@@ -176,7 +176,7 @@ async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_cloc
     async with server_at(place) as (server, told):
         server.start()
         await quiet()
-        place.refuses = MCPFault("it exits at once", kind="closed")
+        place.refuses = MCPError("it exits at once", kind="closed")
         place.session.end()
         await trio.sleep(100)
         assert told == ["starting", "running", "starting", "failed"]
@@ -237,7 +237,7 @@ async def test_a_word_in_the_instant_of_an_end_confuses_nobody(
 
 async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) -> None:
     place = Place()
-    place.refuses = MCPFault("no", kind="start")
+    place.refuses = MCPError("no", kind="start")
     place.gate = trio.Event()
     async with server_at(place) as (server, told):
         server.start()
@@ -255,7 +255,7 @@ async def test_a_fault_of_our_own_costs_only_that_server(autojump_clock: Any) ->
         server.start()
         await quiet()
         assert told == ["starting", "failed"]
-        assert "our own client" in str(server.fault)
+        assert "internal error" in str(server.error)
 
 
 async def test_lists_that_only_some_need_hold_nobody_up(autojump_clock: Any) -> None:
@@ -274,7 +274,7 @@ async def test_nobody_waits_for_the_lists_of_a_server_that_does_not_run(
     autojump_clock: Any,
 ) -> None:
     place = Place()
-    place.opening, place.refuses = 1, MCPFault("no such program", kind="start")
+    place.opening, place.refuses = 1, MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
         await server.listed()
         server.start()
@@ -313,7 +313,7 @@ async def test_lists_that_change_for_ever_are_told_at_a_pace(autojump_clock: Any
             place.session.tools = (attrs.evolve(ECHO, description=str(number)),)
             place.session.on_change("tools")
             await trio.sleep(0.01)
-        assert len(told) <= 2 + 10 / BETWEEN_LISTS
+        assert len(told) <= 2 + 10 / LIST_PAUSE_SECONDS
 
 
 async def test_a_tool_whose_name_nobody_could_read_is_left_out(autojump_clock: Any) -> None:
@@ -357,7 +357,7 @@ async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: A
 
 async def test_a_call_of_a_server_that_does_not_run_is_a_fault(autojump_clock: Any) -> None:
     async with server_at(Place()) as (server, _):
-        with pytest.raises(MCPFault, match="stopped"):
+        with pytest.raises(MCPError, match="stopped"):
             await server.call_tool("echo", {})
 
 

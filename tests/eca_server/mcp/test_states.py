@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.states import TRANSITIONS, Input, State
 from tests.eca_server.mcp.fake import Place, server_at
 
@@ -33,9 +33,9 @@ def test_whatever_happens_in_whatever_order_it_ends_as_the_last_word_says(
                         if place.sessions:
                             place.session.end()
                     case "refuse":
-                        place.refuses = MCPFault("no", kind="start")
+                        place.refuses = MCPError("no", kind="start")
                     case "login":
-                        place.refuses = MCPFault("no", kind="login")
+                        place.refuses = MCPError("no", kind="login")
                     case "accept":
                         place.refuses = None
                     case "wait":

@@ -143,20 +143,20 @@ async def test_what_is_said_unasked_is_heard_and_the_stream_is_opened_again():
         await exchange.begin_events()
         await exchange.event(CHANGED, id=str(len(server.of("GET"))))
 
-    heard = trio.Event()
+    feed = trio.Event()
     changes: list[str] = []
 
     def on_change(what: str) -> None:
         changes.append(what)
         if len(changes) == 2:
-            heard.set()
+            feed.set()
 
     async with web_server() as server:
         server.on["GET"] = says_once
         async with session_at(server.url) as session:
             session.on_change = on_change
             with trio.fail_after(5):
-                await heard.wait()
+                await feed.wait()
         second = server.of("GET")[1]
     assert set(changes) == {"tools"}
     assert second.headers["last-event-id"] == "1"
@@ -332,15 +332,15 @@ async def test_an_error_with_our_id_is_an_answer_whatever_its_status():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda e: e.text(202), "answered with nothing (status 202)"),
-        (lambda e: e.text(200), "answered with nothing (status 200)"),
+        (lambda e: e.text(202), "empty response (status 202)"),
+        (lambda e: e.text(200), "empty response (status 200)"),
         (lambda e: e.json(CHANGED), "was not for this request"),
         (lambda e: e.text(500, "<h1>Oh</h1> <p>no</p>"), "status 500: Oh no"),
         (lambda e: e.text(200, "<!doctype html><p>Log in", content_type="text/html"), "web page"),
         (lambda e: e.text(200, "hello", content_type="text/plain"), "'text/plain'"),
         (lambda e: e.text(302, "", location="/login"), "redirects to /login"),
-        (lambda e: e.text(307, "", location="http://["), "no address: 'http://['"),
-        (lambda e: e.text(307, "", location="file:///etc"), "no address"),
+        (lambda e: e.text(307, "", location="http://["), "invalid URL: 'http://['"),
+        (lambda e: e.text(307, "", location="file:///etc"), "invalid URL"),
         (lambda e: e.text(403, "no\x07 entry"), "status 403: no entry"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eca_protocol import json
 from eca_server.llm.attachments import LARGEST_PICTURE
 from eca_server.llm.history import ImagePart, TextPart
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     AudioContent,
     EmbeddedResource,
@@ -23,7 +23,7 @@ from eca_server.mcp.messages import (
     ToolResult,
 )
 from eca_server.mcp.tools import (
-    MOST_PICTURES,
+    MAX_PICTURES,
     CallTool,
     ServerTool,
     output_of,
@@ -66,10 +66,10 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
 @pytest.mark.trio
 async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> None:
     async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        raise MCPFault("exit code 1", kind="closed")
+        raise MCPError("exit code 1", kind="closed")
 
     prepared = await tool(gone).prepare({})
-    with pytest.raises(ToolFault, match="MCP server git did not do it: exit code 1"):
+    with pytest.raises(ToolFault, match="MCP server git did not run the tool: exit code 1"):
         await prepared.run()
 
 
@@ -127,16 +127,16 @@ def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
     assert output_of(ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
         ImagePart(media_type="image/png", data=b"\x89PNG"),
-        TextPart("(a sound of 3 bytes, audio/wav, is left out)"),
+        TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
         TextPart("Resource a (file:///a): A file."),
         TextPart("file:///b:\nb's text"),
         ImagePart(media_type="image/png", data=b"p"),
         ImagePart(media_type="image/jpeg", data=JPEG),
         TextPart("(y:: 4 bytes, a/b)"),
         TextPart(
-            "(a picture that is left out: 6 bytes, image/svg+xml, which models are not shown)"
+            "(a picture was left out: 6 bytes, image/svg+xml, a type that models do not accept)"
         ),
-        TextPart("(a picture that is left out: 2 bytes, image/bmp, which models are not shown)"),
+        TextPart("(a picture was left out: 2 bytes, image/bmp, a type that models do not accept)"),
     )
 
 
@@ -157,9 +157,9 @@ def test_an_error_is_one() -> None:
 
 def test_pictures_are_few_and_not_too_large() -> None:
     large = ImageContent(data=b"x" * (LARGEST_PICTURE + 1), mime_type="image/png")
-    output = output_of(ToolResult(content=(large, *[PNG] * (MOST_PICTURES + 2))), CAP)
+    output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
-    assert len(pictures) == MOST_PICTURES - 1
+    assert len(pictures) == MAX_PICTURES - 1
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
 
 
