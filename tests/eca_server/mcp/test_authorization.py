@@ -165,7 +165,7 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded: Guard
     assert form["redirect_uri"] == query["redirect_uri"]
 
 
-async def test_a_login_is_kept_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
+async def test_a_login_is_stored_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
     await guarded.log_in()
     guarded.login = guarded.new_login(nursery)
     async with guarded.session() as session:
@@ -235,9 +235,7 @@ async def test_one_login_waits_however_often_the_server_is_started(guarded: Guar
     assert parse_qs(urlsplit(third.url).query)["scope"] == ["read write"]
 
 
-async def test_a_login_that_is_given_up_leaves_its_port_to_the_next(
-    guarded: Guarded, nursery: trio.Nursery
-):
+async def test_a_cancelled_login_frees_its_port(guarded: Guarded, nursery: trio.Nursery):
     first = await guarded.error()
     query = dict(parse_qsl(urlsplit(first.url or "").query))
     port = urlsplit(query["redirect_uri"]).port
@@ -248,7 +246,7 @@ async def test_a_login_that_is_given_up_leaves_its_port_to_the_next(
     assert second.url != first.url
 
 
-async def test_who_logs_out_while_a_login_is_stored_is_logged_out(
+async def test_a_logout_during_the_storing_of_a_login_wins(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ):
     begun, store = trio.Event(), guarded.logins.store
@@ -292,7 +290,7 @@ BASIC = f"Basic {base64.b64encode(b'my+id:client%2Fsecret').decode()}"
         (["client_secret_post"], {"client_id": "my id", "client_secret": "client/secret"}, None),
     ],
 )
-async def test_a_client_that_is_configured_is_not_registered_and_proves_who_it_is(
+async def test_a_configured_client_is_not_registered_and_authenticates(
     guarded: Guarded,
     nursery: trio.Nursery,
     methods: list[str] | None,
@@ -333,7 +331,7 @@ async def test_a_client_that_is_configured_is_not_registered_and_proves_who_it_i
         ),
     ],
 )
-async def test_a_client_is_registered_for_the_way_that_the_server_wants_it_to_prove_itself(
+async def test_a_client_is_registered_for_the_servers_authentication_method(
     guarded: Guarded,
     methods: list[str] | None,
     answered: dict[str, str],
@@ -353,7 +351,7 @@ DOCUMENT = "https://me.example/client.json"
 
 
 @pytest.mark.parametrize("reads_documents", [True, False, "true"])
-async def test_a_document_is_the_id_at_servers_that_read_it_and_others_register(
+async def test_a_metadata_document_is_the_client_id_where_servers_read_it(
     guarded: Guarded, nursery: trio.Nursery, reads_documents: object
 ):
     _of(guarded, OAUTH, client_id_metadata_document_supported=reads_documents)
@@ -408,7 +406,7 @@ async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded: Guar
         await session.list_tools()
 
 
-async def test_a_browser_that_another_server_sent_back_brings_nothing(
+async def test_a_redirect_of_a_different_server_is_refused(
     guarded: Guarded, caplog: pytest.LogCaptureFixture
 ):
     error = await guarded.error()
@@ -420,7 +418,7 @@ async def test_a_browser_that_another_server_sent_back_brings_nothing(
     assert "a different authorization server" in caplog.text
 
 
-async def test_a_browser_without_the_state_is_turned_away(guarded: Guarded):
+async def test_a_redirect_without_the_state_is_refused(guarded: Guarded):
     error = await guarded.error()
     assert error.url is not None
     assert await guarded.come_back(error.url, state="guessed") == 404
@@ -456,7 +454,7 @@ async def test_metadata_that_lies_or_lacks_something_ends_the_login(
     assert guarded.forms() == []
 
 
-async def test_a_server_without_metadata_is_taken_for_its_own_authorization_server(
+async def test_a_server_without_metadata_is_its_own_authorization_server(
     guarded: Guarded,
 ):
     guarded.documents.clear()

@@ -51,7 +51,7 @@ class Decoding:
         b'{"jsonrpc":"2.0"}',
     ],
 )
-def test_what_is_no_message_is_noise(line):
+def test_a_line_that_is_not_a_message_is_noise(line):
     decoding = Decoding(3)
     assert decoding.take(line + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
     assert [noise for noise, _ in decoding.noise] in ([line], [b"1", b"2"])
@@ -72,7 +72,7 @@ def test_what_is_no_message_is_noise(line):
         b"[" + ANSWER + b"]",
     ],
 )
-def test_what_is_nearly_a_message_is_made_into_one(line):
+def test_a_slightly_wrong_message_is_repaired(line):
     decoding = Decoding(3)
     assert decoding.take(line + b"\n") == [json.loads(ANSWER)]
     assert not decoding.noise
@@ -154,7 +154,7 @@ def test_nesting_without_end_is_noise():
     assert decoding.take(b"[" * 100_000 + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
 
 
-def test_a_line_that_is_too_long_is_told_and_skipped():
+def test_a_line_that_is_too_long_is_reported_and_skipped():
     decoding = Decoding(3, max_line=1000)
     assert decoding.take(b'{"x":"' + b"y" * 2000 + b'"}\n' + ANSWER + b"\n") == [json.loads(ANSWER)]
     assert len(decoding.oversized) == 1
@@ -182,7 +182,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)))
-def test_whatever_comes_our_endpoint_goes_on_and_says_nothing_to_noise(lines):
+def test_our_endpoint_survives_any_input_and_does_not_answer_noise(lines):
     decoding = Decoding(1, 2)
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
     for frame in decoding.decoder.feed(b"\n".join(lines) + b"\n"):

@@ -123,7 +123,7 @@ async def test_a_server_that_closes_its_input_may_still_answer(tmp_path):
         assert result.content == (TextContent(text="late"),)
 
 
-async def test_a_server_that_does_not_read_is_given_up(monkeypatch):
+async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
     monkeypatch.setattr(stdio, "_WRITE", 0.2)
     script = {"on": {"notifications/initialized": [["hang"]]}}
     async with session_with(script) as session:

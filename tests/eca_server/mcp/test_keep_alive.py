@@ -47,7 +47,7 @@ class Watched:
         (["timeout", "timeout"], [30, 90], 90 + PING_SECONDS),
     ],
 )
-async def test_only_who_is_silent_twice_is_over(
+async def test_a_session_ends_only_after_two_unanswered_pings(
     autojump_clock: Any, answers: list[str], pings: list[float], ends: float | None
 ):
     watched = Watched(*answers)
@@ -63,7 +63,7 @@ async def test_only_who_is_silent_twice_is_over(
         assert (round(at - begun), error.kind) == (ends, "closed")
 
 
-async def test_who_is_busy_is_not_asked(autojump_clock: Any):
+async def test_a_busy_server_is_not_pinged(autojump_clock: Any):
     watched = Watched("timeout", "timeout")
     watched.is_busy = True
     with trio.move_on_after(1000):
@@ -98,7 +98,7 @@ async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clo
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_far_away_is_pinged():
+async def test_a_remote_server_is_pinged():
     async with web_server() as server, session_at(server.url, keep_alive_seconds=0.02):
         await server.has_seen("ping", 2)
 

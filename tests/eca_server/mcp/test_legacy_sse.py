@@ -73,7 +73,7 @@ async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server(
         assert {e.request.target for e in rest[1:]} == {"/message?sessionId=1"}
 
 
-async def test_an_older_server_that_is_configured_is_not_asked_otherwise_first():
+async def test_a_configured_older_transport_is_used_at_once():
     async with old_server() as old:
         async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
             assert await text_of_a_call(session) == "called"
@@ -87,7 +87,7 @@ async def fails_to_start(url: str, **changes: Any) -> MCPError:
     return raised.value
 
 
-async def test_messages_are_not_sent_to_another_origin():
+async def test_messages_are_not_sent_to_a_different_origin():
     async with old_server() as old, web_server() as other:
         old.place = f"{other.at.url}/message"
         error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse")
@@ -95,7 +95,7 @@ async def test_messages_are_not_sent_to_another_origin():
     assert "different origin" in error.message
 
 
-async def test_a_url_of_neither_kind_says_how_it_answers_and_what_may_be_wrong():
+async def test_a_url_of_neither_transport_fails_with_its_answer_and_a_hint():
     async with web_server() as server:
         server.on["initialize"] = lambda e: e.text(404, "<p>Not here")
         error = await fails_to_start(server.url)
@@ -104,14 +104,14 @@ async def test_a_url_of_neither_kind_says_how_it_answers_and_what_may_be_wrong()
     assert "/mcp or /sse" in error.message
 
 
-async def test_a_configured_kind_is_kept_to():
+async def test_a_configured_transport_is_not_changed():
     async with old_server() as old:
         error = await fails_to_start(f"{old.server.at.url}/sse", transport="http")
         assert "GET" not in old.server.kinds()
     assert "status 404" in error.message
 
 
-async def test_the_end_of_the_stream_ends_the_session_and_what_waits():
+async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
     async with old_server() as old:
         old.silent = frozenset({"tools/call"})
         async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
@@ -139,7 +139,7 @@ async def test_a_message_that_is_not_taken_fails_its_request_alone():
         assert await text_of_a_call(session) == "called"
 
 
-async def test_a_call_that_is_lost_on_its_way_fails_alone_and_is_not_made_again():
+async def test_a_lost_call_fails_alone_and_is_not_repeated():
     async with (
         old_server() as old,
         session_at(f"{old.server.at.url}/sse", transport="sse") as session,
@@ -172,14 +172,14 @@ async def test_a_call_that_is_stopped_is_cancelled():
         (lambda e: e.responder.reset(), "start"),
     ],
 )
-async def test_a_stream_that_does_not_begin_says_why(answer: Any, kind: str):
+async def test_a_stream_that_does_not_start_fails_with_the_reason(answer: Any, kind: str):
     async with web_server() as server:
         server.on["GET"] = answer
         error = await fails_to_start(server.url, transport="sse")
     assert error.kind == kind
 
 
-async def test_a_server_that_never_takes_a_message_is_given_up():
+async def test_a_server_that_never_accepts_a_message_is_abandoned():
     async with old_server() as old:
         old.server.on["initialize"] = until_left
         error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse", start_seconds=0.2)

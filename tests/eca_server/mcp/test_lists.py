@@ -62,7 +62,7 @@ async def test_tools_without_end_are_cut(monkeypatch):
     assert await names_of(script) == ["a", "b", "c"]
 
 
-async def test_an_empty_cursor_goes_on_where_there_is_no_handshake():
+async def test_an_empty_cursor_continues_in_stateless_eras():
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = pages(page("a", nextCursor=""), page("b"))
     script["on"]["server/discover"] = [["result", discovered]]
@@ -98,7 +98,7 @@ async def test_of_tools_with_one_name_the_first_counts(caplog):
 
 
 @pytest.mark.parametrize("result", [{}, None, [], {"tools": None}, {"tools": "none"}])
-async def test_a_list_that_is_none_is_empty(result):
+async def test_an_invalid_list_is_empty(result):
     assert await names_of({"on": {"tools/list": [["result", result]]}}) == []
 
 
@@ -111,7 +111,7 @@ async def test_a_method_that_is_not_there_is_an_empty_list():
         assert await session.list_resources() == ()
 
 
-async def test_another_error_is_a_fault_in_the_servers_words():
+async def test_a_different_error_is_raised_with_the_servers_message():
     script = {"on": {"tools/list": [["error", -32603, "the database is down"]]}}
     async with session_with(script) as session:
         with pytest.raises(MCPError, match="the database is down") as raised:
@@ -119,7 +119,7 @@ async def test_another_error_is_a_fault_in_the_servers_words():
     assert raised.value.kind == "refused"
 
 
-async def test_a_mute_list_is_given_up(monkeypatch):
+async def test_an_unanswered_list_times_out(monkeypatch):
     for conversation_module in (conversation, session_module):
         monkeypatch.setattr(conversation_module, "ANSWER_SECONDS", 0.2)
     script = {"on": {"prompts/list": []}}
@@ -130,7 +130,7 @@ async def test_a_mute_list_is_given_up(monkeypatch):
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 
 
-async def test_what_is_not_declared_is_not_asked_for():
+async def test_undeclared_lists_are_not_requested():
     only_tools = {**INFO, "capabilities": {"tools": {}}}
     script = {"on": {"initialize": [["result", only_tools]], "prompts/list": [["exit", 1]]}}
     async with session_with(script) as session:

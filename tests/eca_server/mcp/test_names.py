@@ -27,7 +27,7 @@ def test_every_name_is_legal_and_there_once(keys: list[tuple[str, str]], taken: 
 
 
 @given(st.lists(st.tuples(PARTS, PARTS), unique=True, min_size=1, max_size=9))
-def test_a_name_that_is_changed_does_not_depend_on_what_else_there_is(
+def test_a_changed_name_does_not_depend_on_other_tools(
     keys: list[tuple[str, str]],
 ) -> None:
     names = tool_names(keys)
@@ -50,7 +50,9 @@ def test_a_name_that_is_changed_does_not_depend_on_what_else_there_is(
         ("-", "é", ["__"]),
     ],
 )
-def test_an_illegal_name_keeps_what_it_can(server: str, tool: str, holds: list[str]) -> None:
+def test_an_illegal_name_keeps_its_legal_characters(
+    server: str, tool: str, holds: list[str]
+) -> None:
     (name,) = tool_names([(server, tool)]).values()
     assert len(name) <= MAX_LENGTH
     assert all(part in name for part in holds)

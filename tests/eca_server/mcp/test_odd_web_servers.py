@@ -15,7 +15,7 @@ pytestmark = pytest.mark.trio
 CALLED = TextContent(text="called")
 
 
-async def test_a_stream_of_what_is_said_unasked_that_never_begins_holds_nothing_up():
+async def test_a_stream_of_server_messages_that_never_starts_delays_nothing():
     async with web_server() as server:
         server.on["GET"] = until_left
         timeouts = attrs.evolve(QUICK, headers=0.02)
@@ -56,7 +56,7 @@ async def test_a_session_without_a_usable_id_has_none(session_id: str | None):
         assert "DELETE" not in server.kinds()
 
 
-async def test_what_a_resumed_stream_says_again_is_not_heard_again():
+async def test_repeated_events_of_a_resumed_stream_are_ignored():
     asked: list[Exchange] = []
 
     async def breaks(exchange: Exchange) -> None:

@@ -88,7 +88,7 @@ async def _can_still_add(session: Session) -> None:
     assert text_of(await session.call_tool("add", {"a": 1, "b": 1}, deadline=5)) == "2"
 
 
-async def test_a_new_tool_is_told_of(official: Official):
+async def test_a_new_tool_is_announced(official: Official):
     changed = trio.Event()
     async with session_at(f"{official.url}/mcp") as session:
         session.on_change = lambda what: changed.set()
@@ -98,7 +98,7 @@ async def test_a_new_tool_is_told_of(official: Official):
         assert "fresh" in {tool.name for tool in await session.list_tools()}
 
 
-async def test_a_changed_resource_is_told_of(official: Official, way: dict[str, str]):
+async def test_a_changed_resource_is_announced(official: Official, way: dict[str, str]):
     path = way.pop("path")
     told = trio.Event()
     async with session_at(official.url + path, **way) as session:

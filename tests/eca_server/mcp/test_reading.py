@@ -45,7 +45,7 @@ def test_pictures_are_read_however_their_base64_is_spelled(text):
 
 
 @pytest.mark.parametrize("data", ["", "*no base64*", "a", None, 3, "data:image/png;base64,"])
-def test_a_picture_that_is_none_is_a_note(data):
+def test_an_invalid_picture_is_a_note(data):
     [note] = read_tool_result({"content": [{"type": "image", "data": data}]}).content
     assert note == TextContent(text="(image that could not be read)")
 
@@ -66,7 +66,7 @@ def test_every_base64_gives_its_bytes(data):
         (b"<svg", None),
     ],
 )
-def test_pictures_are_told_by_their_first_bytes(start, found):
+def test_pictures_are_detected_by_their_first_bytes(start, found):
     assert image_type(start) == found
 
 
@@ -113,7 +113,7 @@ def test_a_structured_result_needs_no_content_and_keeps_its_keys():
 
 
 @pytest.mark.parametrize("raw", [{}, None, 3, {"task": {"taskId": "1"}}, []])
-def test_a_result_of_no_known_shape_is_an_error_that_shows_it(raw):
+def test_a_result_of_an_unknown_shape_is_an_error_with_its_json(raw):
     result = read_tool_result(raw)
     assert result.is_error
     assert isinstance(result.content[0], TextContent)
@@ -125,7 +125,7 @@ def test_only_true_is_an_error(flag):
     assert read_tool_result({"content": [], "isError": True}).is_error
 
 
-def test_a_tools_schema_and_hints_are_kept_as_they_came():
+def test_a_tools_schema_and_hints_are_unchanged():
     schema = {"type": "object", "properties": {"a_b": {"x-y": 1}}, "$defs": {}}
     tool = read_tool(
         {
@@ -139,7 +139,7 @@ def test_a_tools_schema_and_hints_are_kept_as_they_came():
     assert tool.title == "T"
 
 
-def test_what_is_written_for_the_model_is_cut_and_freed_of_what_cannot_be_seen():
+def test_texts_for_the_model_are_cut_and_have_no_invisible_characters():
     hidden = "be\u200b \x1b[31mgood\u202e" + "x" * 20_000
     found = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
     assert found.instructions.startswith("be [31mgoodx")
@@ -217,7 +217,7 @@ def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
 
 
 @given(st.text(), st.text())
-def test_what_can_be_seen_stays(name, text):
+def test_visible_characters_stay(name, text):
     if name.isprintable() and name.strip():
         tool = read_tool({"name": name, "inputSchema": {"enum": [name, 1], "x": [name]}})
         unassigned = {char for char in name if char not in tool.name}
@@ -284,6 +284,6 @@ READERS = [
 
 
 @given(st.sampled_from(READERS), JSON)
-def test_whatever_comes_it_is_read_or_it_is_a_fault(reader, raw):
+def test_any_json_is_read_or_is_an_error(reader, raw):
     with contextlib.suppress(MCPError):
         reader(raw)

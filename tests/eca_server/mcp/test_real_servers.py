@@ -69,7 +69,7 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         assert {"echo", "get-roots-list", "get-tiny-image"} <= tools
         assert "simulate-research-query" not in tools  # it runs as a task only
         await _every_content_arrives(session)
-        await _progress_is_told_and_a_call_is_cancelled(session)
+        await _check_progress_and_cancellation(session)
         await _prompts_are_given_with_their_arguments(session)
         await _resources_are_read(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
@@ -96,7 +96,7 @@ async def _every_content_arrives(session: Session) -> None:
     assert "not found" in await refusal(session, "no-such-tool")
 
 
-async def _progress_is_told_and_a_call_is_cancelled(session: Session) -> None:
+async def _check_progress_and_cancellation(session: Session) -> None:
     feed: list[Progress] = []
     short = {"duration": 0.1, "steps": 2}
     await session.call_tool(
@@ -161,7 +161,7 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
         assert "denied" in await refusal(session, "read_text_file", path=str(other / "b.txt"))
 
 
-async def test_time_is_told_without_a_handshake():
+async def test_a_time_server_works_without_a_handshake():
     asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
         assert session.era.revision == "2026-07-28"

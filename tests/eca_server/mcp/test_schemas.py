@@ -63,11 +63,11 @@ def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_an_api_would_refuse_is_put_right(given: Any, made: Any) -> None:
+def test_invalid_parts_of_a_schema_are_fixed(given: Any, made: Any) -> None:
     assert schema_of(given) == made
 
 
-def test_references_inside_are_put_in_their_place_and_others_are_never_fetched() -> None:
+def test_internal_references_are_resolved_and_others_never_fetched() -> None:
     schema = {
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         "properties": {
@@ -146,7 +146,7 @@ def test_a_long_chain_of_references_and_a_wide_tree_end() -> None:
 
 
 @given(JUNK)
-def test_whatever_a_server_gives_the_schema_is_one_that_apis_take(junk: Any) -> None:
+def test_every_cleaned_schema_is_valid_for_apis(junk: Any) -> None:
     schema = {"properties": {"a": junk}, "$defs": {"a": junk}, "anyOf": [junk]}
     if isinstance(junk, Mapping):
         schema = {**junk, **schema}
@@ -203,7 +203,7 @@ OBJECTS = st.builds(
 
 
 @given(OBJECTS, st.dictionaries(st.sampled_from("ab"), VALUES))
-def test_what_the_servers_own_schema_allows_is_allowed(
+def test_a_cleaned_schema_allows_all_that_the_servers_own_allows(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     if allows(schema, arguments, schema):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eca_server.mcp.server_log import TAIL, ServerLog
 
 
-def test_the_last_lines_are_kept_with_one_that_has_not_ended():
+def test_the_last_lines_are_stored_with_an_incomplete_one():
     log = ServerLog("s")
     log.feed(b"one\r\ntwo\n\nthr")
     log.feed(b"ee\nfour")
@@ -21,7 +21,7 @@ def test_the_last_lines_are_kept_with_one_that_has_not_ended():
 
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
-def test_whatever_is_heard_the_memory_is_bounded_and_the_end_is_a_text(pieces):
+def test_for_any_output_the_memory_is_bounded_and_the_last_lines_are_a_text(pieces):
     log = ServerLog("s")
     for piece in pieces:
         log.feed(piece * 500)

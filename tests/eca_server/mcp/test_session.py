@@ -59,7 +59,7 @@ async def test_a_lone_surrogate_in_an_argument_is_replaced():
     assert json.loads(log.last_lines())["params"]["arguments"] == {"text": "\ufffd"}
 
 
-async def test_arguments_that_are_no_json_are_refused_and_the_session_goes_on():
+async def test_arguments_that_are_not_json_are_refused_and_the_session_continues():
     async with session_with() as session:
         with pytest.raises(MCPError) as raised:
             await session.call_tool("echo", {"value": math.nan}, deadline=20)
@@ -90,7 +90,7 @@ async def test_noise_is_never_answered():
     assert json.loads(log.last_lines())["method"] == "ping"
 
 
-async def test_answers_to_nobody_and_second_answers_are_dropped():
+async def test_answers_to_unknown_requests_and_second_answers_are_dropped():
     stray = {"jsonrpc": "2.0", "id": 999, "result": {}}
     steps = (["say", stray], ["result", OK], ["result", OK], ["error", 1, "again"])
     async with session_with(on_call(*steps)) as session:
@@ -138,7 +138,7 @@ async def test_a_result_of_ten_megabytes_comes_whole_and_soon():
     assert time.monotonic() - started < 5
 
 
-async def test_a_message_that_is_too_long_fails_what_is_pending_and_nothing_else(monkeypatch):
+async def test_a_message_that_is_too_long_fails_pending_calls_only(monkeypatch):
     short = Framing(decoder=lambda: LineDecoder(max_line=50_000), encode=encode_line)
     monkeypatch.setattr(StdioTransport, "framing", short)
     async with session_with(on_call(["big", 100_000])) as session:
@@ -172,7 +172,7 @@ async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
     assert "0.2 s" in raised.value.message
 
 
-async def test_a_call_that_is_given_up_is_cancelled_with_the_server():
+async def test_an_abandoned_call_is_cancelled_at_the_server():
     log = ServerLog("bad")
     script = {
         "on": {
@@ -216,7 +216,7 @@ PROGRESS = {
 }
 
 
-async def test_progress_is_told():
+async def test_progress_is_reported():
     told: list[Progress] = []
     async with session_with(on_call(["say", PROGRESS], ["result", OK])) as session:
         await call(session, on_progress=told.append)
@@ -298,7 +298,7 @@ async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):
     assert "%20" in answer["result"]["roots"][0]["uri"]
 
 
-async def test_a_change_of_roots_is_told():
+async def test_a_change_of_roots_is_announced():
     log = ServerLog("bad")
     script = {"on": {"notifications/roots/list_changed": [["stderr", "changed"]]}}
     async with session_with(script, log) as session:
@@ -320,7 +320,7 @@ async def test_a_request_inside_our_call_is_answered_under_its_own_id(request_id
 @pytest.mark.parametrize(
     "method", ["elicitation/create", "sampling/createMessage", "tasks/list", "no/such"]
 )
-async def test_what_was_not_declared_is_refused_at_once(method):
+async def test_undeclared_requests_are_refused_at_once(method):
     log = ServerLog("bad")
     ask = {**ASKED, "method": method, "params": {}}
     steps = (["say", ask], ["read_answer", 1], ["echo_answer"], ["result", OK])
@@ -344,7 +344,7 @@ async def test_their_cancelled_request_gets_no_answer():
 
 
 @pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
-async def test_a_changed_list_is_told_and_the_listener_may_ask_again(what):
+async def test_a_changed_list_is_announced_and_can_be_read_again(what):
     changed = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
     async with session_with(on_call(["say", changed], ["say", changed], ["result", OK])) as session:
         feed = []
@@ -353,7 +353,7 @@ async def test_a_changed_list_is_told_and_the_listener_may_ask_again(what):
         assert feed == [what, what]
 
 
-async def test_a_listener_that_fails_hurts_nobody():
+async def test_a_failing_listener_does_no_harm():
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     async with session_with(on_call(["say", changed], ["result", OK])) as session:
         session.on_change = lambda _: 1 / 0
@@ -401,7 +401,7 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
         ({"resultType": "task", "taskId": "1"}, "unknown kind"),
     ],
 )
-async def test_a_stateless_servers_question_that_nobody_answers_is_a_fault(result, words):
+async def test_an_unanswerable_question_of_a_stateless_server_is_an_error(result, words):
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = {
         "on": {
@@ -414,7 +414,7 @@ async def test_a_stateless_servers_question_that_nobody_answers_is_a_fault(resul
             await call(session)
 
 
-async def test_a_stateless_server_tells_of_changes_where_it_can():
+async def test_a_stateless_server_announces_changes_if_it_can():
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = {
@@ -434,7 +434,7 @@ async def test_a_stateless_server_tells_of_changes_where_it_can():
     assert wanted["toolsListChanged"] is True
 
 
-async def test_changes_of_resources_are_told_where_the_server_can():
+async def test_changes_of_resources_are_announced_if_the_server_can():
     updated = {
         "jsonrpc": "2.0",
         "method": "notifications/resources/updated",
@@ -463,7 +463,7 @@ async def test_changes_of_resources_are_told_where_the_server_can():
         await session.watch({"memo://1"})  # it would be refused if it were asked for
 
 
-async def test_a_stateless_server_is_asked_anew_for_changes_of_other_resources():
+async def test_a_stateless_subscription_is_renewed_for_more_resources():
     discovered = {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"tools": {}, "resources": {"subscribe": True}},

@@ -36,14 +36,14 @@ async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MC
     return raised.value
 
 
-async def test_a_session_knows_who_answers_and_in_which_revision():
+async def test_a_session_knows_the_server_and_the_revision():
     async with session_with() as session:
         assert session.info.name == "scripted"
         assert session.instructions == "Be scripted."
         assert session.era is ERAS["2025-11-25"]
 
 
-async def test_the_handshake_says_who_we_are_what_we_offer_and_then_that_it_is_done():
+async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
     script = {
         "on": {
             "initialize": [["echo_message"], ["result", INFO]],
@@ -62,7 +62,7 @@ async def test_the_handshake_says_who_we_are_what_we_offer_and_then_that_it_is_d
     assert told == {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-async def test_we_give_our_own_version():
+async def test_the_client_sends_its_version():
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     assert CLIENT["version"] == project["version"]
 
@@ -75,7 +75,7 @@ async def test_every_revision_with_a_handshake_is_spoken(revision):
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 
 
-async def test_a_revision_that_nobody_knows_is_named_with_ours():
+async def test_an_unknown_revision_is_named_with_ours():
     answer = {**INFO, "protocolVersion": "1999-01-01"}
     error = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
     assert "1999-01-01" in error.message
@@ -114,7 +114,7 @@ async def test_a_relative_program_is_looked_for_in_the_servers_directory(tmp_pat
         assert session.info.name == "scripted"
 
 
-async def test_a_missing_directory_is_told_apart_from_a_missing_program(tmp_path):
+async def test_a_missing_directory_and_a_missing_program_have_different_errors(tmp_path):
     error = await fault_of(scripted(directory=tmp_path / "gone"))
     assert error.kind == "start"
     assert "directory" in error.message
@@ -144,7 +144,7 @@ async def test_a_server_that_ends_at_once_shows_its_code_and_its_last_lines():
     assert "bad arguments" in error.message
 
 
-async def test_a_server_that_never_answers_is_given_up_and_ended():
+async def test_a_server_that_never_answers_is_killed():
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]
     error = await fault_of(scripted({"at_start": steps}, start_seconds=0.3), log)
@@ -184,7 +184,7 @@ async def test_an_answer_of_neither_kind_fails_the_handshake_at_once():
     assert "neither a result nor an error" in error.message
 
 
-async def test_a_server_that_tells_nothing_of_itself_is_taken_as_it_is():
+async def test_a_server_without_server_info_is_accepted():
     answer = {"protocolVersion": "2025-06-18", "capabilities": None, "serverInfo": {"name": None}}
     async with session_with({"on": {"initialize": [["result", answer]]}}) as session:
         assert session.info.name == ""

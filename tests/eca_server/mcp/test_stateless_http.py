@@ -38,7 +38,7 @@ def be_stateless(server: WebServer) -> None:
     }
 
 
-async def test_a_server_without_a_handshake_is_spoken_to_in_its_own_revision():
+async def test_a_stateless_server_is_used_in_its_own_revision():
     async with web_server() as server:
         be_stateless(server)
         async with session_at(server.url) as session:
@@ -169,7 +169,7 @@ async def _call(session: Any) -> None:
     await session.call_tool("echo", {}, deadline=5)
 
 
-async def test_a_change_is_told_on_the_stream_of_the_subscription():
+async def test_a_change_is_announced_on_the_stream_of_the_subscription():
     async def listens(exchange: Exchange) -> None:
         await exchange.begin_events()
         method = "notifications/subscriptions/acknowledged"

@@ -18,7 +18,7 @@ from tests.eca_server.mcp.fake import Place, server_at
     ),
     closing=st.sampled_from([0.0, 0.5]),
 )
-def test_whatever_happens_in_whatever_order_it_ends_as_the_last_word_says(
+def test_after_any_sequence_of_events_the_last_command_wins(
     words: list[str], closing: float
 ) -> None:
     async def live() -> None:

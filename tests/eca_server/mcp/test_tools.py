@@ -64,7 +64,7 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
 
 
 @pytest.mark.trio
-async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> None:
+async def test_an_ended_server_is_an_error_of_the_call() -> None:
     async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
         raise MCPError("exit code 1", kind="closed")
 
@@ -103,7 +103,7 @@ def test_a_long_description_is_cut() -> None:
     ],
 )
 @pytest.mark.trio
-async def test_what_a_server_says_of_a_tool_only_makes_us_more_careful(
+async def test_a_servers_hints_can_only_tighten_approvals(
     hints: ToolHints, effect: str, warns: bool
 ) -> None:
     made = tool(hints=hints)
@@ -164,14 +164,14 @@ def test_pictures_are_few_and_not_too_large() -> None:
 
 
 @pytest.mark.requirement("W-38a")
-def test_what_is_cut_is_told() -> None:
+def test_a_cut_result_has_a_note() -> None:
     (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
     assert "bytes left out" in shown
 
 
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
-def test_where_nothing_may_be_kept_that_is_told(cap: Cap) -> None:
+def test_a_result_without_room_has_a_note(cap: Cap) -> None:
     content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
     first, *others = texts(ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."

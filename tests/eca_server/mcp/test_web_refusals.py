@@ -38,7 +38,7 @@ async def fails_to_start(url: str, **changes: Any) -> MCPError:
     return raised.value
 
 
-async def test_the_users_headers_do_not_go_to_another_origin():
+async def test_the_users_headers_are_not_sent_to_a_different_origin():
     async with web_server() as server, web_server() as other:
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
@@ -62,7 +62,7 @@ class Remembering(HTTPClient):
         return super().stream(method, url, **more)
 
 
-async def test_the_users_certificate_is_not_for_another_origin():
+async def test_the_users_certificate_is_not_sent_to_a_different_origin():
     async with web_server() as server, web_server() as other, Remembering() as http:
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
@@ -78,7 +78,7 @@ async def test_redirects_come_to_an_end():
     assert "more than 3 redirects" in error.message
 
 
-async def test_a_server_that_wants_a_login_says_so():
+async def test_a_server_that_requires_a_login_is_an_error_with_the_reason():
     async with web_server() as server:
         server.on["initialize"] = lambda e: e.text(401, "who are you?")
         error = await fails_to_start(server.url)
@@ -117,7 +117,7 @@ async def test_a_server_that_does_not_listen_yet_is_asked_three_times():
     assert "cannot be reached" in error.message
 
 
-async def test_a_server_that_is_gone_ends_the_session():
+async def test_an_ended_server_ends_the_session():
     async with web_server() as gone:
         url = gone.url
     async with web_server() as server, session_at(server.url) as session:
