@@ -1,11 +1,11 @@
-"""The body of a turn that loops: ask the model, run the calls it made, tell it what came of them.
+"""The body of a model's turn: call the model, run its tool calls, send it the results, and repeat.
 
-The rules it keeps: approvals of one answer are asked together, but for a call that rests on what
-an earlier one will change (see `steps`): it is shown and asked for when that one has run. Every
-call has its result in the one next request, in the order of the calls. A rejection by the
-configuration ends the call and not the turn, nor does a tool that crashes; the user's rejection
-ends the turn where the client says so (W-31). What the user says meanwhile goes into the next
-request, and an answer that would be the last is followed by one; the loop has an end.
+Rules: the approvals of one answer are requested together. The exception is a call that depends on
+what an earlier call will change (see `steps`): it is shown once the earlier call has run. The next
+request has the results of all calls, in the order of the calls. A rejection by the configuration or
+a crashing tool ends the call, not the turn; the user's rejection ends the turn if the client's
+profile says so (W-31). Messages of the user to the running turn go into the next request; if they
+come during the last answer, one more request follows. The number of requests is limited.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_server.chat.breakdown import Asked
-from eca_server.chat.compaction import RoomKeeper
+from eca_server.chat.breakdown import LastRequest
+from eca_server.chat.compaction import Compactor
 from eca_server.chat.reply import reply
 from eca_server.chat.steering import take_steers
-from eca_server.chat.steps import Step, ToCome, in_order
+from eca_server.chat.steps import PendingChanges, Step, in_order
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
 from eca_server.context import PromptContext
@@ -50,35 +50,35 @@ __all__ = ["Agent"]
 _log = logging.getLogger("eca_server.chat")
 
 MOST_STEPS = 200
-"""Requests of one turn after which it is stopped, readably."""
+"""Requests of one turn after which it ends with a message to the user."""
 
 MOST_FAILURES = 3
-"""Answers of one turn in which the very same call may fail."""
+"""Answers of one turn in which an identical call may fail."""
 
 
 @attrs.frozen(kw_only=True)
 class Agent:
-    """How one turn is answered.
+    """The configuration of one turn's answer.
 
     Attributes:
-        model: who is asked.
-        asked: what the model is told; the last is the user's, and the contexts go before it.
+        model: the model that answers.
+        messages: the messages to send; the last is the user's, and the contexts go before it.
         system: the instructions.
-        toolbox: what the model may call.
-        permissions: whether a call that was looked at may run.
-        wants_title: whether the chat is to be given a title.
-        compact_at: how much of the model's context a request may take, in percent.
-        gather: reads what the prompt refers to; it stands before the user's words.
-        title_prompt: how a title is asked for; None: in our words.
+        toolbox: the tools that the model may call.
+        permissions: decides whether a prepared call may run.
+        wants_title: request a title for the chat.
+        compact_at: the percentage of the model's context that a request may take.
+        gather: reads the contexts of the prompt; they go before the user's message.
+        title_prompt: the instruction for a title; None: the built-in one.
         answer_max_kb: KiB of text of one answer, after which it is cut.
-        compact_prompt: how a summary is asked for; empty: in our words.
+        compact_prompt: the instruction for a summary; empty: the built-in one.
         hooks: the user's hooks; None: there are none.
-        max_steps: requests after which the turn ends; None: as many as there may be.
-        initiator: who has the model asked first; an agent, where this one works for it.
+        max_steps: requests after which the turn ends; None: `MOST_STEPS`.
+        initiator: the origin of the first request; `agent` for a subagent.
     """
 
     model: Model
-    asked: Sequence[Message]
+    messages: Sequence[Message]
     system: str
     toolbox: ToolBox
     permissions: Permissions
@@ -93,37 +93,37 @@ class Agent:
     initiator: Literal["user", "agent"] = "user"
 
     async def run(self, turn: Turn) -> None:
-        """The turn's body."""
+        """Answer the turn's prompt: its body."""
         name = "eca"
-        told = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.chat.id}
-        async with operation("invoke_agent", name, **told):
+        attributes = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.chat.id}
+        async with operation("invoke_agent", name, **attributes):
             await self._run(turn)
 
     async def _run(self, turn: Turn) -> None:
-        *before, last = self.asked
+        *before, last = self.messages
         added: Sequence[TextPart] = ()
         if self.hooks is not None:
-            heard = await self.hooks.before_request(last)
-            if heard is None:
-                turn.messages.clear()  # what a hook blocks is not kept
+            outcome = await self.hooks.before_request(last)
+            if outcome is None:
+                turn.messages.clear()  # a blocked prompt is not stored
                 return
-            added, last = heard
-        built = await self.gather()  # what it tells of once is lost with a prompt that is blocked
+            added, last = outcome
+        built = await self.gather()  # after the hooks: some contexts are reported only once
         for note in built.notes:
             turn.say(note, role="system")
-        _tell_of_thoughts(turn, self.model.origin)
-        said = turn.prompt.text
+        _report_dropped_reasoning(turn, self.model.origin)
+        prompt_text = turn.prompt.text
         opening = attrs.evolve(
             last,
             parts=(*built.parts, *added, *last.parts),
             content_id=turn.prompt.content_id,
-            shown=None if last.parts[-1:] == (TextPart(said),) else said,
+            shown=None if last.parts[-1:] == (TextPart(prompt_text),) else prompt_text,
         )
         turn.messages[:] = [*before, opening]
         if self.hooks is not None:
-            self.hooks.was_told()
-        await turn.chat.keep_prompt(turn)
-        room = RoomKeeper(
+            self.hooks.mark_greeted()
+        await turn.chat.store_prompt(turn)
+        compactor = Compactor(
             turn,
             self.model,
             opening,
@@ -135,16 +135,16 @@ class Agent:
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
             was_last = step > 0 and turn.messages[-1].role == "assistant"
-            is_told = await self._take_steers(turn, room)
-            if self._is_over or (was_last and not is_told):
-                return  # or there is nothing to ask: what was said meanwhile was for the server
+            has_new_text = await self._take_steers(turn, compactor)
+            if self._is_over or (was_last and not has_new_text):
+                return  # or nothing to send: the steers were commands for the server
             wants_title = self.wants_title and step == 0
-            answer = await self._ask(turn, room, wants_title=wants_title)
+            answer = await self._ask(turn, compactor, wants_title=wants_title)
             if answer is None:
                 return
             if await self._is_last(turn, answer):
                 return
-            turn.tell_usage_so_far()
+            turn.write_usage_so_far()
             if answer.calls:
                 results = await self._run_calls(turn, answer.calls)
                 turn.messages.append(Message(role="tool", parts=results))
@@ -152,12 +152,12 @@ class Agent:
                 return
             if self._waits_for_user(turn, answer) or _is_stuck(turn, answer.calls, failures):
                 return
-        turn.fail(f"This turn took {most} steps without an end. Say `go on` to continue.")
+        turn.fail(f"This turn took {most} steps and was ended. Send `continue` to resume it.")
 
     async def _is_last(self, turn: Turn, answer: Answer) -> bool:
-        """Whether the model has no more to do, nor anyone more to say to it; hooks hear of that."""
+        """Return whether an answer is the last of the turn; run the hooks for its end."""
         if self.hooks is not None and not answer.calls:
-            await self.hooks.hear_steers()
+            await self.hooks.check_steers()
             if not turn.steers:
                 await self.hooks.after_request(answer.text)
         return not (answer.calls or turn.steers)
@@ -168,27 +168,27 @@ class Agent:
         ends = was_refused and turn.chat.session.profile.rejection_ends_turn
         return ends and all(each.command for each in turn.steers)
 
-    async def _take_steers(self, turn: Turn, room: RoomKeeper) -> bool:
-        """Take in what was said meanwhile, as far as hooks let it through; whether a text was."""
-        is_told = False
+    async def _take_steers(self, turn: Turn, compactor: Compactor) -> bool:
+        """Take the steers that hooks let through; return whether there is a new text."""
+        has_new_text = False
         while True:
             if self.hooks is not None:
-                await self.hooks.hear_steers()
+                await self.hooks.check_steers()
             if self._is_over or not turn.steers:
-                return is_told
-            is_told |= await take_steers(turn, room)
+                return has_new_text
+            has_new_text |= await take_steers(turn, compactor)
 
-    async def _ask(self, turn: Turn, room: RoomKeeper, *, wants_title: bool) -> Answer | None:
-        """One request, with room made for it; one that is too long is tried once more, shorter."""
+    async def _ask(self, turn: Turn, compactor: Compactor, *, wants_title: bool) -> Answer | None:
+        """Send one request, compacted if needed; retry once, compacted, if it was too long."""
         request = self._request(turn)
-        if await room.make_room(request):
+        if await compactor.compact_if_needed(request):
             request = self._request(turn)
         if self._is_over:
             return None
         try:
             return await self._reply(turn, request, wants_title=wants_title)
         except BackendError as error:
-            done = await room.compact()
+            done = await compactor.compact()
             if self._is_over:
                 return None
             if not done:
@@ -202,7 +202,7 @@ class Agent:
 
     @property
     def _is_over(self) -> bool:
-        """Whether a hook has ended the turn."""
+        """True if a hook has ended the turn."""
         return self.hooks is not None and self.hooks.stopped
 
     async def _reply(self, turn: Turn, request: Request, *, wants_title: bool) -> Answer | None:
@@ -215,18 +215,20 @@ class Agent:
             title_prompt=self.title_prompt,
             max_kb=self.answer_max_kb,
         )
-        self.note_asked(turn, request)
+        self.record_request(turn, request)
         if answer is not None and answer.usage is not None:
-            turn.chat.window.told(answer.usage, len(turn.chat.history) + len(turn.messages))
+            turn.chat.window.record(answer.usage, len(turn.chat.history) + len(turn.messages))
         return answer
 
-    def note_asked(self, turn: Turn, request: Request) -> None:
-        """Let the turn's usage tell of this request."""
+    def record_request(self, turn: Turn, request: Request) -> None:
+        """Record a request for the turn's context breakdown."""
         context = self.model.capabilities.context
-        turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
+        turn.last_request = LastRequest(
+            request=request, context=context, compact_at=self.compact_at
+        )
 
     def _request(self, turn: Turn) -> Request:
-        messages = effective_history(turn.messages, turn.chat.told)
+        messages = effective_history(turn.messages, turn.chat.model_context)
         return Request(
             system=self.system,
             messages=messages,
@@ -247,15 +249,15 @@ class Agent:
     async def _run_calls(
         self, turn: Turn, finished: Sequence[ToolCallFinished]
     ) -> tuple[Part, ...]:
-        """Run the calls of one answer; the results, in their order."""
+        """Run the calls of one answer; return the results in the order of the calls."""
         steps = [Step(turn.calls[each.key], each) for each in finished]
-        to_come = ToCome()
+        pending = PendingChanges()
         for step in steps:
-            await self._look_at(step, to_come)
-            to_come.add(step)
+            await self._look_at(step, pending)
+            pending.add(step)
             await turn.drained()
-        turn.keep_arguments()
-        turn.tell_of_calls("Calling tool", only_waiting=True)
+        turn.store_arguments()
+        turn.show_call_progress("Calling tool", only_waiting=True)
         match steps:
             case [step]:  # a task of its own would cost more than a small tool takes
                 await self._run_step(step, (), turn)
@@ -263,15 +265,15 @@ class Agent:
                 async with trio.open_nursery() as nursery:
                     for step, earlier in in_order(steps):
                         nursery.start_soon(self._run_step, step, earlier, turn)
-        return tuple(step.call.told() for step in steps)
+        return tuple(step.call.result_part() for step in steps)
 
     async def _run_step(self, step: Step, earlier: Sequence[Step], turn: Turn) -> None:
-        """Wait for the user and for what must come first; then run."""
+        """Wait for the approval and for the calls that must come first; then run."""
         if step.postponed:
             await _all_done(earlier)
-            await self._look_at(step, ToCome())
-            turn.keep_arguments()
-            turn.tell_of_calls("Calling tool", only_waiting=True)
+            await self._look_at(step, PendingChanges())
+            turn.store_arguments()
+            turn.show_call_progress("Calling tool", only_waiting=True)
         self._close_if_over(turn)
         if not step.call.decided.is_set():
             with trio.move_on_after(turn.chat.session.profile.approval_seconds):
@@ -280,26 +282,26 @@ class Agent:
         await _all_done(earlier)
         if step.call.is_open:
             step.call.start()
-            turn.tell_of_calls("Calling tool")
+            turn.show_call_progress("Calling tool")
             output = await _output(step, turn, self.hooks)
             self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
             if pictures:
-                await turn.chat.keep_pictures(turn, pictures)
+                await turn.chat.store_pictures(turn, pictures)
             if step.call.is_open:
                 step.call.finish(output)
             await turn.drained()
         step.done.set()
 
     def _close_if_over(self, turn: Turn) -> None:
-        """Close the calls that could still begin, if a hook has ended the turn."""
+        """Close the calls that have not started, if a hook has ended the turn."""
         if self._is_over:
             for call in turn.calls.values():
                 if call.state in {CallState.RUN, CallState.WAITING}:
                     call.stop()
 
-    async def _look_at(self, step: Step, to_come: ToCome) -> None:
-        """Announce a call, with what it would do and whether the user is asked; or postpone it."""
+    async def _look_at(self, step: Step, pending: PendingChanges) -> None:
+        """Announce a call, with its effect and whether it needs approval; or postpone it."""
         await _still_running()
         call, finished = step.call, step.finished
         arguments = finished.arguments or {}
@@ -317,38 +319,38 @@ class Agent:
             call.announce(arguments, manual_approval=False)
             call.fault(self.toolbox.unknown(call.naming.name))
         else:
-            await self._look_at_known(step, tool, arguments, to_come)
+            await self._look_at_known(step, tool, arguments, pending)
 
     async def _look_at_known(
-        self, step: Step, tool: Tool, arguments: Mapping[str, Any], to_come: ToCome
+        self, step: Step, tool: Tool, arguments: Mapping[str, Any], pending: PendingChanges
     ) -> None:
         call = step.call
         step.changes_something = tool.effect != "read"
-        heard = None
+        verdict = None
         try:
-            prepared, decision = await self._judged(tool, call, arguments)
-            may_ask = decision.verdict != "deny" and not to_come.meets(prepared.changes)
+            prepared, decision = await self._prepare_and_decide(tool, call, arguments)
+            may_ask = decision.verdict != "deny" and not pending.meets(prepared.changes)
             if self.hooks is not None and may_ask:
-                naming, told = _for_hooks(call.naming, prepared, arguments)
-                heard = await self.hooks.before_call(naming, told, decision.verdict)
-                if heard.arguments != told:
-                    wrapped = {**arguments, "arguments": heard.arguments}
-                    arguments = wrapped if prepared.inner else heard.arguments
-                    prepared, decision = await self._judged(tool, call, arguments)
-                decision = heard.tightened(decision)
+                naming, hook_arguments = _for_hooks(call.naming, prepared, arguments)
+                verdict = await self.hooks.before_call(naming, hook_arguments, decision.verdict)
+                if verdict.arguments != hook_arguments:
+                    wrapped = {**arguments, "arguments": verdict.arguments}
+                    arguments = wrapped if prepared.inner else verdict.arguments
+                    prepared, decision = await self._prepare_and_decide(tool, call, arguments)
+                decision = verdict.tightened(decision)
         except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
             await _still_running()
-            step.postponed = bool(to_come)
+            step.postponed = bool(pending)
             if not step.postponed:
                 call.announce(arguments, manual_approval=False)
-                call.fault(_told_of(fault, call))
+                call.fault(_error_text(fault, call))
             return
         await _still_running()
         step.prepared = prepared
         inner = prepared.inner
         step.changes_something |= prepared.is_ordered or bool(inner and inner.tool.effect != "read")
-        step.postponed = to_come.meets(prepared.changes) or (
-            decision.is_remembered and prepared.command is not None and bool(to_come)
+        step.postponed = pending.meets(prepared.changes) or (
+            decision.is_remembered and prepared.command is not None and bool(pending)
         )
         if step.postponed:
             return
@@ -358,8 +360,8 @@ class Agent:
             summary=_with_reason(prepared.summary, decision),
             details=self.permissions.details(prepared, decision),
         )
-        if heard is not None and heard.refusal is not None:
-            call.deny(heard.refusal, reason="hookRejected")
+        if verdict is not None and verdict.refusal is not None:
+            call.deny(verdict.refusal, reason="hookRejected")
         elif decision.verdict == "deny":
             call.deny(f"Denied by {decision.rule}. Do not repeat it.")
         elif decision.verdict == "ask":
@@ -367,12 +369,12 @@ class Agent:
         else:
             call.decided.set()
 
-    async def _judged(
+    async def _prepare_and_decide(
         self, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]
     ) -> tuple[PreparedCall, Decision]:
-        """A call that was looked at, and whether it may run."""
+        """Prepare a call; return it with the decision whether it may run."""
         running_call.set(call.naming.id)
-        is_native = call.naming.server == NATIVE  # others say themselves whether they take more
+        is_native = call.naming.server == NATIVE  # other servers check extra arguments
         fit = check_arguments(arguments, tool.parameters, is_closed=is_native)
         prepared = await tool.prepare(fit)
         return prepared, await self.permissions.decide(
@@ -383,7 +385,7 @@ class Agent:
 def _for_hooks(
     naming: Naming, prepared: PreparedCall, arguments: Mapping[str, Any]
 ) -> tuple[Naming, Mapping[str, Any]]:
-    """Return a call's names and arguments for hooks: those of the tool that it calls, if any."""
+    """Return a call's names and arguments for hooks: the inner tool's, if it calls one."""
     inner = prepared.inner
     if inner is None:
         return naming, arguments
@@ -391,9 +393,9 @@ def _for_hooks(
     return named, inner.arguments
 
 
-def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
-    """Say, once when another model takes over, that it does not know what the last one thought."""
-    before = origin_of_dropped_reasoning(turn.chat.told, origin)
+def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
+    """Report once that a newly selected model is not sent the earlier model's reasoning."""
+    before = origin_of_dropped_reasoning(turn.chat.model_context, origin)
     if before is not None:
         turn.say(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "
@@ -403,7 +405,7 @@ def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
 
 
 async def _still_running() -> None:
-    """Go on unless the turn was stopped while a thread worked: its calls are closed then."""
+    """Continue unless the turn was stopped, and its calls closed, while a thread worked."""
     await trio.lowlevel.checkpoint_if_cancelled()
 
 
@@ -413,9 +415,10 @@ async def _all_done(steps: Iterable[Step]) -> None:
 
 
 async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput:
-    """Do what was looked at, and tell of it; what goes wrong is an output, too.
+    """Run a prepared call inside a span; return its output, also for an error.
 
-    What hooks leave of it is the output: nobody is told of what they hide from the model.
+    The output is the one that hooks have changed: text that they hide from the model is not shown
+    or traced either.
     """
     async with operation(
         "execute_tool",
@@ -432,10 +435,10 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
             known = _for_hooks(step.call.naming, step.prepared, step.call.arguments)
             output = await hooks.after_call(*known, output)
         if span.wants_content:
-            said = (part.text for part in output.parts if isinstance(part, TextPart))
+            texts = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
                 gen_ai__tool__call__arguments=json.dumps(step.call.arguments).decode(),
-                gen_ai__tool__call__result="\n".join(said),
+                gen_ai__tool__call__result="\n".join(texts),
             )
     return output
 
@@ -448,22 +451,22 @@ async def _done(step: Step, turn: Turn) -> ToolOutput:
         try:
             return await step.prepared.run()
         except BaseException:
-            forget()  # for a file is changed whole or not at all
+            forget()  # a file is changed completely or not at all
             raise
     except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
-        return ToolOutput(parts=(TextPart(_told_of(fault, step.call)),), is_error=True)
+        return ToolOutput(parts=(TextPart(_error_text(fault, step.call)),), is_error=True)
 
 
-def _told_of(fault: Exception, call: ToolCall) -> str:
-    """What the model is told of a call that raised."""
+def _error_text(fault: Exception, call: ToolCall) -> str:
+    """Return the text for the model about a call that raised."""
     if isinstance(fault, ToolError):
         return str(fault)
     _log.error("the tool %s crashed", call.naming.name, exc_info=fault)
-    return f"The tool failed by a fault of its own: {type(fault).__name__}: {fault}"
+    return f"Internal error of the tool: {type(fault).__name__}: {fault}"
 
 
 def _with_reason(summary: str, decision: Decision) -> str:
-    """Return the summary with the reason why the call asks or is denied, if it has one in words."""
+    """Return the summary, with the reason for an approval or a denial if there is one."""
     if decision.verdict == "allow" or decision.rule in BUILT_IN:
         return summary
     if " " in decision.rule and "toolCall." not in decision.rule:  # else it names a setting
@@ -474,7 +477,7 @@ def _with_reason(summary: str, decision: Decision) -> str:
 def _is_stuck(
     turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str, str]]
 ) -> bool:
-    """Return whether the very same call has failed too often, and tell the user so."""
+    """Return whether an identical call has failed too often; report it to the user."""
     failed = set()
     for each in finished:
         call = turn.calls[each.key]
@@ -484,6 +487,7 @@ def _is_stuck(
     if all(count < MOST_FAILURES for count in failures.values()):
         return False
     turn.fail(
-        f"The same call failed {MOST_FAILURES} times, so this turn ends here. Say how to go on."
+        f"The same call failed {MOST_FAILURES} times, so this turn was ended. "
+        "Send a prompt that says how to continue."
     )
     return True

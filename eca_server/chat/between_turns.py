@@ -1,7 +1,7 @@
-"""What is done to a chat's past while no turn runs: work on it, and that it is forgotten.
+"""Work on a chat's history between turns, such as a rollback or a clear.
 
-The rules it keeps: it is done whether or not anybody waits for it, prompts that come meanwhile
-wait, and a fault of it ends neither the chat nor the server.
+Rules: the work runs to its end even if its caller is cancelled; prompts that arrive meanwhile wait;
+an error in the work ends neither the chat nor the server.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _log = logging.getLogger("eca_server.chat")
 
 
 class BetweenTurns:
-    """The work on one chat's past.
+    """The work on one chat's history.
 
     Attributes:
-        at_rest: set while nobody works on it.
-        was_cleared: what may be stored of the chat is no part of it any more.
+        idle: set while no work runs.
+        was_cleared: the stored messages of the chat do not belong to it any more.
     """
 
     def __init__(self, chat: Chat, nursery: trio.Nursery, memory: Memory | None) -> None:
-        self.at_rest = trio.Event()
-        self.at_rest.set()
+        self.idle = trio.Event()
+        self.idle.set()
         self.was_cleared = False
         self._chat = chat
         self._nursery = nursery
         self._memory = memory
-        self._works = 0
+        self._running = 0
         self._waiting: list[tuple[Callable[[], Awaitable[None]], trio.Event]] = []
         self._turnstile = trio.Lock()
         self._to_be_cleared: trio.Event | None = None
@@ -47,15 +47,15 @@ class BetweenTurns:
         self._cleared.set()
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether a prompt must wait."""
-        return self._works > 0
+    def is_busy(self) -> bool:
+        """True if a prompt must wait."""
+        return self._running > 0
 
     def do(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
-        """Do something to the past; a turn that runs is stopped, prompts that come now wait.
+        """Stop the running turn and start work on the history; prompts wait for it.
 
         Returns:
-            Set when it is done.
+            An event that is set when the work is done.
         """
         self._chat.stop()
         done = trio.Event()
@@ -63,10 +63,10 @@ class BetweenTurns:
         return done
 
     def later(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
-        """Do something to the past once no turn runs; none is stopped, prompts that come then wait.
+        """Start work on the history once no turn runs; later prompts wait for it.
 
         Returns:
-            Set when it is done.
+            An event that is set when the work is done.
         """
         done = trio.Event()
         if self._chat.is_busy:
@@ -76,10 +76,11 @@ class BetweenTurns:
         return done
 
     def clear(self) -> trio.Event:
-        """Forget what was said; a turn that runs is stopped, prompts that come now wait for it.
+        """Stop the running turn and clear the history; prompts wait for it.
 
         Returns:
-            Set when the client was told and nothing is stored any more; bounded in time.
+            An event that is set, within a time limit, when the client was notified and the stored
+            messages are deleted.
         """
         if self._to_be_cleared is not None:
             return self._to_be_cleared
@@ -88,12 +89,12 @@ class BetweenTurns:
             cleared.set()
         elif self._chat.is_busy:
             self._chat.stop()
-        elif not self._works:
+        elif not self._running:
             self._clear(cleared)
         return cleared
 
-    def go_on(self) -> None:
-        """Begin what waited for the turn that has ended."""
+    def resume(self) -> None:
+        """Start the work that waited for the turn to end."""
         if self._to_be_cleared is not None:
             self._clear(self._to_be_cleared)
         waiting, self._waiting = self._waiting, []
@@ -101,19 +102,19 @@ class BetweenTurns:
             self._start(work, done)
 
     def delete(self) -> None:
-        """Nobody waits any more for a deleted chat to be cleared."""
+        """Release the callers that wait for the deleted chat to be cleared."""
         if self._to_be_cleared is not None:
             self._to_be_cleared.set()
 
     async def finish(self) -> None:
-        """Wait until all of it is done."""
-        await self.at_rest.wait()
+        """Wait until all work is done."""
+        await self.idle.wait()
         await self._cleared.wait()
 
     def _start(self, work: Callable[[], Awaitable[None]], done: trio.Event) -> None:
-        self._works += 1
-        if self.at_rest.is_set():
-            self.at_rest = trio.Event()
+        self._running += 1
+        if self.idle.is_set():
+            self.idle = trio.Event()
         self._nursery.start_soon(self._do, work, done)
 
     async def _do(self, work: Callable[[], Awaitable[None]], done: trio.Event) -> None:
@@ -122,41 +123,41 @@ class BetweenTurns:
             async with self._turnstile:
                 await self._chat.restore()
                 await work()
-        except Exception:  # noqa: BLE001 - a fault of it must not end the server
-            _log.exception("what was to be done to chat %s failed", self._chat.id)
+        except Exception:  # noqa: BLE001 - an error must not end the server
+            _log.exception("work on the history of chat %s failed", self._chat.id)
         finally:
-            self._works -= 1
-            if not self._works:
-                self.at_rest.set()
+            self._running -= 1
+            if not self._running:
+                self.idle.set()
             done.set()
-            self._chat.go_on()
+            self._chat.resume()
 
     def _clear(self, cleared: trio.Event) -> None:
-        """Forget now; what may be stored is no part of this chat any more, and goes in a moment."""
+        """Clear the history now; the stored messages are deleted soon after."""
         self.was_cleared = True
-        self._chat.showing.end()
+        self._chat.replayer.end()
         self._chat.forget()
-        told = ChatClearedParams(chat_id=self._chat.id, messages=True)
-        self._chat.session.notify("chat/cleared", told, asked=True)
+        params = ChatClearedParams(chat_id=self._chat.id, messages=True)
+        self._chat.session.notify("chat/cleared", params, asked=True)
         before, self._cleared = self._cleared, cleared
         self._to_be_cleared = None
-        asked = None
+        erasure = None
         if self._memory is not None and self._chat.is_read:
-            asked = self._memory.clear(self._chat)
-        self._nursery.start_soon(self._keep_cleared, asked, before, cleared)
+            erasure = self._memory.clear(self._chat)
+        self._nursery.start_soon(self._store_cleared, erasure, before, cleared)
 
-    async def _keep_cleared(
-        self, asked: Awaitable[None] | None, before: trio.Event, cleared: trio.Event
+    async def _store_cleared(
+        self, erasure: Awaitable[None] | None, before: trio.Event, cleared: trio.Event
     ) -> None:
         try:
-            if asked is None:
-                await self._chat.restore()  # what stays: settings, costs, the user's name for it
+            if erasure is None:
+                await self._chat.restore()  # settings, costs and the user's title stay
                 if self._memory is not None and self._chat.state is not ChatState.DELETED:
-                    asked = self._memory.clear(self._chat)
-            if asked is not None:
-                await asked
+                    erasure = self._memory.clear(self._chat)
+            if erasure is not None:
+                await erasure
             await before.wait()
-        except Exception:  # noqa: BLE001 - a fault of it must not end the server
-            _log.exception("chat %s cannot be cleared where it is stored", self._chat.id)
+        except Exception:  # noqa: BLE001 - an error must not end the server
+            _log.exception("the stored messages of chat %s cannot be deleted", self._chat.id)
         finally:
             cleared.set()

@@ -1,6 +1,6 @@
-"""What fills a model's context, by kind: for `/context`, and for clients that draw it.
+"""The use of a model's context by kind, for `/context` and for clients that draw it.
 
-The kinds are estimated, and together are what the provider counted, where it did.
+The kinds are estimated; their sum is the provider's count, if there is one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eca_protocol.messages import ContextBreakdown, ContextCategory
 from eca_server.llm.backend import Request
 from eca_server.llm.estimate import Kind, tokens_by_kind
 
-__all__ = ["Asked", "breakdown"]
+__all__ = ["LastRequest", "breakdown"]
 
 _SHOWN: Final[Mapping[Kind, tuple[str, str, str]]] = {
     "instructions": ("Instructions", "#5b8def", "🟦"),
@@ -23,19 +23,19 @@ _SHOWN: Final[Mapping[Kind, tuple[str, str, str]]] = {
     "calls": ("Tool calls", "#d8b34a", "🟨"),
     "files": ("Files and pictures", "#d86f5b", "🟥"),
 }
-"""Name, color and sign of each kind."""
+"""Name, color and emoji of each kind."""
 
 _FREE: Final = ("#8a8a8a", "⬜")
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
-    """A request to a model.
+class LastRequest:
+    """The last request to a model.
 
     Attributes:
-        request: what it was asked.
-        context: the tokens of its context, if they are known.
-        compact_at: how much of that a request may take, in percent.
+        request: the request.
+        context: the tokens of the model's context, if known.
+        compact_at: the percentage of the context that a request may take.
     """
 
     request: Request
@@ -44,12 +44,12 @@ class Asked:
 
 
 def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdown:
-    """What fills the context.
+    """Return the use of the context by kind.
 
     Args:
-        request: what the model would be asked.
-        used: its tokens in all.
-        limit: tokens of the model's context; None: unknown.
+        request: the request.
+        used: the tokens of the whole request.
+        limit: the tokens of the model's context; None: unknown.
     """
     estimated = tokens_by_kind(request)
     whole = sum(estimated.values()) or 1

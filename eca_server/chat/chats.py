@@ -1,4 +1,4 @@
-"""All chats of a connection, by id, and what of them is stored."""
+"""All chats of a connection, by id, and their stored parts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Chats:
     """The chats of a connection, by id.
 
     Args:
-        session: the client's.
-        nursery: where they run.
-        memory: where they are kept; None: nowhere.
-        watch: told when the status of one changes, or of a call in it.
+        session: the connected client.
+        nursery: runs the chats' tasks.
+        memory: stores the chats; None: they are not stored.
+        watch: called when the status of a chat or of a call changes.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Chats:
         self._watch = watch
         self._chats: dict[str, Chat] = {}
         self._deleted: set[str] = set()
-        self._going: dict[str, trio.Event] = {}
+        self._deletions: dict[str, trio.Event] = {}
         self._bodies: set[Turn] = set()
 
     def open(self, chat_id: str | None) -> Chat:
-        """The chat of that id, made if there is none; without an id, one of ours (W-21).
+        """Return the chat with this id, or make it; without an id, generate one (W-21).
 
-        While a subagent works in it, it is that one's, as for `get`.
+        While a subagent works under this id, return the subagent's chat, as `get` does.
         """
         known = chat_id or str(uuid.uuid4())
         chat = self.get(known)
@@ -70,25 +70,25 @@ class Chats:
                 may_be_stored=may_be_stored,
                 watch=self._watch,
             )
-            if known in self._going:
-                chat.between_turns.do(self._going[known].wait)
+            if known in self._deletions:
+                chat.between_turns.do(self._deletions[known].wait)
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
-        """The chat of that id, if it exists, or the subagent's that works in it now."""
+        """Return the chat, or the working subagent's chat, with this id, or None."""
         return self.subagent(chat_id) or self._chats.get(chat_id or "")
 
     def subagent(self, chat_id: str | None) -> SubagentChat | None:
-        """The chat of that id, if a subagent works in it now and the client is shown that."""
+        """Return the chat with this id of a working subagent that the client is shown, or None."""
         subagents = (each for chat in self for each in chat.subagents if each.is_shown)
         return next((each for each in subagents if each.id == chat_id), None)
 
     def __iter__(self) -> Iterator[Chat]:
-        """Those that exist."""
+        """Yield the open chats."""
         return iter(self._chats.values())
 
     async def find(self, chat_id: str) -> Chat | None:
-        """The chat of that id with its history, read back if it is stored; None: there is none."""
+        """Return the chat with this id and its history, loaded if it is stored, or None."""
         if not chat_id:
             return None
         chat = self.open(chat_id)
@@ -105,41 +105,41 @@ class Chats:
         settings: ChatSettings,
         chat: Chat | None = None,
     ) -> Chat:
-        """A new chat that begins with what was said elsewhere, and is stored.
+        """Make and store a chat that begins with existing messages.
 
         Args:
-            messages: what was said.
-            title: what it is called.
-            settings: what it is set to.
-            chat: itself, if it has an id already.
+            messages: the history.
+            title: the chat's title.
+            settings: the chat's settings.
+            chat: the chat, if it has an id already.
         """
         chat = chat or self.open(None)
         chat.history.extend(messages)
-        chat.told = effective_history(chat.history)
+        chat.model_context = effective_history(chat.history)
         chat.title = title or None
         chat.set(**attrs.asdict(settings, recurse=False))
         if self.memory is not None and messages:
-            await self.memory.keep_copy(chat)
+            await self.memory.store_copy(chat)
         return chat
 
     async def titles(self) -> frozenset[str]:
-        """Those that chats have: all of this connection, and the latest that are stored."""
+        """Return the titles of this connection's chats and of the latest stored ones."""
         stored = () if self.memory is None else await self.memory.latest(_MOST_TITLES)
         return frozenset(each.title for each in (*stored, *self) if each.title is not None)
 
     def drop_blank(self, chat: Chat) -> bool:
-        """Forget a chat that is as if it had never been named; whether it is."""
+        """Remove a chat that is blank; return whether it was."""
         is_blank = chat.is_blank and self._chats.get(chat.id) is chat
         if is_blank:
             del self._chats[chat.id]
         return is_blank
 
     def clear(self, chat_id: str) -> trio.Event:
-        """Let a chat forget what was said in it; see `BetweenTurns.clear`."""
+        """Clear a chat's history; see `BetweenTurns.clear`."""
         return self.open(chat_id).between_turns.clear()
 
     def delete(self, chat_id: str | None) -> None:
-        """Forget a chat with everything in it; an unknown one is no fault (W-24)."""
+        """Delete a chat with everything in it; an unknown id is no error (W-24)."""
         if not chat_id:
             return
         subagent = self.subagent(chat_id)
@@ -150,28 +150,28 @@ class Chats:
             chat.delete()
         if self.memory is not None:
             self._deleted.add(chat_id)
-            if chat is None and chat_id in self._going:
+            if chat is None and chat_id in self._deletions:
                 return
-            if chat is None or chat.between_turns.at_rest.is_set():
+            if chat is None or chat.between_turns.idle.is_set():
                 self._nursery.start_soon(self.memory.delete, chat_id)
             else:
-                gone = self._going[chat_id] = trio.Event()
-                self._nursery.start_soon(self._delete_later, self.memory, chat, gone)
+                deleted = self._deletions[chat_id] = trio.Event()
+                self._nursery.start_soon(self._delete_later, self.memory, chat, deleted)
 
-    async def _delete_later(self, memory: Memory, chat: Chat, gone: trio.Event) -> None:
-        """Files that are being put back are put back whole; who takes the id again waits."""
-        await chat.between_turns.at_rest.wait()
+    async def _delete_later(self, memory: Memory, chat: Chat, deleted: trio.Event) -> None:
+        """Delete once a running rollback has restored its files; a new chat of this id waits."""
+        await chat.between_turns.idle.wait()
         await memory.delete(chat.id)
-        if self._going.get(chat.id) is gone:  # and the id was not taken and deleted again
-            del self._going[chat.id]
-        gone.set()
+        if self._deletions.get(chat.id) is deleted:  # and the id was not taken and deleted again
+            del self._deletions[chat.id]
+        deleted.set()
 
     async def close(self) -> Sequence[str]:
-        """Stop every chat, wait until all turns are closed, and store what is left.
+        """Stop every chat, wait until all turns are closed, and finish storing.
 
         Returns:
-            What did not succeed within its bounds: a tool that could not be ended, chats that
-            could not be stored or deleted.
+            A sentence for each failure within the time limits: a tool that could not be ended,
+            chats that could not be stored or deleted.
         """
         for chat in self._chats.values():
             chat.stop()
@@ -182,13 +182,13 @@ class Chats:
                 for turn in tuple(self._bodies):  # those of deleted chats, too; one may run a hook
                     await turn.ended.wait()
             with trio.move_on_after(STOP_SECONDS):
-                for gone in tuple(self._going.values()):
-                    await gone.wait()
-        left = [
-            f"a tool of the chat {turn.chat.id} cannot be ended"
+                for deleted in tuple(self._deletions.values()):
+                    await deleted.wait()
+        failures = [
+            f"a tool of the chat {turn.chat.id} could not be ended"
             for turn in self._bodies
-            if turn.cut_a_call
+            if turn.stopped_during_tool
         ]
         if self.memory is not None and not await self.memory.close():
-            left.append("the last changes of the chats could not be written to the disk")
-        return left
+            failures.append("the last changes of the chats could not be written to the disk")
+        return failures

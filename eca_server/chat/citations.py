@@ -11,7 +11,7 @@ from eca_protocol.messages import ChatContent, ChatTextContent, ChatURLContent
 __all__ = ["markdown_link", "source_contents"]
 
 _SAFE_IN_A_LINK = "/:?#[]@!$&'*+,;=%~"
-"""What may stand in a link of Markdown as it is: of a URL's own characters all but brackets."""
+"""Characters that need no escape in a link of Markdown: those of URLs except brackets."""
 
 
 def source_contents(url: str, title: str, *, is_linked: bool) -> Iterator[ChatContent]:

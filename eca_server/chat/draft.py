@@ -1,6 +1,6 @@
 """Drafts of running turns, stored now and then: a server that is killed leaves its draft.
 
-The rules it keeps: a draft is stored every second at most, only if something new came, and only
+Rules: a draft is stored every second at most, only if something new came, and only
 what is new; an event of a stream costs an append to a list. There is one write at a time, so that
 a late disk makes nothing pile up. When the turn ends, its messages replace the draft.
 """
@@ -78,7 +78,7 @@ class Draft:
         self._written: list[Message] = []
         self._growing = _Growing(0)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Take an event of the answer."""
         if self._is_stored:
             self._growing.events.append(event)
@@ -122,7 +122,7 @@ class Draft:
         growing = self._growing
         if growing.place != len(messages):
             growing = self._growing = _Growing(len(messages))
-        heard = len(growing.events)
+        recorded = len(growing.events)
         results = tuple(self._new_results(messages, growing))
         parts = (*_parts_of(growing.events), *results)
         pieces = [
@@ -140,7 +140,7 @@ class Draft:
         if pieces and not await add(pieces):
             return False
         self._written = [*messages]
-        del growing.events[:heard]
+        del growing.events[:recorded]
         growing.pieces += bool(parts)
         growing.results |= {each.call_id for each in results}
         return True
@@ -163,7 +163,7 @@ class Draft:
                 if isinstance(part, ToolCallPart) and part.id not in growing.results:
                     call = self._turn.calls.get(part.id)
                     if call is not None and call.result is not None:
-                        yield call.told()
+                        yield call.result_part()
 
 
 def _parts_of(events: Sequence[Event]) -> tuple[Part, ...]:

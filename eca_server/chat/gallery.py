@@ -1,7 +1,7 @@
-"""Files of pictures, for clients that are not shown them: they are told where the file is.
+"""Pictures stored as files, for clients that show a link instead of the picture.
 
-The rules it keeps: the files are for the user's eyes only, of a bounded number for each chat, and
-gone with the chat; without a file there is no link, and nothing else is lost.
+Rules: only the user can read the files; their number is limited for each chat; they are deleted
+with the chat. If a file cannot be written, only the link is missing.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ __all__ = ["MOST_FILES", "Gallery"]
 _log = logging.getLogger("eca_server.chat")
 
 MOST_FILES = 100
-"""Of one chat."""
+"""The largest number of files for one chat."""
 
 SECONDS = 1.0
-"""How long a disk is waited for."""
+"""Seconds to wait for the disk."""
 
 
 class Gallery:
     """The pictures of chats as files.
 
     Args:
-        folder: the data folder; they lie in `pictures`, a folder for each chat.
+        folder: the data directory; the files are in `pictures`, in a directory for each chat.
     """
 
     def __init__(self, folder: Path) -> None:
         self._data = folder
         self._folder = folder / "pictures"
-        self._writing = threading.Lock()  # a folder that goes has nothing put in meanwhile
+        self._writing = threading.Lock()  # no file is added to a directory that is being removed
 
     def link(self, chat_id: str, picture: ChatImageContent) -> str | None:
-        """The URI of a picture's file, if there is one."""
+        """Return the URI of a picture's file, or None."""
         path = self._path(chat_id, picture)
         with suppress(OSError):
             return path.as_uri() if path.exists() else None
         return None
 
     async def keep(self, chat_id: str, picture: ChatImageContent) -> None:
-        """Have a file of this picture, unless there are too many; bounded in time."""
+        """Write a picture to a file, unless there are too many; within a time limit."""
         with trio.move_on_after(SECONDS):
             await trio.to_thread.run_sync(self._keep, chat_id, picture, abandon_on_cancel=True)
 
     async def remove(self, chat_id: str) -> None:
-        """Have none of this chat any more, cancelled or not; bounded in time."""
+        """Remove the files of a chat, even if cancelled; within a time limit."""
         with trio.move_on_after(SECONDS, shield=True):
             await trio.to_thread.run_sync(self._remove, chat_id, abandon_on_cancel=True)
 
@@ -71,7 +71,7 @@ class Gallery:
                     return
                 replace_file(path, b64decode(picture.base64))
         except OSError as fault:
-            _log.warning("a picture could not be kept as a file: %s", fault)
+            _log.warning("a picture could not be stored as a file: %s", fault)
 
     def _remove(self, chat_id: str) -> None:
         try:

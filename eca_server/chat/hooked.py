@@ -1,7 +1,7 @@
-"""The hooks of one turn: what they are told of it, and what their word changes.
+"""The hooks of one turn: their payloads, and the effects of their results.
 
-The rules it keeps: a hook tightens what is decided about a call and never loosens it; what one adds
-stands in the frame of contexts; each that was shown to start is shown to end, also by a stop.
+Rules: a hook can make the decision about a call stricter, never looser; text that a hook adds is
+framed like contexts; each hook that was shown to start is shown to end, also after a stop.
 """
 
 from __future__ import annotations
@@ -33,37 +33,39 @@ from eca_server.tools.approval import Decision, Verdict
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import ToolOutput
 
-__all__ = ["HeardOfCall", "Trigger", "TurnHooks"]
+__all__ = ["CallVerdict", "Trigger", "TurnHooks"]
 
 Trigger: TypeAlias = Literal["manual", "auto"]
-"""What a compaction is due to: `/compact`, or a request that would be too long."""
+"""The trigger of a compaction: `/compact`, or a request that would be too long."""
 
 _MOST_FOLLOW_UPS = 10
-_SHOWN = Cap(size=4 * 1024)  # of what a hook wrote; what it says is read from all of it
+_SHOWN = Cap(size=4 * 1024)  # of a hook's output as shown; the whole output is parsed
 _HIDDEN = "[Tool output hidden by hook]"
-_NOT_RUN = "It did not run: the user's hook ended this turn."
+_NOT_RUN = "This call did not run: a hook of the user ended this turn."
 
 
 @attrs.frozen(kw_only=True)
-class HeardOfCall:
-    """What hooks say of a call before it runs.
+class CallVerdict:
+    """The hooks' decision about a call before it runs.
 
     Attributes:
-        arguments: the model's, as hooks rewrote them.
-        refusal: why it must not run, for the model; None: it may, as far as they are asked.
-        asks: the hook that wants the user asked.
+        arguments: the model's arguments, as hooks rewrote them.
+        refusal: the reason for the model why the call must not run; None: hooks allow it.
+        approval_requested_by: the hook that requires the user's approval.
     """
 
     arguments: Mapping[str, Any]
     refusal: str | None = None
-    asks: str | None = None
+    approval_requested_by: str | None = None
 
     def tightened(self, decision: Decision) -> Decision:
-        """What becomes of the call; a refusal is a rejection, whatever else was decided."""
+        """Return the decision made stricter; a refusal always denies the call."""
         if self.refusal is not None:
             return attrs.evolve(decision, verdict="deny")
-        if self.asks is not None and decision.verdict == "allow":
-            return Decision(verdict="ask", rule=f"asked for by the hook {self.asks}")
+        if self.approval_requested_by is not None and decision.verdict == "allow":
+            return Decision(
+                verdict="ask", rule=f"required by the hook {self.approval_requested_by}"
+            )
         return decision
 
 
@@ -71,176 +73,188 @@ class TurnHooks:
     """The hooks of a turn.
 
     Args:
-        hooks: the configured ones.
+        hooks: the configured hooks.
         turn: the turn.
-        told: what each is told of the chat.
-        greeted: the chats that have what `chatStart` says in their history.
-        beside: runs those at the chat's start, which a delete of the chat does not cut short.
+        chat_payload: the members about the chat in each hook's payload.
+        greeted: the chats with the contexts of `chatStart` in their history.
+        background: runs the hooks of the chat's start, which a delete of the chat does not end.
 
     Attributes:
-        stopped: one of them has ended the turn.
+        stopped: a hook has ended the turn.
     """
 
     def __init__(
         self,
         hooks: Hooks,
         turn: Turn,
-        told: Mapping[str, Any],
+        chat_payload: Mapping[str, Any],
         greeted: MutableSet[Chat],
-        beside: BackgroundHooks,
+        background: BackgroundHooks,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
         self._turn = turn
-        self._told = told
+        self._chat_payload = chat_payload
         self._greeted = greeted
-        self._beside = beside
+        self._background = background
         self._is_subagents = turn.chat.parent_id is not None
         self._follow_ups = 0
 
-    async def before_request(self, asked: Message) -> tuple[Sequence[TextPart], Message] | None:
-        """What goes before the user's message, and that message; None: it is not sent."""
+    async def before_request(self, message: Message) -> tuple[Sequence[TextPart], Message] | None:
+        """Run the hooks before the first request.
+
+        Returns:
+            The parts to put before the user's message, and that message; None: it is not sent.
+        """
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
         if self._is_subagents or chat not in self._greeted or not chat.history:
-            heard = await self._start()
-            contexts += heard.contexts
-            if self._ends_with(heard):
+            results = await self._start()
+            contexts += results.contexts
+            if self._ends_with(results):
                 return None
-        *others, last = asked.parts
-        said = last.text if isinstance(last, TextPart) else self._turn.prompt.text
-        heard = await self._hooks.fire(
-            "preRequest", {**self._told, "prompt": said}, _Stage(self._turn)
+        *others, last = message.parts
+        prompt_text = last.text if isinstance(last, TextPart) else self._turn.prompt.text
+        results = await self._hooks.fire(
+            "preRequest", {**self._chat_payload, "prompt": prompt_text}, _HookDisplay(self._turn)
         )
-        if self._ends_with(heard):
+        if self._ends_with(results):
             return None
-        if heard.blocked_by is not None:
-            name, why = heard.blocked_by
+        if results.blocked_by is not None:
+            name, why = results.blocked_by
             self._turn.fail(f"Request blocked by hook '{name}'{': ' + why if why else '.'}")
             return None
-        if heard.payload["prompt"] != said:
-            self._turn.about = heard.payload["prompt"]
+        if results.payload["prompt"] != prompt_text:
+            self._turn.about = results.payload["prompt"]
             last = TextPart(self._turn.about) if isinstance(last, TextPart) else last
-        return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
+        return _framed([*contexts, *results.contexts]), attrs.evolve(message, parts=(*others, last))
 
     async def _start(self) -> HookResults:
         if self._is_subagents:
-            return await self._hooks.fire("subagentStart", self._told, _Stage(self._turn))
+            return await self._hooks.fire(
+                "subagentStart", self._chat_payload, _HookDisplay(self._turn)
+            )
         chat = self._turn.chat
-        told = {**self._told, "resumed": bool(chat.history)}
+        payload = {**self._chat_payload, "resumed": bool(chat.history)}
         if not self._hooks.has("chatStart"):
-            return HookResults(payload=told)
-        run = partial(self._hooks.fire, "chatStart", told, _Stage(self._turn))
-        return await self._beside.run_start(chat.id, run, lambda: chat.state is ChatState.DELETED)
+            return HookResults(payload=payload)
+        run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(self._turn))
+        return await self._background.run_start(
+            chat.id, run, lambda: chat.state is ChatState.DELETED
+        )
 
-    def was_told(self) -> None:
-        """The message with what they add is the chat's from now on."""
+    def mark_greeted(self) -> None:
+        """Record that the hooks' additions at the chat's start are in its history."""
         self._greeted.add(self._turn.chat)
 
-    async def hear_steers(self) -> None:
-        """Ask those who are asked of prompts about all that is said to the turn that runs, once.
+    async def check_steers(self) -> None:
+        """Run the `preRequest` hooks for each new steer, once.
 
-        What they let through the turn takes; what they do not the user is told.
+        The turn takes the steers that the hooks allow; the user is notified of blocked ones.
         """
         steers = self._turn.steers
         while steer := next((e for e in steers if e.parts is None and e.command is None), None):
-            heard = await self._hooks.fire(
-                "preRequest", {**self._told, "prompt": steer.text}, _Stage(self._turn)
+            results = await self._hooks.fire(
+                "preRequest", {**self._chat_payload, "prompt": steer.text}, _HookDisplay(self._turn)
             )
             if steer not in steers:
-                continue  # it was taken back meanwhile
-            if self._ends_with(heard):
+                continue  # it was withdrawn meanwhile
+            if self._ends_with(results):
                 return
             place = steers.index(steer)
-            if heard.blocked_by is None:
-                parts = (*_framed(heard.contexts), TextPart(heard.payload["prompt"]))
+            if results.blocked_by is None:
+                parts = (*_framed(results.contexts), TextPart(results.payload["prompt"]))
                 steers[place] = attrs.evolve(steer, parts=parts)
             else:
                 del steers[place]
-                name, why = heard.blocked_by
+                name, why = results.blocked_by
                 words = f"Blocked by hook '{name}'{': ' + why if why else '.'}\n\n{steer.text}"
                 self._turn.say(words, role="system")
 
     async def after_request(self, response: str) -> None:
-        """The model has no more to say; what a hook wants to follow is said to it as a steer."""
-        told = {
-            **self._told,
+        """Run the hooks after the last answer; add their follow-up, if any, as a steer."""
+        payload = {
+            **self._chat_payload,
             "response": response,
             "follow_up_active": self._follow_ups > 0,
         }
         event: HookEvent = "subagentPostRequest" if self._is_subagents else "postRequest"
-        heard = await self._hooks.fire(event, told, _Stage(self._turn))
-        if self._ends_with(heard):
+        results = await self._hooks.fire(event, payload, _HookDisplay(self._turn))
+        if self._ends_with(results):
             return
-        follow_ups = [*heard.follow_ups, *(heard.blocked_by[1:] if heard.blocked_by else ())]
+        follow_ups = [*results.follow_ups, *(results.blocked_by[1:] if results.blocked_by else ())]
         text = "\n\n".join(each for each in follow_ups if each)
         if text and self._follow_ups < _MOST_FOLLOW_UPS:
             self._follow_ups += 1
             self._turn.steers.append(Steer(text=text, parts=(TextPart(text),)))
         elif text:
-            self._turn.fail(f"Hooks went on {_MOST_FOLLOW_UPS} times, so this turn ends here.")
+            self._turn.fail(f"Hooks continued this turn {_MOST_FOLLOW_UPS} times, so it was ended.")
 
     async def before_compaction(self, triggered: Trigger, wish: str) -> bool:
-        """Whether the chat may be compacted; if not, the user was told."""
-        told = {**self._told, "triggered": triggered, "custom_instructions": wish}
-        heard = await self._hooks.fire("preCompact", told, _Stage(self._turn))
-        if self._ends_with(heard):
+        """Return whether the chat may be compacted; report it if not."""
+        payload = {**self._chat_payload, "triggered": triggered, "custom_instructions": wish}
+        results = await self._hooks.fire("preCompact", payload, _HookDisplay(self._turn))
+        if self._ends_with(results):
             return False
-        if heard.blocked_by is not None:
-            blocked = f"Compaction blocked by hook '{heard.blocked_by[0]}'."
+        if results.blocked_by is not None:
+            blocked = f"Compaction blocked by hook '{results.blocked_by[0]}'."
             self._turn.say(blocked, role="system")
-        return heard.blocked_by is None
+        return results.blocked_by is None
 
     async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:
-        """What goes behind the summary."""
-        told = {**self._told, "triggered": triggered, "compact_summary": summary}
-        heard = await self._hooks.fire("postCompact", told, _Stage(self._turn))
-        self._ends_with(heard)
-        return _framed(heard.contexts)
+        """Return the parts to put after the summary."""
+        payload = {**self._chat_payload, "triggered": triggered, "compact_summary": summary}
+        results = await self._hooks.fire("postCompact", payload, _HookDisplay(self._turn))
+        self._ends_with(results)
+        return _framed(results.contexts)
 
     async def before_call(
         self, naming: Naming, arguments: Mapping[str, Any], verdict: Verdict
-    ) -> HeardOfCall:
-        """What hooks say of a call that was looked at and is not denied."""
+    ) -> CallVerdict:
+        """Return the hooks' decision about a prepared call that is not denied."""
         if self.stopped:
-            return HeardOfCall(arguments=arguments, refusal=_NOT_RUN)
-        told = {**self._told_of_call(naming, arguments), "approval": verdict}
-        heard = await self._fire_of_call("preToolCall", told, naming, arguments)
-        refusal = asks = None
-        if self._ends_with(heard):
+            return CallVerdict(arguments=arguments, refusal=_NOT_RUN)
+        payload = {**self._call_payload(naming, arguments), "approval": verdict}
+        results = await self._fire_of_call("preToolCall", payload, naming, arguments)
+        refusal = approval_requested_by = None
+        if self._ends_with(results):
             refusal = _NOT_RUN
-        elif heard.approval is not None and heard.approval[0] == "deny":
-            why = "\n".join(each for each in heard.denial_reasons if each)
-            refusal = why or f"Denied by the hook {heard.approval[1]}. Do not repeat it."
-        elif heard.approval is not None and heard.approval[0] == "ask":
-            asks = heard.approval[1]
-        return HeardOfCall(arguments=heard.payload["tool_input"], refusal=refusal, asks=asks)
+        elif results.approval is not None and results.approval[0] == "deny":
+            why = "\n".join(each for each in results.denial_reasons if each)
+            refusal = why or f"Denied by the hook {results.approval[1]}. Do not repeat it."
+        elif results.approval is not None and results.approval[0] == "ask":
+            approval_requested_by = results.approval[1]
+        return CallVerdict(
+            arguments=results.payload["tool_input"],
+            refusal=refusal,
+            approval_requested_by=approval_requested_by,
+        )
 
     async def after_call(
         self, naming: Naming, arguments: Mapping[str, Any], output: ToolOutput
     ) -> ToolOutput:
-        """The output as hooks want the model to have it."""
+        """Return the output as hooks change it for the model."""
         texts = [part.text for part in output.parts if isinstance(part, TextPart)]
-        told = {
-            **self._told_of_call(naming, arguments),
+        payload = {
+            **self._call_payload(naming, arguments),
             "tool_response": "\n".join(texts),
             "error": output.is_error,
         }
-        heard = await self._fire_of_call(
-            "postToolCall", told, naming, arguments, failed=output.is_error
+        results = await self._fire_of_call(
+            "postToolCall", payload, naming, arguments, failed=output.is_error
         )
-        self._ends_with(heard)
+        self._ends_with(results)
         parts = output.parts
-        if heard.blocked_by is not None:
-            parts = (TextPart(heard.blocked_by[1] or _HIDDEN),)
-        elif heard.replacement is not None:
-            parts = (TextPart(heard.replacement or _HIDDEN),)
-        return attrs.evolve(output, parts=(*parts, *_framed(heard.contexts)))
+        if results.blocked_by is not None:
+            parts = (TextPart(results.blocked_by[1] or _HIDDEN),)
+        elif results.replacement is not None:
+            parts = (TextPart(results.replacement or _HIDDEN),)
+        return attrs.evolve(output, parts=(*parts, *_framed(results.contexts)))
 
     async def _fire_of_call(
         self,
         event: HookEvent,
-        told: Mapping[str, Any],
+        payload: Mapping[str, Any],
         naming: Naming,
         arguments: Mapping[str, Any],
         *,
@@ -249,29 +263,29 @@ class TurnHooks:
         call = ToolCallEvent(
             server=naming.server, tool=_own_name(naming), arguments=arguments, failed=failed
         )
-        return await self._hooks.fire(event, told, _Stage(self._turn, naming.id), call)
+        return await self._hooks.fire(event, payload, _HookDisplay(self._turn, naming.id), call)
 
-    def _told_of_call(self, naming: Naming, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _call_payload(self, naming: Naming, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            **self._told,
+            **self._chat_payload,
             "tool_name": _own_name(naming),
             "server": naming.server,
             "tool_input": dict(arguments),
             "tool_call_id": naming.id,
         }
 
-    def _ends_with(self, heard: HookResults) -> bool:
-        """Whether the turn ends here; the user is told whose word it is."""
-        if heard.stopped_by is not None:
-            name, reason = heard.stopped_by
+    def _ends_with(self, results: HookResults) -> bool:
+        """Return whether a hook ends the turn, and report which one."""
+        if results.stopped_by is not None:
+            name, reason = results.stopped_by
             self.stopped = True
             self._turn.fail(f"Turn stopped by hook '{name}'{': ' + reason if reason else '.'}")
         return self.stopped
 
 
 @attrs.frozen
-class _Stage:
-    """The chat, as far as its client's edition shows hooks; else words about what matters."""
+class _HookDisplay:
+    """Shows hooks in the chat if the client's edition has them; else reports failures as text."""
 
     turn: Turn
     call: str | None = None
@@ -311,12 +325,12 @@ class _Stage:
 
 
 def _own_name(naming: Naming) -> str:
-    """A tool's name at its server: without the prefix by which a model calls a native one."""
+    """Return a tool's name at its server, without the model's prefix of native tools."""
     return naming.name.removeprefix(PREFIX) if naming.server == NATIVE else naming.name
 
 
 def _framed(contexts: Sequence[tuple[str, str]]) -> tuple[TextPart, ...]:
-    """What hooks add, as the model is given it."""
+    """Return the contexts that hooks add, framed for the model."""
     sections = [
         Section(name="hook", attributes={"name": name}, body=(text,)) for name, text in contexts
     ]

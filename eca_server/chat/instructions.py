@@ -1,4 +1,4 @@
-"""What a model is told about its part, once per chat and behaviour (design decision 20)."""
+"""The system prompt, built once per chat and behavior (design decision 20)."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from eca_server.workspace import Root
 __all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 
 LARGEST_PROMPT = 256 * 1024
-"""Bytes of a file with a prompt."""
+"""Bytes of the largest file with a prompt."""
 
 _COMMON = (
     "You are ECA, a coding assistant inside the user's editor. Answer in Markdown. Be concise and "
-    "exact; show code in fenced blocks with the language named. Say so when you do not know."
+    "exact. Put code in fenced blocks with the language named. Say so when you do not know."
 )
 _AGENT = "Help the user reach the goal of the conversation."
 _BEHAVIORS = {
     "plan": (
-        "Make a plan before anything is changed: name the steps, the files they touch and what "
-        "could go wrong. Do not write the final change until the user asks for it."
+        "Plan before anything is changed: list the steps, the files they touch and the risks. Do "
+        "not make the final change until the user asks for it."
     ),
 }
 
 
 @attrs.frozen(kw_only=True)
 class System:
-    """The system prompt of a chat's behaviour.
+    """The system prompt of a chat's behavior.
 
     Attributes:
-        text: all of it but what MCP servers add.
-        lists_skills: whether it names skills that can be loaded.
+        text: the prompt without the MCP servers' instructions.
+        lists_skills: it lists skills that can be loaded.
     """
 
     text: str
@@ -47,12 +47,12 @@ class System:
 
 
 def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
-    """The system prompt of a chat with that behaviour in that workspace.
+    """Return the system prompt for a behavior and a workspace.
 
     Args:
-        behavior: one of ours; for the user's own the one that stands for it (`Config.built_in`).
-        roots: the workspace.
-        own: the user's text, which stands in place of ours.
+        behavior: a built-in behavior; for the user's own, its base (`Config.built_in`).
+        roots: the roots of the workspace.
+        own: the user's text, which replaces the built-in one.
     """
     parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
     if roots:
@@ -66,20 +66,20 @@ class UnreadablePrompt(Exception):
 
 
 async def own_prompt(config: Config, behavior: str) -> str:
-    """What the user configured in place of our instructions; empty if nothing.
+    """Return the configured text that replaces the built-in instructions; empty if none.
 
     Raises:
-        UnreadablePrompt: it stands in a file that cannot be read.
+        UnreadablePrompt: its file cannot be read.
     """
     own = config.behaviors.get(behavior, Behavior())
     if own.system_prompt or own.system_prompt_file is None:
         return own.system_prompt or config.prompts.chat or ""
     key = f"behavior.{behavior}.systemPromptFile"
-    return await _text_of(own.system_prompt_file, key, "this chat has ECA's own instructions")
+    return await _text_of(own.system_prompt_file, key, "this chat uses ECA's built-in instructions")
 
 
 async def compact_prompt(config: Config) -> str:
-    """How the user wants a summary to be asked for; empty if in our words.
+    """Return the configured instruction for summaries; empty if none.
 
     Raises:
         UnreadablePrompt: as in `own_prompt`.
@@ -87,7 +87,7 @@ async def compact_prompt(config: Config) -> str:
     if config.prompts.compact or config.compact_prompt_file is None:
         return config.prompts.compact or ""
     return await _text_of(
-        config.compact_prompt_file, "compactPromptFile", "summaries are asked for in ECA's words"
+        config.compact_prompt_file, "compactPromptFile", "summaries use ECA's built-in instruction"
     )
 
 

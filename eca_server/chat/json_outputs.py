@@ -1,4 +1,4 @@
-"""What a tool of an MCP server has said in JSON, laid out for clients that show it as such."""
+"""JSON results of MCP tools, indented for clients that show them as JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from eca_protocol.messages import JsonOutputsDetails
 __all__ = ["json_outputs"]
 
 MOST_LONGER: Final = 4
-"""How many times as long a text may get, about; one that nests deeply stays as it is."""
+"""The largest growth factor of a text; a deeply nested one stays as it is."""
 
 
 def json_outputs(texts: Iterable[str]) -> JsonOutputsDetails | None:
-    """The texts laid out; None unless each of them is an object or a list in JSON."""
+    """Return the texts indented; None unless each of them is a JSON object or array."""
     shown = []
     for text in texts:
         if not text.lstrip().startswith(("{", "[")):

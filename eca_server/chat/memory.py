@@ -1,7 +1,7 @@
-"""What outlives the process: a chat read back when it is named again, each turn kept at its end.
+"""Stored chats: a chat is loaded when its id is used again, and each turn is stored at its end.
 
-Of a turn that changes files the words that led to it are kept before: killed in the middle, it has
-left something that can be rolled back.
+The prompts of a turn are stored before it changes files, so that a turn cut off by the end of the
+server can be rolled back.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from eca_server.chat.pictures import picture_content
 from eca_server.chat.rollback import Rollbacks, place_of
 from eca_server.chat.store import (
     BeforeImage,
+    BeforeImageBatch,
     ChatSummary,
-    Noted,
     Store,
     StoredChat,
     StoredMessage,
@@ -42,21 +42,21 @@ __all__ = ["Memory", "line_of"]
 _log = logging.getLogger("eca_server.chat")
 
 LARGEST_IMAGE = 1024 * 1024
-"""Bytes of a file that are kept from before a change; of a larger one only that it was there."""
+"""Bytes of the largest before-image; of a larger file only its existence is stored."""
 
 
 class Memory:
     """The stored chats of one workspace.
 
     Args:
-        store: where they lie.
-        workspace: the workspace they are listed under.
-        boundary: what its folders are now.
-        tell: shows the user a sentence.
-        gallery: where pictures of chats have files.
+        store: the store of chats.
+        workspace: the workspace under which the chats are listed.
+        boundary: returns the workspace with its current folders.
+        notify: shows the user a sentence.
+        gallery: stores pictures of chats as files.
 
     Attributes:
-        rollbacks: puts back what the chats changed.
+        rollbacks: restores the files that the chats changed.
     """
 
     def __init__(
@@ -65,65 +65,65 @@ class Memory:
         workspace: str,
         *,
         boundary: Callable[[], Workspace],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         gallery: Gallery,
     ) -> None:
         self._store = store
         self._gallery = gallery
         self._workspace = workspace
-        self.rollbacks = Rollbacks(store, workspace, boundary=boundary, tell=tell)
+        self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
 
     async def wake(self) -> None:
-        """Open the store beside the first turn, which then need not wait for that at its end."""
+        """Open the store during the first turn, which then does not wait for it at its end."""
         await self.rollbacks.recover()
 
     async def restore(self, chat: Chat) -> bool:
-        """Give a chat the history that is stored under its id, if there is any.
+        """Load the history that is stored under a chat's id, if there is any.
 
         Returns:
-            Whether that is known now; if not, the chat goes on unread.
+            True if the store was read; if not, the chat continues unread.
         """
         if chat.is_unread and self._store.is_late:
             return False
         await self.rollbacks.recover(chat.id)
-        found = await self._store.find(chat.id)
-        was_unread, chat.is_unread = chat.is_unread, found is None
-        if found is None:
+        loaded = await self._store.find(chat.id)
+        was_unread, chat.is_unread = chat.is_unread, loaded is None
+        if loaded is None:
             return False
-        known = found.chat
-        if known is None:
+        stored_chat = loaded.chat
+        if stored_chat is None:
             return True
         if not chat.between_turns.was_cleared:
-            chat.put_before(_said_before(chat, [restored(kept) for kept in known.messages]))
-        chat.told = effective_history(chat.history)
+            chat.prepend(_missing_messages(chat, [restored(each) for each in stored_chat.messages]))
+        chat.model_context = effective_history(chat.history)
         chat.window = Window()
         named = chat.title if chat.settings.is_named_by_user or not was_unread else None
-        chat.title = named or known.title or chat.title
-        chat.settings = known.settings
-        chat.created = known.created
+        chat.title = named or stored_chat.title or chat.title
+        chat.settings = stored_chat.settings
+        chat.created = stored_chat.created
         if not chat.is_busy:
-            chat.updated = known.updated
+            chat.updated = stored_chat.updated
         chat.usage = SessionUsage()  # the turns of an unread chat are stored, too
-        for usage in known.usages:
+        for usage in stored_chat.usages:
             chat.usage.add_turn(usage.tokens, usage.cost)
         return True
 
     async def keep(self, turn: Turn) -> None:
-        """Store what a turn brought; bounded in time. Cancelled, it is stored all the same."""
+        """Store a turn's messages, within a time limit; a cancelled call stores them, too."""
         tokens, cost = taken(turn.usages)
-        is_noted = turn.stored > 0
+        is_recorded = turn.stored > 0
         await self._store.append(
             turn.chat.id,
             self._workspace,
             _unstored(turn, len(turn.messages)),
-            title=turn.chat.kept_title,
+            title=turn.chat.title_to_store,
             usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
-            settings=turn.chat.kept_settings,
-            running=Running(turn=turn.prompt.content_id, is_over=True) if is_noted else None,
+            settings=turn.chat.settings_to_store,
+            running=Running(turn=turn.prompt.content_id, is_over=True) if is_recorded else None,
         )
 
-    async def keep_copy(self, chat: Chat) -> None:
-        """Store a chat that begins with a history of its own."""
+    async def store_copy(self, chat: Chat) -> None:
+        """Store a chat that begins with existing messages."""
         await self._store.append(
             chat.id,
             self._workspace,
@@ -132,28 +132,28 @@ class Memory:
             settings=chat.settings,
         )
 
-    async def keep_words(self, turn: Turn) -> None:
-        """Store a turn up to what the user said last, unless it is; bounded in time."""
+    async def store_prompts(self, turn: Turn) -> None:
+        """Store a turn up to the user's last message, within a time limit."""
         places = (n for n, each in enumerate(turn.messages, 1) if each.content_id is not None)
-        if words := _unstored(turn, max(places, default=0)):
+        if messages := _unstored(turn, max(places, default=0)):
             await self._store.append(
                 turn.chat.id,
                 self._workspace,
-                words,
-                title=turn.chat.kept_title,
-                settings=turn.chat.kept_settings,
+                messages,
+                title=turn.chat.title_to_store,
+                settings=turn.chat.settings_to_store,
                 running=Running(turn=turn.prompt.content_id, stored=turn.stored),
             )
 
-    async def keep_prompt(self, turn: Turn, nursery: trio.Nursery) -> None:
-        """Store the prompt of a turn; bounded in time, and never an error.
+    async def store_prompt(self, turn: Turn, nursery: trio.Nursery) -> None:
+        """Store the prompt of a turn, within a time limit; never raise.
 
-        From then on what the turn brings is stored, too, while it runs.
+        From then on drafts of the running turn are stored, too.
         """
         nursery.start_soon(self._keep_draft, turn)
         try:
-            await self.keep_words(turn)
-        except Exception:  # noqa: BLE001 - what cannot be stored must not end the turn
+            await self.store_prompts(turn)
+        except Exception:  # noqa: BLE001 - a failed write must not end the turn
             _log.exception("a prompt of chat %s cannot be stored", turn.chat.id)
 
     async def _keep_draft(self, turn: Turn) -> None:
@@ -163,43 +163,49 @@ class Memory:
         try:
             await turn.draft.run(add)
         except Exception:  # noqa: BLE001 - as above
-            _log.exception("what was answered in chat %s cannot be stored", turn.chat.id)
+            _log.exception("a draft of chat %s cannot be stored", turn.chat.id)
 
-    async def keep_before_images(self, turn: Turn, changes: Sequence[FileChange]) -> Noted:
-        """Store what files are that a call of the turn is about to change; bounded in time."""
-        images = [_before_image(turn.last_said, change) for change in changes]
+    async def store_before_images(
+        self, turn: Turn, changes: Sequence[FileChange]
+    ) -> BeforeImageBatch:
+        """Store the content of files that a call is about to change, within a time limit."""
+        images = [_before_image(turn.last_content_id, change) for change in changes]
         return await self._store.add_before_images(turn.chat.id, images)
 
-    def forget_before_images(self, noted: Noted) -> None:
-        """Forget what files were: the call has changed none of them."""
-        self._store.remove_before_images(noted)
+    def forget_before_images(self, batch: BeforeImageBatch) -> None:
+        """Delete before-images: the call has changed none of the files."""
+        self._store.remove_before_images(batch)
 
-    async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
-        """Have files of the pictures that the client cannot be shown; bounded in time."""
+    async def store_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
+        """Store pictures that the client cannot show as files, within a time limit."""
         for content in map(picture_content, pictures):
             if not chat.session.spelling.shows(content):
                 await self._gallery.keep(chat.id, content)
 
-    async def keep_settings(self, chat: Chat) -> None:
+    async def store_settings(self, chat: Chat) -> None:
         """Store a chat's title and settings."""
         await self._store.append(
-            chat.id, self._workspace, title=chat.kept_title, settings=chat.kept_settings
+            chat.id, self._workspace, title=chat.title_to_store, settings=chat.settings_to_store
         )
 
     def clear(self, chat: Chat) -> Awaitable[None]:
-        """Forget what was said in a chat: before what is stored next, however long it takes."""
-        asked = self._store.clear(chat.id, title=chat.title, settings=chat.kept_settings)
+        """Delete the stored messages of a chat, in order before later writes.
+
+        Returns:
+            An awaitable that ends when they are deleted.
+        """
+        erasure = self._store.clear(chat.id, title=chat.title, settings=chat.settings_to_store)
 
         async def cleared() -> None:
             try:
-                await asked
+                await erasure
             finally:
                 await self._gallery.remove(chat.id)
 
         return cleared()
 
     async def delete(self, chat_id: str) -> None:
-        """Forget a chat."""
+        """Delete a stored chat."""
         try:
             await self._store.delete(chat_id)
         finally:
@@ -212,35 +218,35 @@ class Memory:
         by: Literal["updated", "created"] = "updated",
         everywhere: bool = False,
     ) -> Sequence[ChatSummary]:
-        """The chats of the workspace, or of all, the latest first."""
+        """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
         return await self._store.list(None if everywhere else self._workspace, limit, by=by)
 
     @property
     def is_late(self) -> bool:
-        """Whether the disk has not answered for longer than it is waited for."""
+        """True if the disk did not answer in time."""
         return self._store.is_late
 
     async def load(self, chat_id: str) -> StoredChat | None:
-        """A stored chat."""
+        """Return a stored chat, or None."""
         return await self._store.load(chat_id)
 
     async def close(self) -> bool:
-        """Write what is left; whether everything is on disk."""
+        """Finish writing and close the store; return whether everything is on disk."""
         return await self._store.close()
 
 
 def _unstored(turn: Turn, count: int) -> list[StoredMessage]:
-    """What of the turn's first `count` messages is not stored; it is from now on."""
+    """Return the unstored ones of a turn's first `count` messages, and mark them as stored."""
     messages, turn.stored = turn.messages[turn.stored : count], max(turn.stored, count)
     return stored(messages)
 
 
-def _said_before(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
-    """What of the stored messages the chat has not itself, since it went on unread."""
+def _missing_messages(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the stored messages that a chat, which continued unread, does not have."""
     ids = (each.content_id for each in messages)
-    said = {message.content_id for message in chat.said} - {None}
-    known = next((each for each in ids if each in said), None)
+    known_ids = {message.content_id for message in chat.all_messages} - {None}
+    known = next((each for each in ids if each in known_ids), None)
     if known is None:
         return messages
     place, earlier = place_of(messages, known)
@@ -249,20 +255,20 @@ def _said_before(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:
     before, after = change.before, change.after
-    kept = before is not None and len(before.data) <= LARGEST_IMAGE
+    is_stored = before is not None and len(before.data) <= LARGEST_IMAGE
     return BeforeImage(
         content_id=content_id,
         path=str(change.path),
         moved_from=None if change.moved_from is None else str(change.moved_from),
         existed=before is not None,
         mode=None if before is None else before.mode,
-        data=before.data if before is not None and kept else None,
+        data=before.data if before is not None and is_stored else None,
         after=None if after is None else after.digest,
     )
 
 
 def line_of(summary: ChatSummary) -> str:
-    """A stored chat in one line: when, and what it is about."""
+    """Return a line about a stored chat: its date and its title."""
     day = datetime.fromtimestamp(summary.updated, tz=UTC).astimezone()
     about = summary.title or summary.beginning or summary.id
     return f"{day:%Y-%m-%d %H:%M} {about}"

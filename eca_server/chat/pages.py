@@ -1,7 +1,7 @@
 """A chat's history in pages, for clients that do not want all of it at once.
 
-The rules it keeps: a page ends between two things that were said, so that a call is never without
-its result; a cursor names a place in this history, and of another one it says that it is expired.
+Rules: a page ends between two messages, so that a call is never without its result; a cursor names
+a position in one history, and has expired in any other.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from eca_server.llm.history import CompactionPart, Message
 __all__ = ["LAST_COMPACTION", "CursorExpired", "Page", "page_of"]
 
 LAST_COMPACTION = "lastCompaction"
-"""In place of a cursor: where the last summary stands, or the beginning."""
+"""A cursor for the last summary, or the beginning if there is none."""
 
 
 class CursorExpired(ECAError):
-    """A cursor of a history that is no more; the message is for the user."""
+    """A cursor of a history that was cleared; the message is for the user."""
 
 
 @attrs.frozen(kw_only=True)
 class Page:
-    """Some messages that follow each other, and where they stand."""
+    """Consecutive messages, and their position."""
 
     messages: Sequence[Message]
     meta: ChatHistoryMeta
@@ -39,16 +39,16 @@ def page_of(
     before: str | None = None,
     after: str | None = None,
 ) -> Page:
-    """A page: the last messages before a cursor, else the first behind one, else the last of all.
+    """Return the last messages before a cursor, else the first after one, else the last of all.
 
     Args:
-        history: all of it.
-        limit: how many at most, results of calls not counted.
-        before: the page ends here.
-        after: it begins here at the earliest.
+        history: the whole history.
+        limit: the largest number of messages, results of calls not counted.
+        before: the cursor at which the page ends.
+        after: the cursor at which the page starts at the earliest.
 
     Raises:
-        CursorExpired: a cursor is none of this history.
+        CursorExpired: a cursor belongs to a different history.
     """
     starts = [place for place, each in enumerate(history) if each.role != "tool"]
     total = len(starts)
@@ -64,7 +64,9 @@ def page_of(
             return compactions[-1] if compactions else 0
         number, _, of = cursor.partition("@")
         if of != name or not number.isdecimal() or len(number) > 9 or int(number) > total:
-            raise CursorExpired("This page is gone: the chat was cleared since. Open it again.")
+            raise CursorExpired(
+                "This page does not exist any more: the chat was cleared. Open the chat again."
+            )
         return int(number)
 
     first = 0 if after is None else place_of(after)

@@ -1,6 +1,6 @@
-"""Pictures that a model made or a tool gave, as the contents that show them.
+"""Pictures from models and tools, as contents.
 
-The rule it keeps: what a picture is its bytes say, whatever it was called where it came from.
+Rule: a picture's type is read from its bytes, not from its source's claim.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from eca_server.llm.events import Block, Event, Image
 __all__ = ["MOST_PICTURES", "FirstPictures", "picture_content"]
 
 MOST_PICTURES = 20
-"""Pictures of one answer that are taken; more of them are dropped, and the user is told."""
+"""Pictures of one answer that are shown; further ones are dropped, and the user is notified."""
 
 _UNKNOWN = "application/octet-stream"
 
 
 def picture_content(data: bytes) -> ChatImageContent:
-    """The content that shows a picture; of a kind that nobody knows its type is no picture's."""
+    """Return the content that shows a picture; an unknown type becomes `_UNKNOWN`."""
     return ChatImageContent(
         media_type=media_type_of(data[:SIGNATURE_BYTES]) or _UNKNOWN,
         base64=base64.b64encode(data).decode("ascii"),
@@ -28,21 +28,21 @@ def picture_content(data: bytes) -> ChatImageContent:
 
 
 class FirstPictures:
-    """Drops the pictures of one answer that are too many.
+    """Drops the pictures of one answer beyond `MOST_PICTURES`.
 
     Attributes:
-        came: how many there were in all.
+        count: the number of all pictures.
     """
 
     def __init__(self) -> None:
-        self.came = 0
+        self.count = 0
         self._dropped = False
 
     def drops(self, event: Event) -> bool:
-        """Whether an event is one picture too many, or the block that belongs to that."""
+        """Return whether an event is a picture beyond the limit, or such a picture's block."""
         if isinstance(event, Image):
-            self.came += 1
-            self._dropped = self.came > MOST_PICTURES
+            self.count += 1
+            self._dropped = self.count > MOST_PICTURES
             return self._dropped
         belongs = self._dropped and isinstance(event, Block)
         self._dropped = False

@@ -1,8 +1,7 @@
-"""What was said in a chat as contents, for a client that shows the chat again.
+"""A chat's history as contents, for a client that shows the chat again.
 
-The rules it keeps: the order of a turn (rulings W-26, W-30); whatever is begun is ended; a chat
-looks as it looked (W-43). What no history keeps is not told again: progress, remarks of the
-server's.
+Rules: the order of a turn (rulings W-26, W-30); everything started is finished; a chat looks as it
+did before (W-43). Contents that no history has, such as progress, are not replayed.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from eca_server.llm.history import (
 from eca_server.spelling import Role
 from eca_server.tools.tool import ToolOutput
 
-__all__ = ["Describe", "Told", "replayed"]
+__all__ = ["Describe", "ReplayedContent", "replayed"]
 
 
-class Told(NamedTuple):
-    """A content of a chat, or of an agent's that worked for it, in the chat `subagent_chat_id`."""
+class ReplayedContent(NamedTuple):
+    """A content of a chat, or of its subagent's chat `subagent_chat_id`."""
 
     role: Role
     content: ChatContent
@@ -53,11 +52,11 @@ class Told(NamedTuple):
 
 
 Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
-"""How a call is named on the wire, and its summary if there is one."""
+"""A function that returns a call's names on the wire, and its summary or None."""
 
-CUT_OFF = "The server ended before this answer was complete: what stands above is all of it."
+CUT_OFF = "The server ended before this answer was complete. Its stored part is above."
 
-COMPACTED = "The chat was compacted here: of what stands above, the model knows a summary."
+COMPACTED = "The chat was compacted here: the model has a summary of the messages above."
 
 
 def replayed(
@@ -66,14 +65,14 @@ def replayed(
     flags: Mapping[str, Flag],
     describe: Describe,
     shows_subagents: bool = False,
-) -> Generator[Told]:
-    """The contents of these messages, in order, each made when its turn comes.
+) -> Generator[ReplayedContent]:
+    """Yield the contents of messages, in order.
 
     Args:
-        messages: of a history; a call's result is among them, if it has one.
+        messages: consecutive messages of a history, with the results of their calls.
         flags: the user's flags, by their content ids.
         describe: names the calls.
-        shows_subagents: whether what subagents said is among them, inside their calls.
+        shows_subagents: yield the subagents' contents inside their calls.
     """
     replay = _Replay(describe, _results(messages), shows_subagents, flags)
     for message in messages:
@@ -81,12 +80,12 @@ def replayed(
             replay.user(message)
         elif message.role == "assistant":
             replay.assistant(message)
-        yield from replay.told
-        replay.told.clear()
+        yield from replay.contents
+        replay.contents.clear()
 
 
 def _words(message: Message) -> str:
-    """What a user's message was shown as: the user's own words, without what stood before them."""
+    """Return the text of a user's message as shown, without the contexts before it."""
     if message.shown is not None:
         return message.shown
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
@@ -110,25 +109,25 @@ class _Replay:
     results: Mapping[str, ToolResultPart]
     shows_subagents: bool
     flags: Mapping[str, Flag]
-    told: list[Told] = attrs.field(factory=list)
+    contents: list[ReplayedContent] = attrs.field(factory=list)
     cited: set[str] = attrs.field(factory=set)
 
     def user(self, message: Message) -> None:
-        """The user's words."""
+        """Add the contents of a user's message."""
         if any(isinstance(part, CompactionPart) for part in message.parts):
-            self.told.append(Told("system", ChatTextContent(text=COMPACTED)))
+            self.contents.append(ReplayedContent("system", ChatTextContent(text=COMPACTED)))
             return
         if message.interrupted:
-            self.told.append(Told("system", ChatTextContent(text=CUT_OFF)))
+            self.contents.append(ReplayedContent("system", ChatTextContent(text=CUT_OFF)))
             return
         self.cited.clear()
         content_id = message.content_id
         words = ChatTextContent(text=_words(message), content_id=content_id)
-        self.told.append(Told("user", words))
+        self.contents.append(ReplayedContent("user", words))
         self._mark(content_id)
 
     def assistant(self, message: Message) -> None:
-        """What a model said, thought and did."""
+        """Add the contents of a model's message: text, reasoning, calls."""
         text_so_far = ""
         for part in message.parts:
             match part:
@@ -149,14 +148,14 @@ class _Replay:
                     pass
 
     def _emit(self, content: ChatContent) -> None:
-        self.told.append(Told("assistant", content))
+        self.contents.append(ReplayedContent("assistant", content))
 
     def _mark(self, content_id: str | None) -> None:
         """Show the flags that follow a content."""
         for name, flag in self.flags.items():
             if flag.after == content_id:
                 content = ChatFlagContent(text=flag.text, content_id=name)
-                self.told.append(Told("system", content))
+                self.contents.append(ReplayedContent("system", content))
 
     def _cite(self, url: str, title: str, *, is_linked: bool) -> None:
         if url not in self.cited and url.startswith(("https://", "http://")):
@@ -190,7 +189,7 @@ class _Replay:
         if agent is not None and self.shows_subagents:
             chat_id = chat_id_of(part.id)
             for each in replayed(agent.messages, flags={}, describe=self.describe):
-                self.told.append(each._replace(subagent_chat_id=chat_id))
+                self.contents.append(each._replace(subagent_chat_id=chat_id))
         call.finish(
             ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
         )

@@ -1,7 +1,7 @@
-"""One request to a model inside a turn: its events as contents, its message kept.
+"""One request to a model inside a turn: its events shown as contents, its message recorded.
 
-What a provider or a user did wrong ends as a readable text in the chat, never as a fault of the
-protocol (design decision 14). Retries happen below, before the first event the user sees.
+An error of a provider or a user becomes a readable text in the chat, never a protocol error (design
+decision 14). Retries happen in a lower layer, before the first event the user sees.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from eca_server.llm.history import Part, ToolCallPart
 from eca_server.llm.models import Model
 from eca_server.llm.retry import Wait
 
-__all__ = ["CallsInOrder", "limit_of", "reply", "tell_of_waits"]
+__all__ = ["CallsInOrder", "announce_retries", "limit_of", "reply"]
 
 PACE_SECONDS = 0.001
-"""How long events are shown without a look at what else there is to do, a stop for example.
+"""Seconds of showing events between two checkpoints, at which a stop takes effect.
 
-Only the showing counts: with the time that others took in between, a chat among many would show one
-event and wait again.
+Only the time of showing counts: if the time of other tasks counted, a chat among many would show
+one event and wait again.
 """
 
 _WITH_TEXT = (TextDelta, RefusalDelta, ReasoningDelta, ToolCallArguments)
 
 MOST_CALLS = 100
-"""Calls of one answer that are taken; more of them are dropped, and the user is told."""
+"""Calls of one answer that are accepted; further ones are dropped, and the user is notified."""
 
 _ENDINGS = {
     "length": "The answer was cut: it reached the model's output limit.",
@@ -59,7 +59,7 @@ _ENDINGS = {
     "context_window": "The answer was cut: the chat fills the model's context window.",
 }
 
-_EMPTY = "The model ended its turn without an answer. Send the prompt again, or change the model."
+_EMPTY = "The model returned an empty answer. Send the prompt again, or select a different model."
 
 
 async def reply(
@@ -72,15 +72,15 @@ async def reply(
     title_prompt: str | None = None,
     max_kb: int = 32 * 1024,
 ) -> Answer | None:
-    """Ask the model and show what comes; None if there is no whole answer, which was told.
+    """Send a request, and show the answer; return None after reporting an incomplete answer.
 
     Args:
-        turn: where it is shown; the model's message is added to its messages.
-        model: who is asked.
-        request: with the whole history.
-        naming: how a call is named on the wire, from its id and the tool's name.
-        wants_title: ask for the chat's title once the first piece is here.
-        title_prompt: how it is asked for; None: in our words.
+        turn: shows the answer; the model's message is added to its messages.
+        model: the model.
+        request: the request, with the whole history.
+        naming: returns a call's names on the wire for its id and the tool's name.
+        wants_title: request the chat's title once the first event has arrived.
+        title_prompt: the instruction for the title; None: the built-in one.
         max_kb: KiB of text, reasoning and arguments, after which the answer is cut.
 
     Raises:
@@ -90,15 +90,15 @@ async def reply(
     calls = CallsInOrder(turn, naming)
 
     shown = False
-    room = _Room(max_kb)
+    budget = _AnswerBudget(max_kb)
     pictures = FirstPictures()
     turn.draft.begin_answer(model.origin)
     try:
-        async with model.stream(request, on_wait=tell_of_waits(turn)) as events:
+        async with model.stream(request, on_wait=announce_retries(turn)) as events:
             spent = 0.0
             async for piece in events:
-                came = trio.current_time()
-                event = room.within(piece)
+                started = trio.current_time()
+                event = budget.within(piece)
                 if event is None:
                     break
                 if not shown and isinstance(event, _VISIBLE):
@@ -108,9 +108,9 @@ async def reply(
                         turn.chat.name_with(lambda: make_title(model, turn.about, title_prompt))
                 if not (pictures.drops(event) or calls.drops(event)):
                     answer.feed(event)
-                    turn.draft.hear(event)
+                    turn.draft.record(event)
                     await _take(turn, answer, calls, event)
-                spent += trio.current_time() - came
+                spent += trio.current_time() - started
                 await turn.drained()
                 if spent > PACE_SECONDS:
                     await trio.lowlevel.checkpoint()
@@ -121,20 +121,20 @@ async def reply(
         _break_off(turn, model, error)
         return None
     finally:
-        turn.limit = limit_of(model)  # some tell it only when they are asked
+        turn.limit = limit_of(model)  # some models report it only with an answer
         _remember(turn, answer, model)
-    if room.is_exceeded or answer.finished is None:
-        _tell_of_cut(turn, model, room)
+    if budget.is_exceeded or answer.finished is None:
+        _report_cut(turn, model, budget)
         return None
     if answer.is_empty and answer.finished.reason not in _ENDINGS:
         turn.say(_EMPTY, role="system")
-    _tell_of_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
-    _tell_of_dropped(turn, "pictures", pictures.came, MOST_PICTURES)
+    _report_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
+    _report_dropped(turn, "pictures", pictures.count, MOST_PICTURES)
     return answer
 
 
-class _Room:
-    """The limit of one answer's text, and how much of it is left.
+class _AnswerBudget:
+    """The limit of one answer's text, and the bytes that remain.
 
     Attributes:
         max_kb: the limit in KiB.
@@ -142,25 +142,25 @@ class _Room:
 
     def __init__(self, max_kb: int) -> None:
         self.max_kb = max_kb
-        self._left = max_kb * 1024
+        self._remaining = max_kb * 1024
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether text was cut."""
-        return self._left < 0
+        """True if text was cut."""
+        return self._remaining < 0
 
     def within(self, event: Event) -> Event | None:
-        """Return as much of an event as there is room for; None once text was cut."""
+        """Return as much of an event as the limit allows; None once text was cut."""
         if self.is_exceeded:
             return None
         if not isinstance(event, _WITH_TEXT):
             return event
         data = event.text.encode("utf-8", "surrogatepass")
-        room, self._left = self._left, self._left - len(data)
+        available, self._remaining = self._remaining, self._remaining - len(data)
         if not self.is_exceeded:
             return event
-        kept = data[:room].decode("utf-8", "ignore")
-        return attrs.evolve(event, text=kept) if kept else None
+        truncated = data[:available].decode("utf-8", "ignore")
+        return attrs.evolve(event, text=truncated) if truncated else None
 
 
 async def _take(turn: Turn, answer: Answer, calls: CallsInOrder, event: Event) -> None:
@@ -168,45 +168,45 @@ async def _take(turn: Turn, answer: Answer, calls: CallsInOrder, event: Event) -
         calls.feed(event)
         return
     if isinstance(event, Image):
-        await turn.chat.keep_pictures(turn, [event.data])
+        await turn.chat.store_pictures(turn, [event.data])
     _show(turn, answer, event)
 
 
-def _tell_of_cut(turn: Turn, model: Model, room: _Room) -> None:
-    if not room.is_exceeded:
+def _report_cut(turn: Turn, model: Model, budget: _AnswerBudget) -> None:
+    if not budget.is_exceeded:
         words = "the stream ended without its last event"
         _break_off(turn, model, BackendError("premature_stop", words))
         return
     turn.close_contents()
     turn.fail(
-        f"The answer was cut: it exceeds the limit of {room.max_kb} KiB (`answerMaxKb`). "
+        f"The answer was cut: it exceeds the limit of {budget.max_kb} KiB (`answerMaxKb`). "
         "Ask for a shorter answer, or raise the limit."
     )
 
 
-def _tell_of_dropped(turn: Turn, what: str, came: int, most: int) -> None:
-    if came > most:
-        dropped = f"those behind the first {most} were dropped"
-        turn.say(f"The answer held {came} {what}: {dropped}.", role="system")
+def _report_dropped(turn: Turn, what: str, count: int, limit: int) -> None:
+    if count > limit:
+        dropped = f"the ones after the first {limit} were dropped"
+        turn.say(f"The answer contained {count} {what}: {dropped}.", role="system")
 
 
-def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
-    """What shows the user that a request is tried again later."""
+def announce_retries(turn: Turn) -> Callable[[Wait], None]:
+    """Return a function that shows the user the wait before a retry."""
 
-    def tell(wait: Wait) -> None:
+    def show(wait: Wait) -> None:
         turn.progress(
             f"{wait.reason.replace('_', ' ')}: trying again in {wait.seconds:.0f} s "
             f"({wait.attempt} of {wait.max_attempts})"
         )
 
-    return tell
+    return show
 
 
 class CallsInOrder:
-    """Shows the calls a model writes; of two it writes at once the later waits (W-30).
+    """Shows the calls that a model writes; of two written at once, the later one waits (W-30).
 
     Attributes:
-        dropped: how many there were behind the first `MOST_CALLS`.
+        dropped: the number of calls after the first `MOST_CALLS`.
     """
 
     def __init__(self, turn: Turn, naming: Callable[[str, str], Naming]) -> None:
@@ -218,7 +218,7 @@ class CallsInOrder:
         self.dropped = 0
 
     def drops(self, event: Event) -> bool:
-        """Whether an event belongs to a call that is one too many."""
+        """Return whether an event belongs to a call after the first `MOST_CALLS`."""
         match event:
             case ToolCallStarted():
                 is_beyond = len(self._begun) == MOST_CALLS
@@ -230,7 +230,7 @@ class CallsInOrder:
                 return False
 
     def feed(self, event: ToolCallStarted | ToolCallArguments | ToolCallFinished) -> None:
-        """A call begins, grows or is whole."""
+        """Take an event that starts, extends or completes a call."""
         match event:
             case ToolCallStarted(key=key, name=name):
                 self._begun.add(key)
@@ -247,9 +247,9 @@ class CallsInOrder:
                     self._waiting[key].append(text)
             case ToolCallFinished(key=key):
                 self._written.add(key)
-                self._go_on()
+                self._advance()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         while self._waiting and (first := next(iter(self._waiting))) in self._written:
             del self._waiting[first]
             following = next(iter(self._waiting), None)
@@ -308,7 +308,7 @@ def _remember(turn: Turn, answer: Answer, model: Model) -> None:
 
 
 def _named(part: Part, turn: Turn) -> Part:
-    """A part of an answer; a call with the tool that it means."""
+    """Return a part of an answer; add the server and the tool to a call."""
     if not isinstance(part, ToolCallPart) or part.id not in turn.calls:
         return part
     naming = turn.calls[part.id].naming

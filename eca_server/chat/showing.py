@@ -1,7 +1,7 @@
-"""A chat that is shown again: its past on the way to the client.
+"""The replay of a chat's history to the client.
 
-The rules it keeps: however much it is, others go on meanwhile, and no more is appended than the
-client reads; what is said anew stands behind all of it.
+Rules: other work continues during a long replay; no more is sent than the client reads; new
+contents follow the whole replay.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ import trio
 
 from eca_protocol.messages import ChatContent
 from eca_server.chat.paragraphs import Paragraphs
-from eca_server.chat.replay import Told
+from eca_server.chat.replay import ReplayedContent
 from eca_server.session import Session
 
-__all__ = ["Showing"]
+__all__ = ["Replayer"]
 
 AT_ONCE = 50
-"""Contents between two looks at what else there is to do."""
+"""Contents between two checkpoints."""
 
 
-class Showing:
-    """What is still to be shown of one chat."""
+class Replayer:
+    """Replays the history of one chat to the client."""
 
     def __init__(self, chat_id: str, session: Session) -> None:
         self._chat_id = chat_id
         self._session = session
-        self._left: Generator[Told] | None = None
+        self._remaining: Generator[ReplayedContent] | None = None
         self._paragraphs = Paragraphs()
 
-    async def run(self, contents: Generator[Told]) -> None:
-        """Show these contents; it ends early after `finish`, `end` and another `run`."""
+    async def run(self, contents: Generator[ReplayedContent]) -> None:
+        """Send these contents; end early after `finish`, `end` or a second `run`."""
         self.end()
-        self._left = contents
+        self._remaining = contents
         self._paragraphs = Paragraphs()
         with closing(contents):
-            for number, told in enumerate(contents, 1):
-                self._emit(told)
+            for number, replayed in enumerate(contents, 1):
+                self._emit(replayed)
                 await self._session.drained()  # a content may be long
                 if not number % AT_ONCE:
                     await trio.lowlevel.checkpoint()
 
     def finish(self) -> None:
-        """Show the rest at once: something follows that must stand behind it."""
-        for told in self._left or ():
-            self._emit(told)
+        """Send the rest at once, before a content that must follow it."""
+        for replayed in self._remaining or ():
+            self._emit(replayed)
 
     def end(self) -> None:
-        """Show no more of it."""
-        if self._left is not None:
-            self._left.close()
+        """Send no more of the replay."""
+        if self._remaining is not None:
+            self._remaining.close()
 
-    def _emit(self, told: Told) -> None:
+    def _emit(self, replayed: ReplayedContent) -> None:
         chat_id, parent = self._chat_id, None
-        content: ChatContent | None = told.content
-        if told.subagent_chat_id is not None:
-            chat_id, parent = told.subagent_chat_id, chat_id
+        content: ChatContent | None = replayed.content
+        if replayed.subagent_chat_id is not None:
+            chat_id, parent = replayed.subagent_chat_id, chat_id
         else:
-            content = self._paragraphs.spaced(told.role, told.content)
+            content = self._paragraphs.spaced(replayed.role, replayed.content)
         if content is not None:
-            self._session.emit(chat_id, told.role, content, parent_chat_id=parent)
+            self._session.emit(chat_id, replayed.role, content, parent_chat_id=parent)

@@ -1,7 +1,7 @@
-"""What a chat does about a prompt, a stop, a delete and the end of its turn: one table.
+"""The transitions of a chat on a prompt, a stop, a delete and the end of its turn: one table.
 
 A chat has one turn at a time. Rulings W-20 to W-24: a prompt to a busy chat queues, a stop ends
-the running turn and empties the queue, a deleted chat says nothing more.
+the running turn and empties the queue, a deleted chat writes nothing more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["STATUSES", "TRANSITIONS", "Action", "ChatState", "Input"]
 
 
 class ChatState(enum.Enum):
-    """Where a chat stands."""
+    """The state of a chat."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -25,7 +25,7 @@ class ChatState(enum.Enum):
 
 
 class Input(enum.Enum):
-    """What can happen to a chat."""
+    """An event in a chat."""
 
     PROMPT = "prompt"
     STOP = "stop"
@@ -34,12 +34,12 @@ class Input(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What the chat does about it."""
+    """The chat's reaction to an event."""
 
     BEGIN = "begin a turn"
     QUEUE = "queue the prompt"
     CANCEL = "cancel the turn and empty the queue"
-    SILENCE = "cancel everything and say nothing more"
+    SILENCE = "cancel everything and write nothing more"
     CLOSE = "close the turn, then begin the next one"
     NOTHING = "nothing"
 
@@ -81,4 +81,4 @@ STATUSES: Mapping[ChatState, ChatStatus] = MappingProxyType(
         ChatState.DELETED: "idle",
     }
 )
-"""Where a chat stands, in the protocol's words."""
+"""The protocol's status of each state."""

@@ -1,7 +1,7 @@
-"""What the user says to a turn that runs: texts for its next request, and commands.
+"""Messages of the user to a running turn: texts for its next request, and commands.
 
-The rules it keeps: commands run between two requests, in the order in which they came; one that
-fails does not end the turn.
+Rules: commands run between two requests, in the order in which they came; a command that fails does
+not end the turn.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPa
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
-    from eca_server.chat.compaction import RoomKeeper
+    from eca_server.chat.compaction import Compactor
 
-__all__ = ["said_so_far", "take_steers"]
+__all__ = ["messages_so_far", "take_steers"]
 
 _log = logging.getLogger("eca_server.chat")
 
 
-async def take_steers(turn: Turn, room: RoomKeeper) -> bool:
-    """Add what the user said meanwhile to the messages, with its echo, and run the commands.
+async def take_steers(turn: Turn, compactor: Compactor) -> bool:
+    """Add the texts of steers to the messages, with their echo, and run the commands.
 
     Returns:
-        Whether the model is to be told anything.
+        True if there is a new text for the model.
     """
-    is_told = False
+    has_new_text = False
     for _ in range(len(turn.steers)):
         if not turn.steers:
             break  # taken back while a command ran
@@ -37,25 +37,25 @@ async def take_steers(turn: Turn, room: RoomKeeper) -> bool:
         turn.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
         if steer.command is not None:
             chat, failed = turn.chat, turn.failed
-            chat.unheard[steer.content_id] = len(chat.history) + len(turn.messages)
+            chat.unrecorded_prompts[steer.content_id] = len(chat.history) + len(turn.messages)
             try:
-                await steer.command(turn, room)
-            except Exception:  # noqa: BLE001 - a command's fault must not end the turn
+                await steer.command(turn, compactor)
+            except Exception:  # noqa: BLE001 - a command's error must not end the turn
                 _log.exception("a command in chat %s failed", chat.id)
-                turn.say("This command failed; the server's log says more.", role="system")
+                turn.say("This command failed. See the server's log for details.", role="system")
             turn.failed = failed
             continue
-        is_told = True
-        said = TextPart(steer.text)
-        parts = steer.parts or (said,)
-        shown = None if parts[-1] == said else steer.text
+        has_new_text = True
+        text_part = TextPart(steer.text)
+        parts = steer.parts or (text_part,)
+        shown = None if parts[-1] == text_part else steer.text
         turn.messages.append(
             Message(role="user", parts=parts, content_id=steer.content_id, shown=shown)
         )
-    return is_told
+    return has_new_text
 
 
-def said_so_far(chat: Chat) -> Sequence[Message]:
+def messages_so_far(chat: Chat) -> Sequence[Message]:
     """Return a chat's messages with those of the turn that runs, up to a call without result."""
     turn = chat.running_turn
     running = [] if turn is None else turn.messages
@@ -65,10 +65,10 @@ def said_so_far(chat: Chat) -> Sequence[Message]:
         for part in message.parts
         if isinstance(part, ToolResultPart)
     }
-    said = list(chat.history)
+    messages = list(chat.history)
     for message in running:
         calls = (part.id for part in message.parts if isinstance(part, ToolCallPart))
         if not results.issuperset(calls):
             break
-        said.append(message)
-    return said
+        messages.append(message)
+    return messages

@@ -1,8 +1,8 @@
-"""The calls of one answer: what each would change, and which of them wait for which.
+"""The calls of one answer: their planned changes, and their order.
 
-The rules it keeps: what only reads runs at once, what changes something runs in the model's order.
-A call is judged in the world it will find: where an earlier call of the same answer is going to
-change that world, it is looked at when that one has run.
+Rules: calls that only read run at once; calls that change something run in the model's order. A
+call is prepared against the files it will find: if an earlier call of the same answer is going to
+change them, it is prepared after that call has run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from eca_server.chat.tool_call import ToolCall
 from eca_server.llm.events import ToolCallFinished
 from eca_server.tools.tool import FileChange, PreparedCall
 
-__all__ = ["Step", "ToCome", "in_order"]
+__all__ = ["PendingChanges", "Step", "in_order"]
 
 
 class Step:
-    """One call of an answer on its way.
+    """One call of an answer while it is processed.
 
     Attributes:
-        call: what the client is told of it.
-        finished: what the model wrote.
-        prepared: what will run, if it may: the very call that was looked at, and no other.
-        postponed: it is looked at once the calls it waits for have run.
+        call: the call as shown to the client.
+        finished: the call as the model wrote it.
+        prepared: the prepared call, which is the one that runs if it may.
+        postponed: it is prepared after the calls it waits for have run.
         changes_something: later calls wait for it.
         done: set at its end.
     """
@@ -41,12 +41,12 @@ class Step:
 
     @property
     def changes(self) -> Sequence[FileChange]:
-        """What it would do to files, as far as it was looked at."""
+        """The planned changes of files; empty before the call is prepared."""
         return () if self.prepared is None else self.prepared.changes
 
 
-class ToCome:
-    """What the calls before one may still change; true if there is anything."""
+class PendingChanges:
+    """The changes that earlier calls may still make; true if there are any."""
 
     def __init__(self) -> None:
         self._anything = False
@@ -57,7 +57,7 @@ class ToCome:
         return self._anything
 
     def add(self, step: Step) -> None:
-        """One more call, if it may still run and changes something."""
+        """Add a call, if it may still run and changes something."""
         if not step.changes_something or not step.call.is_open:
             return
         self._anything = True
@@ -66,7 +66,7 @@ class ToCome:
             self._above.update(path.parents)
 
     def meets(self, changes: Iterable[FileChange]) -> bool:
-        """Whether one of the changes is to what will be changed, or to something in or above it."""
+        """Return whether a change concerns a pending one's path, or a path in or above it."""
         return any(
             path in self._above or not self._paths.isdisjoint((path, *path.parents))
             for path in _paths(changes)
@@ -81,7 +81,7 @@ def _paths(changes: Iterable[FileChange]) -> Iterator[Path]:
 
 
 def in_order(steps: Sequence[Step]) -> Iterator[tuple[Step, Sequence[Step]]]:
-    """Each step with those it has to wait for; they have waited for all the others before it."""
+    """Yield each step with the steps it waits for, which wait for all earlier ones."""
     last_change: list[Step] = []
     reads: list[Step] = []
     for step in steps:

@@ -25,9 +25,9 @@ def stored(messages: Sequence[Message]) -> list[StoredMessage]:
     ]
 
 
-def restored(kept: StoredMessage) -> Message:
-    """Return a stored message; an older server wrote a user's id beside the message alone."""
-    message = kept.message
-    if message.role != "user" or message.content_id or kept.id.startswith(_GENERATED):
+def restored(stored_message: StoredMessage) -> Message:
+    """Return a stored message; older servers stored a user's content id only in the row's id."""
+    message = stored_message.message
+    if message.role != "user" or message.content_id or stored_message.id.startswith(_GENERATED):
         return message
-    return attrs.evolve(message, content_id=kept.id)
+    return attrs.evolve(message, content_id=stored_message.id)

@@ -1,7 +1,7 @@
-"""What is kept of a subagent's chat: enough to show it again, and no more.
+"""The stored part of a subagent's chat: enough to show it again, and no more.
 
-It is kept with the result of the call the agent worked in, and so shares whatever becomes of that:
-it is stored, forked, rolled back and deleted with the message the result is in.
+It is stored with the result of the subagent's call. It is therefore forked, rolled back and deleted
+with the message that has the result.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from eca_server.llm.history import (
 )
 from eca_server.tools.output import Cap, cut_middle
 
-__all__ = ["LARGEST", "chat_id_of", "details_of", "kept"]
+__all__ = ["LARGEST", "chat_id_of", "details_of", "reduced"]
 
 LARGEST: Final = 200_000
-"""Characters that are kept of one chat."""
+"""Characters that are stored of one chat."""
 
-NOT_KEPT: Final = "[What this agent did from here on is not kept.]"
+NOT_STORED: Final = "[The rest of this agent's work was not stored.]"
 
 _PIECE: Final = Cap(lines=400, size=8 * 1024)  # of one output, and of a text among arguments
 _SMALLEST: Final = 50  # characters that any part counts for
 
 
 def chat_id_of(call_id: str) -> str:
-    """The chat of the agent that works in a call, as clients and the upstream server derive it."""
+    """Return the chat id of a call's subagent, as clients and the upstream server derive it."""
     return f"subagent-{call_id}"
 
 
 def details_of(call_id: str, agent: Subagent) -> SubagentDetails:
-    """Who works in a call, for the client."""
+    """Return the details of a call's subagent for the client."""
     return SubagentDetails(
         subagent_chat_id=chat_id_of(call_id),
         agent_name=agent.name,
@@ -54,28 +54,28 @@ def details_of(call_id: str, agent: Subagent) -> SubagentDetails:
     )
 
 
-def kept(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What of these messages is kept: all that a client is shown of them, if it is not too long.
+def reduced(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages reduced to what a client shows of them, up to `LARGEST`.
 
-    Pictures and what only a provider understands are left out, long outputs are cut. What comes
-    after too much is left out whole, so that each call that is kept has its result.
+    Pictures and data of a provider are left out, long outputs are cut. Messages beyond the limit
+    are left out whole, so that each remaining call has its result.
     """
-    found: list[Message] = []
-    left = LARGEST
+    messages_kept: list[Message] = []
+    remaining = LARGEST
     for message in messages:
-        parts = tuple(_kept_of(message.parts))
-        left -= sum(map(_size, parts))
-        if left < 0:
+        parts = tuple(_reduced_parts(message.parts))
+        remaining -= sum(map(_size, parts))
+        if remaining < 0:
             if message.role == "tool":
-                last = max(n for n, each in enumerate(found) if each.role == "assistant")
-                del found[last:]
-            found.append(Message(role="assistant", parts=(TextPart(NOT_KEPT),)))
+                last = max(n for n, each in enumerate(messages_kept) if each.role == "assistant")
+                del messages_kept[last:]
+            messages_kept.append(Message(role="assistant", parts=(TextPart(NOT_STORED),)))
             break
-        found.append(attrs.evolve(message, parts=parts, origin=None))
-    return tuple(found)
+        messages_kept.append(attrs.evolve(message, parts=parts, origin=None))
+    return tuple(messages_kept)
 
 
-def _kept_of(parts: Sequence[Part]) -> Iterator[Part]:
+def _reduced_parts(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         match part:
             case TextPart() | RefusalPart() | CitationPart():
@@ -111,7 +111,7 @@ def _shortened(part: ToolCallPart) -> ToolCallPart:
 
 
 def _size(part: Part) -> int:
-    """About how many characters a kept part takes."""
+    """Return about how many characters a reduced part takes."""
     match part:
         case TextPart(text) | RefusalPart(text) | ReasoningPart(text=text):
             size = len(text)

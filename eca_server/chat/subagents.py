@@ -1,9 +1,9 @@
-"""An agent that works for another one: a tool whose call is a turn in a chat of its own.
+"""Subagents: a tool whose call is a turn in a chat of its own.
 
-The rules it keeps: that turn lives inside the call and ends with it, so whatever ends the parent's
-turn ends it at once; what it says goes only to clients that know whose chat it is; of the others
-only the calls that ask are told, as calls of the parent. What is kept of it is the parent's: its
-result with what was said (`subagent_work`), what it took, what the files it changed were before.
+Rules: the subagent's turn lives inside the call, so the end of the parent's turn ends it at once.
+Its contents go only to clients that show subagent chats; other clients are sent only the calls that
+need approval, as calls of the parent. The parent stores the subagent's messages (with the result of
+the call, see `subagent_work`), its usage and the before-images of its changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eca_protocol.messages import (
     ChatToolCallRunningContent,
 )
 from eca_server.chat.chat import Chat
-from eca_server.chat.subagent_work import chat_id_of, details_of, kept
+from eca_server.chat.subagent_work import chat_id_of, details_of, reduced
 from eca_server.chat.turn import Body, Prompt, Turn
 from eca_server.config import Behavior
 from eca_server.llm.history import Subagent, TextPart
@@ -47,8 +47,8 @@ SPAWN_TOOL: Final = "spawn_agent"
 """The tool's name."""
 
 _NO_PROMPTS = (
-    "This agent works for another one and takes no prompts: write to the chat it works for. "
-    "A prompt that was dropped:"
+    "This is a subagent's chat, which takes no prompts: write to the parent chat instead. "
+    "This prompt was dropped:"
 )
 _WAITS: Final = "Waiting subagent"
 _SHOWN = 64  # characters of a name or an activity in the summary
@@ -57,11 +57,11 @@ _LISTED = 200  # characters of a description, and agents of the list
 
 @attrs.frozen(kw_only=True)
 class Task:
-    """What a call asks for.
+    """A task for a subagent.
 
     Attributes:
-        text: what is to be done.
-        agent: who does it.
+        text: the description of the task.
+        agent: the subagent.
     """
 
     text: str
@@ -73,12 +73,12 @@ class SpawnAgent:
     """The tool `spawn_agent`.
 
     Attributes:
-        agents: who can be called, by name.
-        model: `provider/model`, who answers for an agent without one of its own.
-        variant: of that model.
-        cap: of what an agent's answer may be.
-        work: has a task done, in a chat whose one turn has ended then; None: the tool is only
-            told of.
+        agents: the agents that can be called, by name.
+        model: the model, as `provider/model`, of an agent without one of its own.
+        variant: the variant of that model.
+        cap: the limit of an agent's answer.
+        work: runs a task, and returns its chat when the turn has ended; None: the tool is only
+            listed.
     """
 
     agents: Mapping[str, Behavior]
@@ -92,45 +92,45 @@ class SpawnAgent:
 
     @property
     def description(self) -> str:
-        """For the model: what it does, and who there is."""
+        """The description for the model, with the agents."""
         listed = "\n".join(
             f"- {name}: {each.description[:_LISTED] or 'no description'}"
             for name, each in [*self.agents.items()][:_LISTED]
         )
         return (
-            "Have another agent do a task. It begins with nothing but your words, works with tools "
-            "of its own, cannot ask back, and its last message is the result. Several calls in one "
-            f"answer work at the same time.\n\nAgents:\n{listed}"
+            "Delegate a task to another agent. It sees only the task text, has its own tools, and "
+            "cannot ask questions. Its last message is returned as the result. Calls in the same "
+            f"answer run in parallel.\n\nAgents:\n{listed}"
         )
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The arguments."""
+        """The JSON Schema of the arguments."""
         text = {"type": "string"}
         return {
             "type": "object",
             "properties": {
-                "agent": {**text, "description": "Who does it, as listed."},
-                "task": {**text, "description": "What to do and to report, with all it must know."},
-                "activity": {**text, "description": "The task in three to five words, for a user."},
-                "model": {**text, "description": "provider/model, if the user asks for one."},
-                "variant": {**text, "description": "Of the model, if the user asks for one."},
+                "agent": {**text, "description": "Name of the agent, as listed."},
+                "task": {**text, "description": "What to do and report, with all context."},
+                "activity": {**text, "description": "The task in 3 to 5 words, for the user."},
+                "model": {**text, "description": "provider/model; only if the user names one."},
+                "variant": {**text, "description": "Model variant; only if the user names one."},
             },
             "required": ["agent", "task"],
         }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`explorer: reads the tests`."""
+        """Return a summary such as `explorer: read the tests`."""
         words = (arguments.get(key) for key in ("agent", "activity"))
         return ": ".join(printable(word[:_SHOWN]) for word in words if isinstance(word, str))
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Nothing begins before it may."""
-        wanted = arguments["agent"].strip()
-        name = next((each for each in self.agents if each.lower() == wanted.lower()), None)
+        """Validate the arguments; start nothing."""
+        requested = arguments["agent"].strip()
+        name = next((each for each in self.agents if each.lower() == requested.lower()), None)
         if name is None:
             known = ", ".join([*self.agents][:_LISTED])
-            raise ToolError(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
+            raise ToolError(f"Unknown agent {requested[:_SHOWN]!r}. Available agents: {known}.")
         agent = self.agents[name]
         model = arguments.get("model") or agent.default_model or self.model
         inherited = self.variant if model == self.model else None
@@ -156,12 +156,12 @@ class SpawnAgent:
 
 
 async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
-    """Have a task done inside the call that runs; cancelled, nothing of it runs on."""
+    """Run a task inside the running call; a cancellation ends all of it."""
     async with trio.open_nursery() as nursery:
         chat = SubagentChat(running_call.get(), parent, nursery, task.agent)
         parent.subagents.append(chat)
         parent.calls[running_call.get()].worker = chat.done
-        parent.tell_of_calls(_WAITS)
+        parent.show_call_progress(_WAITS)
         try:
             await chat.answer(task.text, body)
         finally:
@@ -176,7 +176,7 @@ async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
 
 
 class SubagentChat(Chat):
-    """The chat in which an agent works for another one, as long as that waits."""
+    """The chat of a subagent, which exists while its parent waits for it."""
 
     turn: Turn
 
@@ -190,23 +190,23 @@ class SubagentChat(Chat):
         self._call_id = call_id
         self._steps = 0
         self._parent_waits = False
-        self._asked: set[str] = set()
+        self._approval_ids: set[str] = set()
         self._last_words = ""
 
     async def answer(self, text: str, body: Body) -> None:
-        """Let its one turn begin and end."""
+        """Run the one turn of the chat to its end."""
         self.prompt(Prompt(text=text, body=body))
         assert self._turn is not None
         self.turn = self._turn
         await self.turn.ended.wait()
 
     def end(self) -> None:
-        """The parent's turn ends, and with it this one: what it still says is dropped."""
+        """End the turn with the parent's turn; drop what it still writes."""
         self.turn.stop()
         self.turn.finish()
 
     def refuse(self, text: str) -> None:
-        """Tell the user that a prompt of theirs goes nowhere: now, or at the end of a stop."""
+        """Notify the user that a prompt was dropped: now, or at the end of a stop."""
         if self.turn.stopped:
             self.steer(text)
         else:
@@ -214,77 +214,79 @@ class SubagentChat(Chat):
 
     @property
     def is_shown(self) -> bool:
-        """Whether the client is told of a chat of this id now, by the one turn there is."""
+        """True if the client is shown this chat, by its running turn."""
         return self.session.profile.shows_subagents and self.is_busy and not self.turn.is_mute
 
     @property
     def has_failed(self) -> bool:
-        """Whether there is no whole answer."""
+        """True if there is no complete answer."""
         return self.turn.failed or self.turn.stopped
 
     @property
     def worker(self) -> Subagent:
-        """The agent with the steps it has taken by now."""
+        """The agent with the number of its steps so far."""
         steps = sum(message.role == "assistant" for message in self.turn.messages)
         return attrs.evolve(self._agent, steps=steps)
 
     def done(self) -> Subagent:
-        """The agent with what it has done by now."""
-        return attrs.evolve(self.worker, messages=kept(self.turn.messages))
+        """Return the agent with its steps and messages so far."""
+        return attrs.evolve(self.worker, messages=reduced(self.turn.messages))
 
     @property
     def result(self) -> str:
-        """What the parent is told: the last words of the model, and why it ended if it failed."""
+        """The result for the parent: the model's last text, and the reason if the agent failed."""
         texts = (
             "".join(part.text for part in message.parts if isinstance(part, TextPart))
             for message in reversed(self.turn.messages)
             if message.role == "assistant"
         )
-        said = next((text for text in texts if text.strip()), "")
+        last_text = next((text for text in texts if text.strip()), "")
         if self.turn.stopped:
-            return "\n\n".join([*filter(None, [said]), "The user stopped this agent."])
+            return "\n\n".join([*filter(None, [last_text]), "The user stopped this agent."])
         if self.turn.failed:
-            return "\n\n".join(filter(None, [said, f"This agent failed: {self._last_words}"]))
+            return "\n\n".join(filter(None, [last_text, f"This agent failed: {self._last_words}"]))
         if any(call.is_refused_by_user for call in self.turn.calls.values()):
-            return "\n\n".join([*filter(None, [said]), "The user rejected a call of this agent."])
-        return said or "The agent has ended and said nothing."
+            return "\n\n".join(
+                [*filter(None, [last_text]), "The user rejected a tool call of this agent."]
+            )
+        return last_text or "The agent ended without an answer."
 
     def emit(self, role: Role, content: ChatContent) -> None:
-        """Say it by the parent, so that nothing is said after the parent's end."""
+        """Write a content through the parent, so that nothing follows the parent's end."""
         if role == "system" and isinstance(content, ChatTextContent):
             self._last_words = content.text
         if isinstance(content, ChatToolCallRunContent):
-            self._tell_step()
+            self._show_step()
         if self.session.profile.shows_subagents:
             self._parent.relay(self.id, role, content)
         else:
-            for each in self._of_calls_that_ask(content):
+            for each in self._of_calls_needing_approval(content):
                 self._parent.show(each)
         if isinstance(content, ChatProgressContent):
-            self._tell_of_waiting()
+            self._show_waiting()
 
-    def _tell_step(self) -> None:
-        """Show in the parent's call how many answers the agent has given, once each."""
+    def _show_step(self) -> None:
+        """Show the number of the agent's steps in the parent's call, once each."""
         worker = self.worker
         if worker.steps > self._steps and self.session.profile.shows_subagents:
             self._steps = worker.steps
             self._parent.calls[self._call_id].show(details_of(self._call_id, worker))
 
-    def _tell_of_waiting(self) -> None:
-        """Show in the parent's progress that a call waits for the user, and that none does now."""
+    def _show_waiting(self) -> None:
+        """Show in the parent's progress whether a call waits for the user, when that changes."""
         if self._parent.waits != self._parent_waits:
             self._parent_waits = self._parent.waits
-            self._parent.tell_of_calls(_WAITS)
+            self._parent.show_call_progress(_WAITS)
 
-    async def keep_before_images(
+    async def store_before_images(
         self, turn: Turn, changes: Sequence[FileChange]
     ) -> Callable[[], None]:
-        """What the files were is kept as if the parent changed them: its rollback restores them."""
+        """Store before-images with the parent's turn, so that its rollback restores the files."""
         return await self._parent.will_change(changes)
 
-    def _of_calls_that_ask(self, content: ChatContent) -> Iterator[ChatContent]:
+    def _of_calls_needing_approval(self, content: ChatContent) -> Iterator[ChatContent]:
         if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
-            self._asked.add(content.id)
+            self._approval_ids.add(content.id)
             yield ChatToolCallPrepareContent(
                 id=content.id,
                 name=content.name,
@@ -293,11 +295,11 @@ class SubagentChat(Chat):
                 arguments_text="",
                 summary=content.summary,
             )
-        if isinstance(content, _OF_CALLS) and content.id in self._asked:
+        if isinstance(content, _OF_CALLS) and content.id in self._approval_ids:
             yield content
 
-    def _tell_status(self) -> None:
-        self.watch(self)  # no client has opened this chat, so none is told
+    def _announce_status(self) -> None:
+        self.watch(self)  # no client has opened this chat, so none is notified
 
 
 _OF_CALLS = (

@@ -1,4 +1,4 @@
-"""A chat's title: one extra request to the model, beside the turn (ruling W-25)."""
+"""A chat's title: one extra request to the model, in the background (ruling W-25)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _READ = 2000
 _NUMBERED = re.compile(r"(.*?) \((\d{1,4})\)", re.DOTALL)
 _INSTRUCTION = (
     "Write a title for a chat that begins with the user's message: at most six words, in the "
-    "user's language, plain text without quotes or a full stop. Answer with the title alone."
+    "user's language, as plain text without quotes or a full stop. Output only the title."
 )
 
 
 async def make_title(model: Model, prompt: str, instruction: str | None = None) -> str | None:
-    """A short plain title for a chat that begins with `prompt`; None if the model has none.
+    """Return a short plain title for a chat that begins with `prompt`; None for an empty one.
 
     Args:
-        model: who is asked.
-        prompt: the user's.
-        instruction: how it is asked; None: in our words.
+        model: the model that writes the title.
+        prompt: the first prompt.
+        instruction: the instruction; None: the built-in one.
 
     Raises:
-        BackendError: the model could not be asked.
+        BackendError: the request failed.
     """
     message = Message(role="user", parts=(TextPart(prompt[:_READ]),))
     text = await model.text(Request(system=_system(instruction), messages=[message]))
@@ -42,10 +42,10 @@ async def make_title(model: Model, prompt: str, instruction: str | None = None) 
 
 
 def _system(instruction: str | None) -> str:
-    """How it is asked; whatever words are the user's, the word title is among them (W-25)."""
+    """Return the instruction; make sure that it contains the word title (W-25)."""
     if not instruction or "title" in instruction.lower():
         return instruction or _INSTRUCTION
-    return f"{instruction}\n\nAnswer with the title alone."
+    return f"{instruction}\n\nOutput only the title."
 
 
 def shortened_title(message: str) -> str:
@@ -54,7 +54,7 @@ def shortened_title(message: str) -> str:
 
 
 def title_of_fork(title: str | None, taken: Container[str]) -> str:
-    """`Title` becomes `Title (2)`, that one `Title (3)`; those that are `taken` are passed over."""
+    """Return `Title (2)` for `Title`, and so on; skip titles that are `taken`."""
     title = title or "Untitled"
     numbered = _NUMBERED.fullmatch(title)
     words, number = (numbered[1], int(numbered[2])) if numbered else (title, 1)

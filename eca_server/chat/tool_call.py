@@ -1,7 +1,7 @@
-"""A tool call from the first piece the model writes to its end: an automaton, as a table.
+"""A tool call from its first piece to its end: a state machine, as a table.
 
-Rulings W-30 to W-35. Every transition writes its content in order, and every call that was begun
-is closed: by its result, by a rejection, or by whatever ends the turn.
+Rulings W-30 to W-35. Every transition writes its content in order, and every started call is
+closed: by its result, by a rejection, or by the end of the turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected", "inter
 
 
 class CallState(enum.Enum):
-    """Where a call stands; `CALLED` and `REJECTED` are its ends."""
+    """The state of a call; `CALLED` and `REJECTED` are final."""
 
     PREPARING = "preparing"
     RUN = "run"
@@ -56,9 +56,9 @@ class CallState(enum.Enum):
 
 
 class CallInput(enum.Enum):
-    """What can happen to a call."""
+    """An event in the life of a call."""
 
-    ANNOUNCE = "its arguments are whole"
+    ANNOUNCE = "its arguments are complete"
     ASK = "it needs the user's approval"
     DENY = "the configuration, the behaviour or a hook denies it"
     FAULT = "it cannot run"
@@ -83,22 +83,24 @@ def _transitions() -> Mapping[CallState, Mapping[CallInput, CallState]]:
 
 
 TRANSITIONS: Mapping[CallState, Mapping[CallInput, CallState]] = MappingProxyType(_transitions())
-"""An approved call is back in `RUN`: it starts when the writes before it are done. What is not
-in the table is the caller's mistake, except an approval or a rejection that comes to a call which
-does not wait: that is the client's, and ignored (W-34)."""
+"""The transitions. An approved call returns to `RUN`: it starts when the writes before it are done.
+
+An event that is not in the table is an error of the caller. The exception is an approval or a
+rejection of a call that does not wait, which comes from the client and is ignored (W-34).
+"""
 
 
 @attrs.frozen(kw_only=True)
 class Naming:
-    """How a call is named on the wire: the same on all of its contents.
+    """The names of a call on the wire, the same in all of its contents.
 
     Attributes:
-        id: of the call.
-        name: of the tool, as the client is told.
-        server: of the tool.
-        origin: what kind of server that is.
-        shows: what it shows until it has something of its own to show.
-        summary: what it does, in words, before its arguments are whole; None: not known.
+        id: the id of the call.
+        name: the name of the tool on the wire.
+        server: the server of the tool.
+        origin: the kind of that server.
+        shows: the details shown until the call has its own.
+        summary: the summary shown before the arguments are complete; None: not known.
     """
 
     id: str
@@ -110,25 +112,25 @@ class Naming:
 
 
 class ToolCall:
-    """One call of a turn; its methods are the inputs of the table.
+    """One call of a turn; its methods are the events of the table.
 
-    The pictures of its result are contents of their own, behind the one that ends it.
+    The pictures of its result are separate contents after the one that ends it.
 
     Attributes:
         naming: its names on the wire.
-        state: where it stands.
-        arguments: the model's, as hooks rewrote them; `{}` until they are whole or where they are
-            unreadable.
-        result: what the model is told, once the call has ended.
-        decided: set when it waits for nobody (any more).
-        memos: what an approval for the session would remember.
-        is_refused_by_user: whether the user rejected it, or a call of the agent that works in it.
-        worker: tells who works in it, and what was done by now; None: no agent does.
+        state: its state.
+        arguments: the model's arguments, as hooks rewrote them; `{}` while they are incomplete or
+            if they are unreadable.
+        result: the result for the model, once the call has ended.
+        decided: set when the call does not wait, or no longer waits, for an approval.
+        memos: the rules that an approval for the session would remember.
+        is_refused_by_user: the user rejected the call, or a call of its subagent.
+        worker: returns the subagent that works in the call, with its progress; None: no subagent.
 
     Args:
-        emit: says a content of the call.
+        emit: writes a content of the call.
         naming: its names on the wire.
-        moved: told when `state` has changed.
+        moved: called when `state` has changed.
     """
 
     def __init__(
@@ -147,7 +149,7 @@ class ToolCall:
         self.worker: Callable[[], Subagent] | None = None
         self._emit = emit
         self._moved = moved
-        self._is_told = False
+        self._is_announced = False
         self._names = {key: getattr(naming, key) for key in ("id", "name", "server", "origin")}
         self._summary = naming.summary
         self._details = naming.shows
@@ -157,13 +159,13 @@ class ToolCall:
 
     @property
     def is_open(self) -> bool:
-        """Whether a content that ends it is still owed."""
+        """True if the content that ends the call was not written yet."""
         return self.state not in {CallState.CALLED, CallState.REJECTED}
 
     def prepare(self, arguments_text: str, *, summary: str | None = None) -> None:
-        """A piece of the arguments; the first one begins the call on the wire."""
+        """Write a piece of the arguments; the first one starts the call on the wire."""
         self._summary = summary or self._summary
-        self._is_told = True
+        self._is_announced = True
         self._emit(
             ChatToolCallPrepareContent(
                 **self._names,
@@ -181,9 +183,9 @@ class ToolCall:
         summary: str | None = None,
         details: ToolCallDetails | None = None,
     ) -> None:
-        """The call is whole; whether the user will be asked."""
+        """Announce the complete call, and whether it needs approval."""
         self._move(CallInput.ANNOUNCE)
-        self._is_told = True
+        self._is_announced = True
         self.arguments = arguments
         self._summary = summary or self._summary
         self._details = details or self._details
@@ -192,12 +194,12 @@ class ToolCall:
         )
 
     def ask(self, memos: tuple[Memo, ...] = ()) -> None:
-        """Wait for the user from now on; an approval for the session remembers `memos`."""
+        """Start waiting for the user; an approval for the session remembers `memos`."""
         self._move(CallInput.ASK)
         self.memos = memos
 
     def approve(self) -> bool:
-        """The user lets it run; False, and nothing done, if it does not wait (W-34)."""
+        """Take the user's approval; return False if the call does not wait (W-34)."""
         if self.state is not CallState.WAITING:
             return False
         self._move(CallInput.APPROVE)
@@ -205,7 +207,7 @@ class ToolCall:
         return True
 
     def reject(self) -> bool:
-        """The user does not let it run; False as for `approve`."""
+        """Take the user's rejection; return False if the call does not wait."""
         if self.state is not CallState.WAITING:
             return False
         self._move(CallInput.REJECT)
@@ -213,38 +215,38 @@ class ToolCall:
         self._end_rejected("user-choice", REJECTED)
         return True
 
-    def deny(self, told: str, *, reason: Reason = "user-config") -> None:
-        """Configuration, behaviour or a hook do not let it run; `told` is for the model."""
+    def deny(self, reason_text: str, *, reason: Reason = "user-config") -> None:
+        """Reject the call by configuration, behavior or a hook; `reason_text` is for the model."""
         self._move(CallInput.DENY)
-        self._end_rejected(reason, told)
+        self._end_rejected(reason, reason_text)
 
-    def fault(self, told: str) -> None:
-        """It cannot run: unknown, unreadable, impossible."""
+    def fault(self, error_text: str) -> None:
+        """End a call that cannot run: unknown, unreadable, impossible."""
         self._move(CallInput.FAULT)
-        self._end_called(ToolOutput(parts=(TextPart(told),), is_error=True))
+        self._end_called(ToolOutput(parts=(TextPart(error_text),), is_error=True))
 
     def start(self) -> None:
-        """It runs."""
+        """Mark the call as running."""
         self._move(CallInput.START)
         self._started = trio.current_time()
         self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
 
     def show(self, details: ToolCallDetails) -> None:
-        """It runs and has more to show by now; ignored if it does not run."""
+        """Show new details of a running call; do nothing if it does not run."""
         if self.state is CallState.RUNNING:
             self._details = details
             self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
 
     def finish(self, output: ToolOutput, *, spent_ms: int | None = None) -> None:
-        """It has run; `spent_ms`: how long, unless the time since its start is meant."""
+        """End a call that has run; `spent_ms` replaces the time since its start."""
         self._move(CallInput.DONE)
         self._spent_ms = spent_ms
         self._end_called(output)
 
     def stop(self, reason: Reason = "user-choice") -> None:
-        """The turn ends: an open call is rejected, or called with an error if it ran.
+        """Close an open call at the turn's end: rejected, or called with an error if it ran.
 
-        Of one that waited behind another the client has never heard, and hears nothing now.
+        Nothing is written about a call that was never shown to the client.
         """
         ran = self.state is CallState.RUNNING
         was_open = self.is_open
@@ -254,8 +256,8 @@ class ToolCall:
         elif was_open:
             self._end_rejected(reason, NOT_RUN)
 
-    def told(self) -> ToolResultPart:
-        """What the model is told of a call that has ended."""
+    def result_part(self) -> ToolResultPart:
+        """Return the result of an ended call as a part of a message."""
         assert self.result is not None
         return ToolResultPart(
             call_id=self.naming.id,
@@ -270,11 +272,11 @@ class ToolCall:
             ),
         )
 
-    def _move(self, given: CallInput) -> None:
-        following = TRANSITIONS[self.state].get(given)
+    def _move(self, event: CallInput) -> None:
+        following = TRANSITIONS[self.state].get(event)
         if following is None:
             raise LocalProtocolError(
-                f"the call {self.naming.id} is {self.state.value}: {given.value} cannot follow"
+                f"the call {self.naming.id} is {self.state.value}: {event.value} cannot follow"
             )
         self.state = following
         self._moved(self)
@@ -301,10 +303,10 @@ class ToolCall:
                 self._emit(picture_content(part.data))
         self.decided.set()
 
-    def _end_rejected(self, reason: Reason, told: str) -> None:
-        self.result = ToolOutput(parts=(TextPart(told),), is_error=True)
+    def _end_rejected(self, reason: Reason, text: str) -> None:
+        self.result = ToolOutput(parts=(TextPart(text),), is_error=True)
         self._reason = reason
-        if self._is_told:
+        if self._is_announced:
             self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
         self.decided.set()
 
@@ -321,6 +323,8 @@ def milliseconds_since(started: float) -> int:
     return max(1, round((trio.current_time() - started) * 1000))
 
 
-REJECTED = "The user rejected this call. Do not repeat it: go on differently, or ask what to do."
-NOT_RUN = "It did not run: the turn ended before."
-STOPPED = "Stopped while it ran: what it had done by then is done."
+REJECTED = (
+    "The user rejected this call. Do not repeat it: try a different approach, or ask the user."
+)
+NOT_RUN = "This call did not run: the turn ended before it started."
+STOPPED = "This call was stopped while it ran: its effects until then remain."

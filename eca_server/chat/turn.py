@@ -1,10 +1,10 @@
-"""One prompt's turn: its cancel scope, what it has open, and how it is closed.
+"""The turn of one prompt: its cancel scope, its open contents, and its end.
 
-A body (a model's answer, a slash command) runs inside the turn's scope and speaks through the
-turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, the
-usage is told unless it was stopped, then comes the one `finished`, and after it the turn is mute
-(design decision 10; rulings W-20, W-23, W-26, W-27). A content that cannot be written is the
-body's fault while that runs; once the turn is being closed it is only logged.
+A body (a model's answer, a slash command) runs inside the turn's scope and writes through the
+turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, usage
+is written unless the turn was stopped, then comes the one `finished`, and after it nothing is
+written (design decision 10; rulings W-20, W-23, W-26, W-27). A content that cannot be written
+raises in the body; once the turn is being closed it is only logged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eca_protocol.messages import (
     ChatUsageContent,
     UsageLimit,
 )
-from eca_server.chat.breakdown import Asked, breakdown
+from eca_server.chat.breakdown import LastRequest, breakdown
 from eca_server.chat.citations import source_contents
 from eca_server.chat.draft import Draft
 from eca_server.chat.merging import Merger
@@ -50,7 +50,7 @@ from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
     from eca_server.chat.chat import Chat
-    from eca_server.chat.compaction import RoomKeeper
+    from eca_server.chat.compaction import Compactor
     from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
@@ -58,20 +58,21 @@ __all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
 _log = logging.getLogger("eca_server.chat")
 
 Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
-SteeredCommand: TypeAlias = "Callable[[Turn, RoomKeeper], Awaitable[None]]"
+SteeredCommand: TypeAlias = "Callable[[Turn, Compactor], Awaitable[None]]"
 
 _ENDED_BY_A_STOP = 143
-_WAITS_FOR_THE_USER = "Waiting for tool call approval"  # Neovim asks when it reads these words
-"""The exit code a shell tells of a command that TERM ended."""
+"""The exit code that a shell reports for a command ended by TERM."""
+
+_WAITS_FOR_THE_USER = "Waiting for tool call approval"  # Neovim asks when it reads this text
 
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """What the user sent, and the body that answers it.
+    """A prompt of the user, and the body that answers it.
 
     Attributes:
-        text: the user's exact words.
-        body: run once, when the turn's place in the queue comes.
+        text: the exact text.
+        body: run once, when the prompt leaves the queue.
         content_id: the message's stable id, written with its echo.
     """
 
@@ -82,11 +83,11 @@ class Prompt:
 
 @attrs.frozen(kw_only=True)
 class Steer:
-    """What the user, or a hook, says to a turn that runs; `content_id` as for a prompt.
+    """A message of the user, or of a hook, to a running turn; `content_id` as for a prompt.
 
     Attributes:
-        parts: what the model is told, once hooks have heard it; None: its text.
-        command: the command that the text names, run in place of telling the model.
+        parts: the parts for the model, once hooks have checked them; None: its text.
+        command: the command that the text names, run instead of sending the text to the model.
     """
 
     text: str
@@ -96,28 +97,28 @@ class Steer:
 
 
 class Turn:
-    """A prompt that has begun.
+    """A running prompt.
 
     Attributes:
-        about: what it is about, for a title: the user's words, or what a hook put in their place.
+        about: the text to make a title from: the prompt, or a hook's replacement.
         scope: cancelled by whatever ends the turn early.
-        ended: set when nothing of the body runs any more.
-        stopped: the user stopped it.
-        failed: there is no whole answer, and the user was told why.
-        messages: what the turn adds to the chat's history when it is closed.
-        usages: what each request to the model took.
-        limit: the model's limits, as far as they are known.
-        asked: the last request to the model.
+        ended: set when the body has ended.
+        stopped: the user stopped the turn.
+        failed: there is no complete answer, and the reason was shown.
+        messages: the messages that the turn adds to the chat's history when it is closed.
+        usages: the usage of each request to the model.
+        limit: the model's limits, if known.
+        last_request: the last request to the model.
         calls: the tool calls of the turn, by id.
-        open_calls: those of them that run, or that wait for the user.
+        open_calls: the calls that run or wait for the user.
         cited: the URLs of the sources shown.
-        thoughts: id and milliseconds of each block of reasoning, by the name the model gave it.
-        cut_a_call: a tool ran when the turn was stopped.
-        stored: how many of the messages are stored, or on their way there.
-        kept: all it brought is.
-        draft: what it brought by now and is not stored yet.
-        steers: what the user said meanwhile, and no request has taken in yet.
-        subagents: the chats of the agents that work for it now; they end with it.
+        thoughts: id and milliseconds of each block of reasoning, by the model's key.
+        stopped_during_tool: a tool ran when the turn was stopped.
+        stored: the number of messages that are stored or being stored.
+        is_stored: all messages are stored or being stored.
+        draft: the answer so far that is not stored yet.
+        steers: messages to the running turn that no request has taken yet.
+        subagents: the chats of running subagents; they end with the turn.
     """
 
     def __init__(self, chat: Chat, prompt: Prompt) -> None:
@@ -131,13 +132,13 @@ class Turn:
         self.messages: list[Message] = []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
-        self.asked: Asked | None = None
+        self.last_request: LastRequest | None = None
         self.calls: dict[str, ToolCall] = {}
         self.open_calls: dict[str, ToolCall] = {}
         self.cited: set[str] = set()
-        self.cut_a_call = False
+        self.stopped_during_tool = False
         self.stored = 0
-        self.kept = False
+        self.is_stored = False
         self.draft = Draft(self)
         self.steers: list[Steer] = []
         self.subagents: list[SubagentChat] = []
@@ -150,20 +151,20 @@ class Turn:
         self._merger = Merger(chat.emit, chat.session.profile.merge_seconds, chat.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
-        """Say something in the chat; once the turn is stopped, or at its end, it is dropped."""
+        """Write a content; drop it if the turn is stopped or finished."""
         if not self.stopped:
             self._write(role, content)
 
     def say(self, text: str, *, role: Role = "assistant") -> None:
-        """A piece of text."""
+        """Write a piece of text."""
         self.emit(role, ChatTextContent(text=text))
 
     def progress(self, text: str) -> None:
-        """What the turn is doing, for the client's status line; never empty."""
+        """Show the turn's current activity in the client's status line; the text is never empty."""
         self.emit("system", ChatProgressContent(state="running", text=text))
 
     def fail(self, text: str) -> None:
-        """Tell the user why there is no (whole) answer; the turn then ends like any other."""
+        """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
         self.say(text, role="system")
 
@@ -176,19 +177,19 @@ class Turn:
             self.emit("assistant", content)
 
     def start_reason(self, key: str) -> None:
-        """The model starts to think; `key` is its own name for it, unique in one answer."""
+        """Start a block of reasoning; `key` is the model's, unique in one answer."""
         reason_id = str(uuid.uuid4())
         self._reasons[key] = reason_id, trio.current_time()
         self.emit("assistant", ChatReasonStartedContent(id=reason_id))
 
     def reason(self, key: str, text: str) -> None:
-        """A piece of what the model thinks; dropped if the block is closed already."""
+        """Write a piece of reasoning; drop it if the block is closed."""
         if key in self._reasons:
             reason_id, _ = self._reasons[key]
             self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
 
     def finish_reason(self, key: str) -> None:
-        """The model stops thinking; says how long it did, once."""
+        """Close a block of reasoning, once, with its duration."""
         if key in self._reasons:
             reason_id, started = self._reasons.pop(key)
             spent = milliseconds_since(started)
@@ -196,7 +197,7 @@ class Turn:
             self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
     def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
-        """An action of a hook starts, about a call if `call_id` names one."""
+        """Show that a hook's action has started; `call_id` names the call it is about, if any."""
         self._hooks[begun.id] = ChatHookActionFinishedContent(
             id=begun.id,
             name=begun.name,
@@ -208,24 +209,26 @@ class Turn:
         self.emit("system", begun)
 
     def finish_hook(self, ended: ChatHookActionFinishedContent) -> None:
-        """It has ended; dropped if that was told already."""
+        """Show that a hook's action has ended, once."""
         if self._hooks.pop(ended.id, None) is not None:
             self.emit("system", ended)
 
     @property
     def unsent(self) -> Message:
-        """The prompt for the user alone: it stays in the history if no model is asked."""
+        """The prompt as a message for the user alone, stored if no model is called."""
         content_id, text = self.prompt.content_id, self.prompt.text
         return Message(role="user", parts=(), content_id=content_id, shown=text)
 
     @property
-    def last_said(self) -> str:
-        """The content id of what the user said last."""
-        said = (each.content_id for each in reversed(self.messages) if each.content_id is not None)
-        return next(said, self.prompt.content_id)
+    def last_content_id(self) -> str:
+        """The content id of the user's last message."""
+        content_ids = (
+            each.content_id for each in reversed(self.messages) if each.content_id is not None
+        )
+        return next(content_ids, self.prompt.content_id)
 
     def begin_call(self, key: str, naming: Naming) -> ToolCall:
-        """The model begins to write a call; whatever ends the turn closes it."""
+        """Start a call that the model writes; the end of the turn closes it."""
 
         def emit(content: ChatContent) -> None:
             self.emit("assistant", content)
@@ -241,8 +244,8 @@ class Turn:
         call = self.calls[key] = ToolCall(emit, naming, moved)
         return call
 
-    def keep_arguments(self) -> None:
-        """Let the last answer have its calls with the arguments that hooks gave them."""
+    def store_arguments(self) -> None:
+        """Put the arguments that hooks rewrote into the calls of the last answer."""
         answer = self.messages[-1]
         parts = tuple(map(self._as_announced, answer.parts))
         if parts != answer.parts:
@@ -257,50 +260,50 @@ class Turn:
         return attrs.evolve(part, arguments=call.arguments, raw=json.dumps(call.arguments).decode())
 
     def call(self, call_id: str) -> ToolCall | None:
-        """The call of that id, of this turn or of an agent that works for it."""
+        """Return the call with this id, of this turn or of a subagent, or None."""
         of_subagents = (each.call(call_id) for each in self.subagents)
         return self.calls.get(call_id) or next(filter(None, of_subagents), None)
 
     @property
     def waits(self) -> bool:
-        """Whether a call waits for the user, of this turn or of an agent that works for it."""
+        """True if a call of this turn or of a subagent waits for the user."""
         calls = (
             *self.open_calls.values(),
             *(call for each in self.subagents for call in each.open_calls),
         )
         return any(call.state is CallState.WAITING for call in calls)
 
-    def tell_of_calls(self, text: str, *, only_waiting: bool = False) -> None:
-        """Say what the calls do: that one waits for the user as long as one does, else `text`."""
+    def show_call_progress(self, text: str, *, only_waiting: bool = False) -> None:
+        """Show as progress that a call waits for the user, else `text`."""
         if self.waits:
             self.progress(_WAITS_FOR_THE_USER)
         elif not only_waiting:
             self.progress(text)
 
     async def will_change(self, changes: Sequence[FileChange]) -> Callable[[], None]:
-        """Keep what files are before a call of this turn changes them.
+        """Store the content of files before a call of this turn changes them.
 
         Returns:
-            To be called if it has changed nothing.
+            A function to call if the call has changed nothing.
         """
-        return await self.chat.keep_before_images(self, changes)
+        return await self.chat.store_before_images(self, changes)
 
     async def drained(self) -> None:
-        """Wait until the client keeps up; between two pieces of bulk."""
+        """Wait until the client has read enough; called between two pieces of bulk."""
         await self._merger.drained()
         await self.chat.session.drained()
 
     def begin(self) -> None:
-        """The first contents of a turn: that it runs, and the user's own words."""
+        """Write the first contents of the turn: its progress and the echo of the prompt."""
         self.progress("Waiting model")
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
-        if self.chat.parent_id is not None:  # what it says is shown inside a call, or not at all
+        if self.chat.parent_id is not None:  # its contents are shown inside a call, or not at all
             return
         for message in self.chat.session.take_unshown():
             self.say(message, role="system")
 
     def close_contents(self, reason: Reason = "user-choice") -> None:
-        """Finish what is open; a call that did not run is rejected for that reason."""
+        """Finish open contents; reject calls that did not run, with this reason."""
         self._merger.flush()
         for key in tuple(self._reasons):
             self.finish_reason(key)
@@ -310,24 +313,28 @@ class Turn:
             call.stop(reason)
 
     def close_messages(self) -> None:
-        """Finish what is open, and give each call in the messages that has no result its own.
+        """Finish open contents, and add a result for each call in the messages that has none.
 
-        A call that was not written to its end is in no message.
+        An incomplete call is in no message.
         """
         self._is_closing = True
         self.draft.end()
         self.close_contents()
         parts = [part for message in self.messages for part in message.parts]
         made = {part.id for part in parts if isinstance(part, ToolCallPart)}
-        told = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-        left = tuple(call.told() for key, call in self.calls.items() if key in made - told)
-        if left:
-            self.messages.append(Message(role="tool", parts=left))
+        answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
+        results = tuple(
+            call.result_part() for key, call in self.calls.items() if key in made - answered
+        )
+        if results:
+            self.messages.append(Message(role="tool", parts=results))
 
     def stop(self) -> None:
-        """End the body early: what is open is finished now, what it still says is dropped."""
+        """End the body early: finish open contents now, and drop what the body still writes."""
         self._is_closing = True
-        self.cut_a_call = any(call.state is CallState.RUNNING for call in self.calls.values())
+        self.stopped_during_tool = any(
+            call.state is CallState.RUNNING for call in self.calls.values()
+        )
         for subagent in self.subagents:
             subagent.end()
         self.close_contents()
@@ -335,19 +342,19 @@ class Turn:
         self.scope.cancel()
 
     def finish(self, last_words: str = "") -> None:
-        """Write the one `finished`, after `last_words` if there are any; then nothing more."""
+        """Write `last_words` if there are any, then the one `finished`, and nothing more."""
         self._is_closing = True
         if last_words:
             self._write("system", ChatTextContent(text=last_words))
         self._write("system", ChatProgressContent(state="finished", text=""))
         self.silence()
 
-    def tell_usage(self) -> None:
-        """Write what the chat has taken; even of a turn that was stopped (W-23, W-50)."""
+    def write_usage(self) -> None:
+        """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
         self._write_usage(())
 
-    def tell_usage_so_far(self) -> None:
-        """Write what the turn has taken up to now, for a client that draws a gauge (W-27)."""
+    def write_usage_so_far(self) -> None:
+        """Write the running turn's usage for a client that draws a gauge (W-27)."""
         if self._draws_a_gauge and self.usages and not self.stopped:
             self._write_usage(self.usages)
 
@@ -356,31 +363,31 @@ class Turn:
         return self.chat.session.writes(ChatUsageContent, "context_breakdown")
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
-        limit, asked = self.limit, self.asked
+        limit, last_request = self.limit, self.last_request
         if limit is not None and limit.output is None and not self._draws_a_gauge:
             limit = None
         usage = self.chat.usage.content(limit, running)
-        if asked is not None and self._draws_a_gauge:
+        if last_request is not None and self._draws_a_gauge:
             try:
-                usage = self._with_context(usage, asked)
+                usage = self._with_context(usage, last_request)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
-                _log.exception("what fills the context of chat %s cannot be told", self.chat.id)
+                _log.exception("the context breakdown of chat %s failed", self.chat.id)
         self._write("system", usage)
 
-    def _with_context(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
-        told = effective_history(self.messages, self.chat.told)
-        request = attrs.evolve(asked.request, messages=told)
+    def _with_context(self, usage: ChatUsageContent, last_request: LastRequest) -> ChatUsageContent:
+        messages = effective_history(self.messages, self.chat.model_context)
+        request = attrs.evolve(last_request.request, messages=messages)
         used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
         return attrs.evolve(
             usage,
             session_tokens=used,
-            auto_compact_percentage=asked.compact_at,
-            context_breakdown=breakdown(request, used, asked.context),
+            auto_compact_percentage=last_request.compact_at,
+            context_breakdown=breakdown(request, used, last_request.context),
         )
 
     @property
     def is_mute(self) -> bool:
-        """Whether nothing more is written of it."""
+        """True if nothing more is written."""
         return self._mute
 
     def silence(self) -> None:
@@ -388,12 +395,12 @@ class Turn:
         self._mute = True
 
     def relay(self, subagent_id: str, role: Role, content: ChatContent) -> None:
-        """What is said in the chat of an agent that works for this turn; nothing after its end."""
+        """Write a content of a subagent's chat; drop it after the end of this turn."""
         if not self._mute:
             self.chat.session.emit(subagent_id, role, content, parent_chat_id=self.chat.id)
 
     def show(self, content: ChatContent) -> None:
-        """A content of such an agent for a client that shows no chats of theirs."""
+        """Write a content of a subagent for a client that shows no subagent chats."""
         self._write("assistant", content)
 
     def _write(self, role: Role, content: ChatContent) -> None:

@@ -1,8 +1,8 @@
-"""Changes of files undone: first planned as a whole, then done step by step.
+"""Undoing changes of files: planned as a whole, then done step by step.
 
-The rules it keeps: what somebody else changed since is not touched, nor is what a link or another
-folder that is open puts out of reach; each step is one rename, so that a file has its old or its
-new content and never a piece; a step that is done already does nothing.
+Rules: a file that was changed since is left as it is, and so is one that a link or a changed set of
+open folders puts outside the workspace; each step is one rename, so that a file has its old or its
+new content and never a part; a step that is done already does nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from eca_server.chat.store import Change, KeptContent, UndoStep
+from eca_server.chat.store import Change, StoredContent, UndoStep
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
@@ -31,25 +31,25 @@ from eca_server.workspace import (
     replace_file,
 )
 
-__all__ = ["Disk", "LeftAlone", "Plan", "named", "plan", "take"]
+__all__ = ["Disk", "Plan", "SkippedFile", "apply_step", "plan", "skipped_lines"]
 
 LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of a file that is compared; a larger one is none that a tool of ours wrote."""
+"""Bytes of the largest file that is compared; no tool of ours writes a larger one."""
 
 FOLDER: Final = b"folder"
 OTHER: Final = b"other"
-_NOT_KEPT: Final = b"not kept"
+_NOT_STORED: Final = b"not kept"
 _MOST_BELOW: Final = 10_000
 _MOST_NAMED: Final = 100
 
-_CHANGED = "it was changed since"
-_NO_BYTES = "it was too large to be kept"
-_LOST = "what it was could not be kept"
+_CHANGED = "changed since"
+_NO_BYTES = "too large to be stored before the change"
+_LOST = "its previous content could not be stored"
 
 
 @attrs.frozen
-class LeftAlone:
-    """A file that stays as it is, and why."""
+class SkippedFile:
+    """A file that is left as it is, and the reason."""
 
     path: str
     why: str
@@ -57,57 +57,57 @@ class LeftAlone:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How changes are undone.
+    """A plan to undo changes.
 
     Attributes:
-        steps: what is done, in order.
-        files: how many files and moved folders that is about.
-        left: what is not done.
+        steps: the steps, in order.
+        files: the number of files and moved directories that the steps restore.
+        skipped: what is not done.
     """
 
     steps: tuple[UndoStep, ...] = ()
     files: int = 0
-    left: tuple[LeftAlone, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
 
 class Disk:
-    """What lies in a workspace now; to be asked in a thread."""
+    """The current files of a workspace; call its methods in a thread."""
 
     def __init__(self, workspace: Workspace, *, checkpoint: Checkpoint = lambda: None) -> None:
         self._workspace = workspace
         self._checkpoint = checkpoint
 
     def look(self, path: Path) -> bytes | None:
-        """What is at a path: the digest of a file's content, `FOLDER`, `OTHER`; None: nothing.
+        """Return the digest of a file's content, `FOLDER`, `OTHER`, or None if nothing is there.
 
         Raises:
-            FileError: it is out of reach.
-            OSError: it cannot be read.
+            FileError: the path is outside the workspace.
+            OSError: the file cannot be read.
         """
         return _state(_place(path, self._workspace), self._checkpoint)[0]
 
     def below(self, folder: Path) -> Sequence[Path]:
-        """What lies in a folder and in its folders, but for these."""
-        found: list[Path] = []
+        """Return the files and links below a directory."""
+        paths: list[Path] = []
         for top, folders, files in os.walk(folder):
             self._checkpoint()
-            found += (Path(top, name) for name in files)
-            found += (Path(top, name) for name in folders if Path(top, name).is_symlink())
-            if len(found) > _MOST_BELOW:
+            paths += (Path(top, name) for name in files)
+            paths += (Path(top, name) for name in folders if Path(top, name).is_symlink())
+            if len(paths) > _MOST_BELOW:
                 break
-        return found
+        return paths
 
 
 def plan(changes: Sequence[Change], disk: Disk, lost: Collection[str] = ()) -> Plan:
-    """Plan how to undo changes, given in the order they were made; nothing is written.
+    """Plan how to undo changes; write nothing.
 
-    Several changes of one file are one step. A file that is not what the last of them made of it
-    is left alone, and so are all of them; one that is gone comes back.
+    Several changes of one file are one step. A file whose content differs from the result of the
+    last change is left as it is; a deleted one is restored.
 
     Args:
-        changes: what is undone.
-        disk: what lies there now.
-        lost: files of which a change is not among these: they are left alone.
+        changes: the changes to undo, in the order in which they were made.
+        disk: the current files.
+        lost: files with a change that is not in `changes`: they are left as they are.
     """
     planner = _Planner(disk)
     for path in sorted(lost):
@@ -128,21 +128,21 @@ class _Step:
 
 @attrs.define
 class _File:
-    """A file while its changes are undone in thought.
+    """A file while the undoing of its changes is planned.
 
     Attributes:
-        path: where it is on the disk.
-        state: what it is by now, as `Disk.look` tells it.
-        steps: those planned for it.
-        open: the last of them, if what follows is part of it.
-        left: why it is left alone.
+        path: its path on the disk.
+        state: its state after the planned steps, as `Disk.look` returns it.
+        steps: the steps planned for it.
+        open: the last step, if the next change can be part of it.
+        skip_reason: why it is left alone.
     """
 
     path: Path
     state: bytes | None
     steps: list[_Step] = attrs.field(factory=list)
     open: _Step | None = None
-    left: str = ""
+    skip_reason: str = ""
 
 
 class _Planner:
@@ -154,25 +154,25 @@ class _Planner:
         self._steps: list[_Step] = []
 
     def leave(self, path: Path) -> None:
-        """Leave a file alone."""
-        self._at(path).left = _LOST
+        """Leave a file as it is."""
+        self._at(path).skip_reason = _LOST
 
     def undo(self, change: Change) -> None:
-        """Undo one more, the latest first."""
+        """Plan to undo one more change; the latest comes first."""
         path = Path(change.path)
         if change.moved_from is not None:
             self._move_back(path, Path(change.moved_from))
             return
         file = self._at(path)
-        before = (change.before or _NOT_KEPT) if change.existed else None
-        if file.state == before and before is not _NOT_KEPT:  # never made, or undone already
-            if file.left is _CHANGED and not file.steps:
-                file.left = ""  # and so is what came after it
+        before = (change.before or _NOT_STORED) if change.existed else None
+        if file.state == before and before is not _NOT_STORED:  # never made, or undone already
+            if file.skip_reason is _CHANGED and not file.steps:
+                file.skip_reason = ""  # and so is what came after it
             return
-        if file.left:
+        if file.skip_reason:
             return
-        if file.state not in (change.after, None, _NOT_KEPT):
-            file.left = _CHANGED
+        if file.state not in (change.after, None, _NOT_STORED):
+            file.skip_reason = _CHANGED
             return
         if file.open is None:
             file.open = self._add(file, _Step(path, file.state))
@@ -180,11 +180,11 @@ class _Planner:
         file.open.change = change.number if change.existed else None
 
     def plan(self) -> Plan:
-        """What has come of it."""
+        """Return the plan."""
         for file in self._all:
-            if any(step.target is _NOT_KEPT for step in file.steps):
-                file.left = file.left or _NO_BYTES
-        dropped = {id(step) for file in self._all if file.left for step in file.steps}
+            if any(step.target is _NOT_STORED for step in file.steps):
+                file.skip_reason = file.skip_reason or _NO_BYTES
+        dropped = {id(step) for file in self._all if file.skip_reason for step in file.steps}
         return Plan(
             steps=tuple(
                 UndoStep(
@@ -197,24 +197,28 @@ class _Planner:
                 if id(step) not in dropped
                 and (step.moved_to is not None or step.target != step.present)
             ),
-            files=sum(1 for file in self._all if file.steps and not file.left),
-            left=tuple(LeftAlone(str(file.path), file.left) for file in self._all if file.left),
+            files=sum(1 for file in self._all if file.steps and not file.skip_reason),
+            skipped=tuple(
+                SkippedFile(str(file.path), file.skip_reason)
+                for file in self._all
+                if file.skip_reason
+            ),
         )
 
     def _move_back(self, path: Path, source: Path) -> None:
         moved, there = self._at(path), self._at(source)
-        if moved.left or (moved.state is None and there.state is not None):
+        if moved.skip_reason or (moved.state is None and there.state is not None):
             return  # it was never moved, or is back already
         if moved.state is None:
-            moved.left = "it was moved here, and is gone"
-        elif there.left or not self._will_be_free(source, there):
-            moved.left = f"there is something at {str(source)!r} again"
-        if moved.left:
+            moved.skip_reason = "moved here, and removed since"
+        elif there.skip_reason or not self._will_be_free(source, there):
+            moved.skip_reason = f"its previous place {str(source)!r} is taken"
+        if moved.skip_reason:
             return
         self._add(moved, _Step(path, moved.state, moved_to=source))
         self._moves.append((path, source))
         for each in [each for each in self._files if each.is_relative_to(source)]:
-            del self._files[each]  # nothing is there by now
+            del self._files[each]  # planned to be empty
         for each in [each for each in self._files if each.is_relative_to(path)]:
             file = self._files.pop(each)
             file.open = None
@@ -228,12 +232,12 @@ class _Planner:
     def _at(self, path: Path) -> _File:
         file = self._files.get(path)
         if file is None:
-            file = self._files[path] = self._found(path)
+            file = self._files[path] = self._new_file(path)
             self._all.append(file)
         return file
 
     def _will_be_free(self, path: Path, file: _File) -> bool:
-        """Whether nothing is there by now, or a folder in which nothing is."""
+        """Return whether a path is planned to be free, or to be an empty directory."""
         if file.state is not FOLDER:
             return file.state is None
         top = self._on_disk(path)
@@ -242,7 +246,7 @@ class _Planner:
         )
 
     def _on_disk(self, path: Path) -> Path | None:
-        """Where that is now which has a path once the moves that are planned are made."""
+        """Return the current path of a planned path, or None."""
         for moved, source in reversed(self._moves):
             if path.is_relative_to(source):
                 path = moved / path.relative_to(source)
@@ -250,40 +254,45 @@ class _Planner:
                 return None
         return path
 
-    def _found(self, path: Path) -> _File:
+    def _new_file(self, path: Path) -> _File:
         there = self._on_disk(path)
         if there is None:
             return _File(path, None)
         try:
             return _File(there, self._disk.look(there))
         except (FileError, OSError) as fault:
-            return _File(there, OTHER, left=_told(fault))
+            return _File(there, OTHER, skip_reason=_error_text(fault))
 
 
-def take(step: UndoStep, content: KeptContent | None, workspace: Workspace, chat: str) -> str:
-    """Do one step, in a thread; empty, or why the file was left alone.
+def apply_step(
+    step: UndoStep, content: StoredContent | None, workspace: Workspace, chat: str
+) -> str:
+    """Do one step; call it in a thread.
 
     Args:
-        step: what is to be done; a piece of it that a killed server left is removed.
-        content: what comes back, if something does.
-        workspace: its boundary is looked at once more.
-        chat: whose changes are undone.
+        step: the step; a temporary file that a killed server left of it is removed.
+        content: the content to restore, if any.
+        workspace: the workspace, whose boundary is checked again.
+        chat: the id of the chat.
+
+    Returns:
+        The reason why the file was left as it is; empty if the step is done.
     """
     try:
         place = _place(Path(step.path), workspace)
         if step.moved_to is not None:
-            return _take_move(place, _place(Path(step.moved_to), workspace))
+            return _apply_move(place, _place(Path(step.moved_to), workspace))
         temporary = _temporary(step, chat)
         remove_temporary(place, temporary)
-        return _take_content(place, step, content, temporary)
+        return _apply_content(place, step, content, temporary)
     except (FileError, OSError) as fault:
-        return _told(fault)
+        return _error_text(fault)
 
 
-def _take_move(source: Place, destination: Place) -> str:
+def _apply_move(source: Place, destination: Place) -> str:
     if not os.path.lexists(source.path) and os.path.lexists(destination.path):
         return ""
-    if destination.path.is_dir():  # made for a later change, and empty now
+    if destination.path.is_dir():  # made for a later change, and now empty
         for top, _, _ in os.walk(destination.path, topdown=False):
             Path(top).rmdir()
     move_file(source, destination)
@@ -291,12 +300,14 @@ def _take_move(source: Place, destination: Place) -> str:
 
 
 def _temporary(step: UndoStep, chat: str) -> str:
-    """The name under which a content is written first: one a server that follows knows, too."""
+    """Return the name of the temporary file, which a later server can derive, too."""
     token = Fingerprint.of(os.fsencode(f"{chat}\0{step.path}")).digest[:8].hex()
     return f".eca-{token}.tmp"
 
 
-def _take_content(place: Place, step: UndoStep, content: KeptContent | None, temporary: str) -> str:
+def _apply_content(
+    place: Place, step: UndoStep, content: StoredContent | None, temporary: str
+) -> str:
     digest, fingerprint = _state(place, lambda: None)
     target = None if content is None else Fingerprint.of(content.data).digest
     if digest == target:
@@ -315,20 +326,20 @@ def _take_content(place: Place, step: UndoStep, content: KeptContent | None, tem
 def _place(path: Path, workspace: Workspace) -> Place:
     place = workspace.locate(str(path))
     if place.real_path != path:
-        raise FileError(f"it leads to {str(place.real_path)!r} now")
+        raise FileError(f"now a link to {str(place.real_path)!r}")
     if not place.is_inside:
-        raise FileError("it is not in the workspace")
+        raise FileError("outside the workspace")
     return place
 
 
 def _state(place: Place, checkpoint: Checkpoint) -> tuple[bytes | None, Fingerprint | None]:
     try:
-        found = place.real_path.lstat()
+        status = place.real_path.lstat()
     except FileNotFoundError:
         return None, None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return FOLDER, None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return OTHER, None
     try:
         fingerprint = read_file(place, limit=LARGEST, checkpoint=checkpoint).fingerprint
@@ -337,12 +348,12 @@ def _state(place: Place, checkpoint: Checkpoint) -> tuple[bytes | None, Fingerpr
     return fingerprint.digest, fingerprint
 
 
-def _told(fault: FileError | OSError) -> str:
+def _error_text(fault: FileError | OSError) -> str:
     return (isinstance(fault, OSError) and fault.strerror) or str(fault)
 
 
-def named(left: Sequence[LeftAlone]) -> str:
-    """A line for each file that is left alone, and one for those that are too many."""
-    lines = [f"- {printable(each.path)}: {each.why}" for each in left[:_MOST_NAMED]]
-    more = len(left) - len(lines)
+def skipped_lines(skipped: Sequence[SkippedFile]) -> str:
+    """Return a line for each skipped file, up to a limit, and one that counts the others."""
+    lines = [f"- {printable(each.path)}: {each.why}" for each in skipped[:_MOST_NAMED]]
+    more = len(skipped) - len(lines)
     return "\n".join([*lines, f"- and {more} more"] if more else lines)

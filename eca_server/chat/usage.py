@@ -1,4 +1,4 @@
-"""What a chat has taken so far: tokens, and money where the provider says how much (W-27)."""
+"""The usage of a chat: tokens, and costs where they are known (W-27)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["SessionUsage", "money", "taken", "tokens_of"]
 
 
 def tokens_of(usage: Usage) -> int:
-    """All tokens of one request, as far as they are known."""
+    """Return the sum of the known token counts of one request."""
     return sum(
         count or 0 for count in (usage.input, usage.cache_read, usage.cache_write, usage.output)
     )
 
 
 def taken(usages: Sequence[Usage]) -> tuple[int, Decimal | None]:
-    """The tokens of a turn's requests, and their cost in US dollars where every one is known."""
+    """Return the tokens of a turn's requests, and their cost in US dollars if all are known."""
     costs = [Decimal(repr(usage.cost)) for usage in usages if _is_cost(usage.cost)]
     cost = sum(costs, Decimal()) if usages and len(costs) == len(usages) else None
     return sum(tokens_of(usage) for usage in usages), cost
@@ -31,10 +31,10 @@ class SessionUsage:
     """The sum over a chat's turns.
 
     Attributes:
-        tokens: of all requests.
-        last_tokens: of the last turn's.
-        last_cost: US dollars of the last turn; None is unknown.
-        cost: US dollars of all turns; None as long as no turn's cost was known.
+        tokens: the tokens of all requests.
+        last_tokens: the tokens of the last turn.
+        last_cost: US dollars of the last turn; None: unknown.
+        cost: US dollars of all turns; None: no turn's cost is known.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class SessionUsage:
             self.add_turn(*taken(usages))
 
     def add_turn(self, tokens: int, cost: Decimal | None) -> None:
-        """Count a turn that took so much."""
+        """Count a turn by its tokens and its cost."""
         self.tokens += tokens
         self.last_tokens = tokens
         self.last_cost = cost
@@ -57,7 +57,7 @@ class SessionUsage:
             self.cost = (self.cost or Decimal()) + cost
 
     def content(self, limit: UsageLimit | None, running: Sequence[Usage] = ()) -> ChatUsageContent:
-        """Return the usage content; `running` are the requests so far of a turn that runs."""
+        """Return the usage content; `running` are the requests of a running turn."""
         if running:
             with_turn = copy(self)
             with_turn.add(running)
@@ -74,12 +74,12 @@ class SessionUsage:
 
 
 def _is_cost(amount: float | None) -> bool:
-    """Providers may say anything; a turn must end all the same."""
+    """Return whether a provider's value is a possible cost: not negative, infinite or NaN."""
     return amount is not None and 0 <= amount < math.inf
 
 
 def money(amount: Decimal | None) -> str | None:
-    """Dollars as text: two decimals or, for less than a cent's precision, up to six."""
+    """Return dollars as text with two to six decimals."""
     if amount is None:
         return None
     text = f"{amount:.6f}".rstrip("0")

@@ -1,7 +1,7 @@
-"""How much of a model's context a chat takes.
+"""The part of a model's context that a chat takes.
 
-What the provider counted for the last request stands for all that request held; what came since,
-or all where nothing was counted, is estimated: those who act on it leave room.
+The provider's count is used for the messages of the last request. Later messages, or all if there
+is no count, are estimated, so callers must leave a margin.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Window:
     """The context that one chat takes.
 
     Attributes:
-        had_room: since the chat was last compacted a request was within the limit; as long as
-            none was, compacting again would not help.
+        had_room: a request was within the limit since the last compaction; otherwise compacting
+            again would not help.
     """
 
     def __init__(self) -> None:
@@ -27,17 +27,17 @@ class Window:
         self._tokens = 0
         self._messages = 0
 
-    def told(self, usage: Usage, messages: int) -> None:
-        """The provider counted a request; with its answer the chat has so many messages."""
+    def record(self, usage: Usage, messages: int) -> None:
+        """Record the provider's count of a request; `messages` includes its answer."""
         if usage.input is not None and (tokens := tokens_of(usage)):
             self._tokens, self._messages = tokens, messages
 
     def tokens(self, request: Request, messages: int) -> int:
-        """About how many tokens a request will be.
+        """Return the estimated tokens of a request.
 
         Args:
-            request: it holds the last messages of the chat, from its last summary on.
-            messages: how many the chat has in all.
+            request: a request with the last messages of the chat, from its last summary on.
+            messages: the number of all messages of the chat.
         """
         first = messages - len(request.messages)
         if self._messages > first:

@@ -18,7 +18,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if agent is not None:
         context.select_agent(turn.chat, agent)
         turn.chat.set(behavior=agent)
-        await turn.chat.keep_settings()
+        await turn.chat.store_settings()
         turn.say(f"This chat uses the agent {agent} from the next prompt on.", role="system")
     elif requested:
         turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")

@@ -21,7 +21,9 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if agent is None:
         return
     turn.limit = limit_of(agent.model)
-    agent.note_asked(turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered))
+    agent.record_request(
+        turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered)
+    )
     summary = await compact(
         turn, agent.model, wish=wish, instruction=agent.compact_prompt, hooks=agent.hooks
     )

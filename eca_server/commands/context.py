@@ -16,7 +16,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if agent is None:
         return
     chat, origin = turn.chat, agent.model.origin
-    request = Request(system=agent.system, messages=chat.told, tools=agent.toolbox.offered)
+    request = Request(system=agent.system, messages=chat.model_context, tools=agent.toolbox.offered)
     used = chat.window.tokens(request, len(chat.history))
     size = breakdown(request, used, agent.model.capabilities.context)
     lines = [f"Context window of {origin.provider}/{origin.model}: {_summary(size)}", ""]

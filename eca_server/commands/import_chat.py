@@ -75,8 +75,8 @@ def _read(workspace: Workspace, path: str) -> ImportedChat:
 
 def _notes(imported: ImportedChat, context: CommandContext) -> list[str]:
     notes = []
-    if imported.left_out:
-        kinds = ", ".join(f"{count} {role}" for role, count in imported.left_out.items())
+    if imported.skipped:
+        kinds = ", ".join(f"{count} {role}" for role, count in imported.skipped.items())
         notes.append(f"Left out, since only the server that wrote them can read them: {kinds}.")
     if imported.model is not None and imported.model not in context.models.names:
         notes.append(f"Its model, {imported.model}, is not available here.")

@@ -197,4 +197,4 @@ async def run_server_prompt(
         return
     agent = await context.make_agent(turn, argument_text)
     if agent is not None:
-        await attrs.evolve(agent, asked=messages).run(turn)
+        await attrs.evolve(agent, messages=messages).run(turn)

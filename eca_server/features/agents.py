@@ -125,7 +125,7 @@ async def make_agent(
         native = native.adding([SearchTools(served=served), CallTool(served=served)])
     return Agent(
         model=asked,
-        asked=(Message(role="user", parts=(TextPart(text),)),),
+        messages=(Message(role="user", parts=(TextPart(text),)),),
         system="\n\n".join(
             filter(None, [system.text, more, WORKS_FOR_ANOTHER if superior else ""])
         ),

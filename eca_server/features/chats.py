@@ -18,7 +18,7 @@ from eca_protocol.peer import Handler
 from eca_server.chat import Chat
 from eca_server.chat.flags import Flag, anchor_of
 from eca_server.chat.pages import CursorExpired, Page, page_of
-from eca_server.chat.replay import Told, replayed
+from eca_server.chat.replay import ReplayedContent, replayed
 from eca_server.chat.store import ChatSummary
 from eca_server.chat.tool_call import Naming
 from eca_server.features.connection import Connection
@@ -87,12 +87,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         title = " ".join((params.title or "").split())[:LONGEST_TITLE]
         if title:
             chat.rename(title)
-        await chat.keep_settings()
+        await chat.store_settings()
         return m.ChatUpdateResponse()
 
     async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
         chat = await found(connection, params.chat_id)
-        anchor = anchor_of(chat.said, params.content_id)
+        anchor = anchor_of(chat.all_messages, params.content_id)
         if anchor is None and chat.call(params.content_id) is not None:
             anchor = params.content_id  # of the answer that is being written
         if anchor is None:
@@ -230,10 +230,10 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
     session.notify("chat/opened", opened, asked=True)
     if not chat.is_busy:
-        await chat.showing.run(contents_of(connection, chat, page))
+        await chat.replayer.run(contents_of(connection, chat, page))
         if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return m.ChatOpenResponse(found=False)
-        chat.tell_title()
+        chat.announce_title()
     return m.ChatOpenResponse(
         found=True,
         chat_id=chat.id,
@@ -247,8 +247,8 @@ async def show_again(connection: Connection, chat: Chat) -> None:
     """Show the client a chat that it shows anew, as its past is now."""
     cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
     connection.session.notify("chat/cleared", cleared, asked=True)
-    await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
-    chat.tell_title()
+    await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
+    chat.announce_title()
 
 
 async def _flags_changed(connection: Connection, chat: Chat) -> None:
@@ -258,7 +258,7 @@ async def _flags_changed(connection: Connection, chat: Chat) -> None:
         if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
             await show_again(connection, chat)
 
-    await chat.keep_settings()
+    await chat.store_settings()
     is_busy = chat.is_busy
     shown = chat.between_turns.later(show)
     if not is_busy:
@@ -301,7 +301,7 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
     )
 
 
-def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Told]:
+def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[ReplayedContent]:
     """What was said in a page of a chat, for a client that shows it again."""
     behavior = choose(connection, chat).behavior
     policy = policy_of(connection.config, behavior)

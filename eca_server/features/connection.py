@@ -222,7 +222,7 @@ class Connection:
             store,
             workspace_key(root.path for root in self.session.roots),
             boundary=lambda: self.workspace,
-            tell=on_problem,
+            notify=on_problem,
             gallery=gallery,
         )
 

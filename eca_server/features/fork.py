@@ -77,6 +77,6 @@ async def begin_chat(
     chat.selection.behavior = settings.behavior
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
     connection.session.notify("chat/opened", opened, asked=True)
-    await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
-    chat.tell_title()
+    await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
+    chat.announce_title()
     return chat

@@ -16,7 +16,7 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Prompt, Turn
-from eca_server.chat.steering import said_so_far
+from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.commands import named_command
 from eca_server.features.connection import Connection
@@ -127,7 +127,7 @@ class _Begun:
             self._lacks_source = source is None
         self._select(source)
         await connection.chats.begin(
-            said_so_far(source) if source is not None else (),
+            messages_so_far(source) if source is not None else (),
             title=f"inline: {shortened_title(self._shown)}",
             settings=attrs.evolve(chat.settings, kind=INLINE),
             chat=chat,

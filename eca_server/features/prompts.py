@@ -11,7 +11,7 @@ from eca_protocol import messages as m
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_server.chat import Chat, Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.steering import said_so_far
+from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
@@ -140,7 +140,7 @@ def answer(
 async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
     """Ask a question in a chat that begins with another one, which may run (`/btw`)."""
     title = f"btw: {shortened_title(shown_text(connection, question))}"
-    aside = await fork.fork_chat(connection, chat, said_so_far(chat), title)
+    aside = await fork.fork_chat(connection, chat, messages_so_far(chat), title)
     begin_prompt(connection, _of_chat(aside, question))
     return aside
 

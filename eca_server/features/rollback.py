@@ -16,8 +16,14 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
-from eca_server.chat.rollback import RollbackRefused, RolledBack, UnknownMessage, Wanted, roll_back
-from eca_server.chat.undo import LeftAlone
+from eca_server.chat.rollback import (
+    RollbackRefused,
+    RollbackRequest,
+    RollbackResult,
+    UnknownMessage,
+    roll_back,
+)
+from eca_server.chat.undo import SkippedFile
 from eca_server.features.chats import show_again
 from eca_server.features.connection import Connection
 from eca_server.session import MessageKind
@@ -41,7 +47,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if connection.chats.subagent(params.chat_id) is not None:
             raise _unknown(params)
         chat = connection.chats.open(params.chat_id)
-        known = (*chat.unheard, *(message.content_id for message in chat.said))
+        known = (*chat.unrecorded_prompts, *(message.content_id for message in chat.all_messages))
         if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
@@ -63,9 +69,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 class _Refusal:
     """What was refused, why, and when."""
 
-    wanted: Wanted
-    left: tuple[LeftAlone, ...]
-    told_at: float
+    request: RollbackRequest
+    skipped: tuple[SkippedFile, ...]
+    refused_at: float
 
 
 @attrs.define(kw_only=True)
@@ -80,9 +86,9 @@ class _Task:
 
     async def run(self) -> None:
         chat = self.chat
-        wanted = _wanted(self.params)
+        request = _wanted(self.params)
         try:
-            done = await self._roll_back(wanted)
+            done = await self._roll_back(request)
         except UnknownMessage:
             self.fault = _unknown(self.params)
             return
@@ -93,41 +99,41 @@ class _Task:
         self.fault = None
         if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return
-        if wanted.messages:
+        if request.messages:
             await show_again(self.connection, chat)
-        if told := done.told():
-            self._show("warning" if done.left else "info", told)
+        if message := done.message():
+            self._show("warning" if done.skipped else "info", message)
 
     def _show(self, kind: MessageKind, message: str) -> None:
         is_there = self.connection.chats.get(self.chat.id) is self.chat
         chat_id = self.chat.id if is_there else None
         self.connection.session.show(kind, message, chat_id=chat_id)
 
-    async def _roll_back(self, wanted: Wanted) -> RolledBack:
+    async def _roll_back(self, request: RollbackRequest) -> RollbackResult:
         memory = self.connection.chats.memory
         rollbacks = None if memory is None else memory.rollbacks
         before = self.refusals.pop(self.chat.id, None)
         try:
-            return await roll_back(self.chat, rollbacks, wanted)
+            return await roll_back(self.chat, rollbacks, request)
         except RollbackRefused as fault:
             now = trio.current_time()
-            if before is None or (before.wanted, before.left) != (wanted, fault.left):
-                self.refusals[self.chat.id] = _Refusal(wanted, fault.left, now)
+            if before is None or (before.request, before.skipped) != (request, fault.skipped):
+                self.refusals[self.chat.id] = _Refusal(request, fault.skipped, now)
                 raise
-            if not ASKED_AGAIN[0] <= now - before.told_at <= ASKED_AGAIN[1]:
-                self.refusals[self.chat.id] = attrs.evolve(before, told_at=now)
+            if not ASKED_AGAIN[0] <= now - before.refused_at <= ASKED_AGAIN[1]:
+                self.refusals[self.chat.id] = attrs.evolve(before, refused_at=now)
                 raise
-        return await roll_back(self.chat, rollbacks, attrs.evolve(wanted, rest=True))
+        return await roll_back(self.chat, rollbacks, attrs.evolve(request, allow_partial=True))
 
 
-def _wanted(params: m.ChatRollbackParams) -> Wanted:
+def _wanted(params: m.ChatRollbackParams) -> RollbackRequest:
     asked = {str(each) for each in params.include}
     both = not asked & {"messages", "tools"}
-    return Wanted(
+    return RollbackRequest(
         content_id=params.content_id,
         messages=both or "messages" in asked,
         files=both or "tools" in asked,
-        rest=REST in asked,
+        allow_partial=REST in asked,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Turn
-from eca_server.chat.compaction import RoomKeeper
+from eca_server.chat.compaction import Compactor
 from eca_server.chat.turn import Steer, SteeredCommand
 from eca_server.commands import arguments_of, named_command, run_command, steering_of
 from eca_server.commands.btw import ask_aside
@@ -54,7 +54,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 def _command(connection: Connection, chat: Chat, text: str) -> SteeredCommand:
     name = named_command(text) or ""
 
-    async def run(turn: Turn, room: RoomKeeper) -> None:
+    async def run(turn: Turn, room: Compactor) -> None:
         if name == "compact":
             await room.compact_as_asked(arguments_of(text))
         else:

@@ -1,1 +1,1 @@
-"""Chats as files for other servers and for people: upstream's form, JSON, Markdown."""
+"""Chats as files, for other servers and for people: EDN, JSON, Markdown."""

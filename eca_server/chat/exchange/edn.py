@@ -1,7 +1,7 @@
-r"""EDN, the notation upstream writes chats in: values to text, and text to values.
+r"""EDN, the notation of upstream's exported chats: values to text, and text to values.
 
-What Python has no type for is read as its nearest: a keyword as a `Keyword`, a set and a list as a
-list, a tagged value as the value without its tag.
+A value without a type in Python is read as the nearest one: a keyword as a `Keyword`, a set and a
+list as a list, a tagged value as the value without its tag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eca_protocol.errors import ECAError
 __all__ = ["BadEDN", "Keyword", "dumps", "loads", "plain"]
 
 DEEPEST: Final = 128
-"""Collections in each other."""
+"""The deepest nesting of collections."""
 
 _TOKEN = re.compile(
     r"(?:[\s,]++|;[^\n]*+)*+"
@@ -34,7 +34,7 @@ _PAUSE: Final = 10_000  # values between two checkpoints
 
 
 class BadEDN(ECAError):
-    """A text that is no EDN, or none that is read here."""
+    """A text that is not EDN, or uses a part of EDN that is not supported."""
 
 
 class Keyword(str):
@@ -44,7 +44,7 @@ class Keyword(str):
 
 
 def dumps(value: Any) -> str:
-    """A value as EDN, a line for each entry of the outer collections."""
+    """Return a value as EDN, with a line for each entry of the outer collections."""
     return f"{_written(value, 0)}\n"
 
 
@@ -72,14 +72,14 @@ def _written(value: Any, depth: int) -> str:
 
 
 def loads(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> Any:
-    """The value that a text of EDN holds.
+    """Return the value of a text in EDN.
 
     Args:
         text: one value.
-        checkpoint: called now and then; what it raises ends the reading.
+        checkpoint: called now and then; an exception from it ends the reading.
 
     Raises:
-        BadEDN: it holds none, more than one, or one that nests too deep.
+        BadEDN: it holds no value, several, or one that is nested too deeply.
     """
     reader = _Reader(text, checkpoint)
     value = reader.value(reader.next(0), 0)
@@ -89,7 +89,7 @@ def loads(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value without keywords, as JSON has it."""
+    """Return a value of JSON: keywords become strings."""
     match value:
         case Mapping():
             return {str(key): plain(held) for key, held in value.items()}
@@ -109,25 +109,25 @@ class _Reader:
         self._values = 0
 
     def next(self, depth: int) -> str:
-        """The next token that is not left out; empty at the end."""
+        """Return the next token that is not discarded; empty at the end."""
         while (token := self._token()) == "#_":
             self._must_not_be_too_deep(depth)
             self.value(self.next(depth + 1), depth + 1)
         return token
 
     def _token(self) -> str:
-        found = _TOKEN.match(self._text, self._place)
-        if found is None:
+        match = _TOKEN.match(self._text, self._place)
+        if match is None:
             raise self.fault("a value")
-        self._place = found.end()
-        return found["token"]
+        self._place = match.end()
+        return match["token"]
 
     def _must_not_be_too_deep(self, depth: int) -> None:
         if depth > DEEPEST:
             raise BadEDN(f"expected at most {DEEPEST} collections in each other, got more")
 
     def value(self, token: str, depth: int) -> Any:
-        """The value that begins with a token."""
+        """Return the value that begins with a token."""
         self._values += 1
         if not self._values % _PAUSE:
             self._checkpoint()
@@ -166,19 +166,19 @@ class _Reader:
         while (token := self.next(depth)) != closer:
             yield self.value(token, depth + 1)
 
-    def _escaped(self, found: re.Match[str]) -> str:
-        if found[1]:
-            return chr(int(found[1], 16))
-        if found[2] not in _ESCAPES:
+    def _escaped(self, match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        if match[2] not in _ESCAPES:
             raise self.fault("an escape of EDN's in a text")
-        return _ESCAPES[found[2]]
+        return _ESCAPES[match[2]]
 
     def fault(self, expected: str) -> BadEDN:
-        """What was expected, and where."""
+        """Return an error with the expected value and the line."""
         line = self._text.count("\n", 0, self._place) + 1
         return BadEDN(f"expected {expected}, got something else or the end, in line {line}")
 
 
 def _joined(text: str) -> str:
-    """A text whose characters beyond the first plane may be escaped in two halves."""
+    """Join pairs of escaped surrogates into characters."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,7 +1,7 @@
-"""What upstream's `/export` writes, read as a chat of ours.
+"""Reading of a chat from a file of upstream's `/export`.
 
-The rule it keeps: what cannot be read is named, and nothing is guessed; what only one provider
-understands is left out, and counted.
+Rules: unreadable entries are named, and nothing is guessed; data that only one provider understands
+is left out, and counted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _JSON = re.compile(r'\s*\{\s*"')
 
 
 class BadExport(ECAError):
-    """A file that holds no chat that can be read here, and why."""
+    """A file without a readable chat; the message gives the reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,12 +49,12 @@ class ImportedChat:
 
     Attributes:
         messages: its history.
-        title: what it was called; empty: it had no name.
-        model: whom its last prompt went to, as `provider/model`.
-        variant: the model's.
-        is_named_by_user: the title is the user's.
+        title: its title; empty: none.
+        model: the model of its last prompt, as `provider/model`.
+        variant: the model's variant.
+        is_named_by_user: the user gave the title.
         flags: the user's flags, by their content ids.
-        left_out: how many entries of which role are not taken over.
+        skipped: the number of entries that were left out, by role.
     """
 
     messages: tuple[Message, ...]
@@ -63,28 +63,28 @@ class ImportedChat:
     variant: str | None = None
     is_named_by_user: bool = False
     flags: Mapping[str, Flag] = attrs.field(factory=dict)
-    left_out: Mapping[str, int] = attrs.field(factory=dict)
+    skipped: Mapping[str, int] = attrs.field(factory=dict)
 
 
 def read_export(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> ImportedChat:
-    """The chat in a file's text, in EDN or in JSON.
+    """Return the chat in a file's text, in EDN or in JSON.
 
     Raises:
-        BadExport: there is none.
+        BadExport: the text has no readable chat.
     """
     try:
         if _JSON.match(text):
-            found = json.loads(text.encode("utf-8", "replace"))
+            export = json.loads(text.encode("utf-8", "replace"))
         else:
-            found = edn.loads(text, checkpoint=checkpoint)
+            export = edn.loads(text, checkpoint=checkpoint)
     except (edn.BadEDN, InvalidJSON) as fault:
-        raise BadExport(f"it is no EDN and no JSON: {fault}") from fault
-    version = found.get("eca/export-version") if isinstance(found, dict) else None
+        raise BadExport(f"expected EDN or JSON: {fault}") from fault
+    version = export.get("eca/export-version") if isinstance(export, dict) else None
     if version is None:
         raise BadExport("expected an exported chat, got something without eca/export-version")
     if version != VERSION:
         raise BadExport(f"expected version {VERSION} of an exported chat, got {version!r}")
-    chat = found.get("chat")
+    chat = export.get("chat")
     entries = chat.get("messages") if isinstance(chat, dict) else None
     if not isinstance(entries, list):
         raise BadExport("expected a list of messages in chat.messages")
@@ -106,12 +106,12 @@ def read_export(text: str, *, checkpoint: Callable[[], object] = lambda: None) -
         variant=_text(chat, "variant"),
         is_named_by_user=chat.get("title-custom?") is True,
         flags=reader.flags,
-        left_out=reader.left_out,
+        skipped=reader.skipped,
     )
 
 
-def _text(found: Mapping[str, Any], name: str) -> str | None:
-    value = found.get(name)
+def _text(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
     return str(value) if isinstance(value, str) and value else None
 
 
@@ -121,14 +121,14 @@ class _Reader:
         self.messages: list[Message] = []
         self.flags: dict[str, Flag] = {}
         self._last_id: str | None = None
-        self.left_out: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
         self._origin = Origin("imported", provider, name)
         self._ids: set[str] = set()
         self._calls: set[str] = set()
         self._is_compacted = False
 
     def take(self, role: str, entry: Mapping[str, Any]) -> None:
-        """Take over the next entry."""
+        """Add the next entry."""
         content: Any = entry.get("content")
         match role:
             case "user":
@@ -150,7 +150,7 @@ class _Reader:
                 text = _must_be_text(content["text"])
                 self.flags[str(uuid.uuid4())] = Flag(after=self._last_id, text=text)
             case _:
-                self.left_out[role[:40]] += 1
+                self.skipped[role[:40]] += 1
 
     def _user(self, content: Any, content_id: Any) -> None:
         parts: Sequence[Part] = _parts(content)
@@ -194,7 +194,7 @@ class _Reader:
 
     def _result(self, content: Mapping[str, Any]) -> None:
         if content["id"] not in self._calls:
-            self.left_out["tool_call_output"] += 1
+            self.skipped["tool_call_output"] += 1
             return
         self._calls.discard(content["id"])
         output = content.get("output") or {}

@@ -1,6 +1,6 @@
-"""A chat as what upstream's `/export` writes (its version 1), and as Markdown.
+"""A chat in the format of upstream's `/export` (its version 1), and as Markdown.
 
-The rule it keeps: what is the user's stays as it is, but for keys: they are hidden. What only one
+Rules: the user's data stays as it is, except for keys, which are hidden; data that only one
 provider understands is left out.
 """
 
@@ -31,10 +31,10 @@ __all__ = ["COMPACTED", "VERSION", "Hide", "envelope", "markdown"]
 
 VERSION: Final = 1
 COMPACTED: Final = "The conversation was compacted/summarized, consider this summary:\n"
-"""What stands before the summary in the message that upstream puts in place of what was said."""
+"""The text before the summary in upstream's message for a compacted conversation."""
 
 Hide: TypeAlias = Callable[[str], str]
-"""A text without keys."""
+"""A function that hides keys in a text."""
 
 Entry: TypeAlias = dict[Keyword, Any]
 
@@ -50,12 +50,12 @@ def envelope(
     flags: Mapping[str, Flag],
     hide: Hide,
 ) -> Entry:
-    """All of a chat.
+    """Return a chat as an entry of EDN.
 
     Args:
         messages: its history.
-        about: what else is told of it, by upstream's names.
-        version: of this server.
+        about: its other values, by upstream's names.
+        version: the version of this server.
         exported_at: milliseconds since the epoch.
         flags: the user's flags, by their content ids.
         hide: hides keys in every text.
@@ -96,24 +96,24 @@ def _hidden(value: Any, hide: Hide) -> Any:
 def _entries(
     message: Message, calls: Mapping[str, ToolCallPart], flags: Mapping[str, Flag]
 ) -> Iterator[Entry]:
-    said: list[Entry] = []
+    contents: list[Entry] = []
     for part in message.parts:
         match part:
             case CompactionPart(summary):
                 yield _map(role="compact_marker", content={Keyword("auto?"): False})
-                said.append(_content(TextPart(COMPACTED + summary)))
+                contents.append(_content(TextPart(COMPACTED + summary)))
             case TextPart() | ImagePart() | FilePart():
-                said.append(_content(part))
+                contents.append(_content(part))
             case RefusalPart(text):
-                said.append(_content(TextPart(text)))
+                contents.append(_content(TextPart(text)))
             case ReasoningPart(text=text) if text:
                 name = part.id or str(uuid.uuid4())
                 yield _map(role="reason", content=_map(id=name, text=text))
                 yield from _flags_after(part.id, flags)
             case ToolCallPart():
-                if said:
-                    yield _map(role="assistant", content=said)
-                    said = []
+                if contents:
+                    yield _map(role="assistant", content=contents)
+                    contents = []
                 yield _map(role="tool_call", content=_call(part))
             case ToolResultPart() if part.call_id in calls:
                 output = _map(error=part.is_error, contents=[_content(each) for each in part.parts])
@@ -123,8 +123,8 @@ def _entries(
                 yield from _flags_after(part.call_id, flags)
             case _:
                 pass
-    if said:
-        entry = _map(role=message.role, content=said)
+    if contents:
+        entry = _map(role=message.role, content=contents)
         if message.content_id is not None:
             entry[Keyword("content-id")] = message.content_id
         yield entry
@@ -164,7 +164,7 @@ def _call(part: ToolCallPart) -> Entry:
 
 
 def markdown(messages: Sequence[Message], title: str, *, hide: Hide) -> str:
-    """A chat for people."""
+    """Return a chat as Markdown, for people."""
     blocks = [f"# {' '.join(title.split())}"]
     for message in messages:
         if message.role != "tool":
@@ -185,10 +185,10 @@ def _block(part: Any) -> str:
             called = f"{server}/{tool}" if server else name
             block = f"**Called `{called}`**\n\n{_fenced(json.dumps(arguments or {}).decode())}"
         case ToolResultPart(parts=parts, is_error=is_error):
-            told = (
+            outputs = (
                 _fenced(each.text) if isinstance(each, TextPart) else _block(each) for each in parts
             )
-            block = "\n\n".join(["**Failed:**" if is_error else "**Result:**", *told])
+            block = "\n\n".join(["**Failed:**" if is_error else "**Result:**", *outputs])
         case ImagePart(media_type=kind, data=data) | FilePart(media_type=kind, data=data):
             block = f"*[{kind}, {len(data)} bytes]*"
         case _:

@@ -1,17 +1,17 @@
-"""Chats that survive: kept in SQLite in the user's data directory (design decision 18)."""
+"""Chats stored in SQLite in the user's data directory (design decision 18)."""
 
 from __future__ import annotations
 
 from eca_server.chat.store.place import store_path, workspace_key
 from eca_server.chat.store.rows import (
     BeforeImage,
+    BeforeImageBatch,
     Change,
     ChatSettings,
     ChatSummary,
-    KeptContent,
-    Noted,
     Rollback,
     StoredChat,
+    StoredContent,
     StoredMessage,
     TurnUsage,
     UndoStep,
@@ -20,14 +20,14 @@ from eca_server.chat.store.store import Store
 
 __all__ = [
     "BeforeImage",
+    "BeforeImageBatch",
     "Change",
     "ChatSettings",
     "ChatSummary",
-    "KeptContent",
-    "Noted",
     "Rollback",
     "Store",
     "StoredChat",
+    "StoredContent",
     "StoredMessage",
     "TurnUsage",
     "UndoStep",

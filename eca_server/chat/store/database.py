@@ -1,11 +1,11 @@
-"""The file of chats, opened: its schema, and what is written in it and read from it.
+"""The open file of chats: its schema, its writes and its reads.
 
-The rules it keeps: a row is added or deleted, never edited (but for a chat's title, its settings
-and the time it was last added to); what belongs together is written in one transaction; deleted
-text is overwritten, and the file rewritten once there is time, for SQLite leaves copies where it
-moved rows about. After any exception the database must be closed and opened anew.
+Rules: a row is added or deleted, never edited (except a chat's title, settings and time of the last
+addition); related rows are written in one transaction; deleted text is overwritten, and the file is
+rewritten when the store is idle, since SQLite leaves copies where it moved rows. After an exception
+the database must be closed and opened again.
 
-Everything here waits for the disk, and for other processes: call it in a thread.
+Everything here waits for the disk and for other processes: call it in a thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eca_server.chat.store.place import (
     make_private_file,
     set_aside,
 )
-from eca_server.chat.store.rows import BeforeImage, ChatRow, Noted
+from eca_server.chat.store.rows import BeforeImage, BeforeImageBatch, ChatRow
 from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
 from eca_server.chat.store.schema import code_of, set_up
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 UNKNOWN_WORKSPACE: Final = "unknown"
-"""That of a chat which has lost its own to damage; no workspace has this key."""
+"""The key of a chat whose workspace was lost to damage; no workspace has this key."""
 
 Statement: TypeAlias = tuple[str, Sequence[object]]
-"""What SQLite is told, and the values in it."""
+"""A statement of SQL, and its values."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -163,13 +163,13 @@ _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite
 
 @attrs.frozen(kw_only=True)
 class LoadedRows:
-    """A chat as it lies in the file.
+    """The rows of a chat.
 
     Attributes:
-        chat: None: there is none of that id.
+        chat: the chat; None: there is none with this id.
         messages: id and body of each, in order.
-        usages: what each turn took: tokens, and dollars as text.
-        settings: their body, if there are any.
+        usages: the usage of each turn: tokens, and dollars as text.
+        settings: the body of the settings, if there are any.
         last: the number of the last message.
     """
 
@@ -185,10 +185,10 @@ class ListedRow:
     """A chat in a list.
 
     Attributes:
-        chat: itself.
+        chat: the chat.
         first: the body of its first message, if the chat has no title.
-        settings: their body, if there are any.
-        messages: how many it has.
+        settings: the body of the settings, if there are any.
+        messages: the number of its messages.
     """
 
     chat: ChatRow
@@ -203,16 +203,16 @@ class Database:
     Attributes:
         rewrite_is_due: something was deleted since the file was last rewritten.
         log_is_due: something is in the log that may not be in the file itself.
-        repaired: how many damaged values were repaired or left out when the schema was brought up
-            to date.
+        repaired: the number of damaged values that were repaired or left out when the schema was
+            brought up to date.
     """
 
     def __init__(self, path: Path, *, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-        """Open the file, made if there is none, and bring its schema up to date.
+        """Open or make the file, and bring its schema up to date.
 
         Raises:
             OSError: it cannot be made or opened.
-            StoreFault: it is of a newer version, or no file.
+            StoreFault: it has a newer version, or is not a file.
             sqlite3.Error: it is damaged, locked, or its disk refuses.
         """
         make_private_file(path)
@@ -230,7 +230,7 @@ class Database:
             self._presence.leave()
             raise
         self.rewrite_is_due = bool(due[0])
-        self.log_is_due = True  # what a server that was killed has left, or our own first steps
+        self.log_is_due = True  # entries of a killed server, or of our own first writes
 
     def append(
         self,
@@ -245,12 +245,12 @@ class Database:
         """Add messages to a chat, which is made if there is none.
 
         Args:
-            row: the chat; of one that is there only a title that is given and `updated` count.
-            messages: id and body of each; one whose id is there already is left out.
-            turn: a name for what is appended, under which its usage is counted once.
+            row: the chat; for an existing one only `updated` and a title are used.
+            messages: id and body of each; a message with an existing id is left out.
+            turn: an id of the turn, so that its usage is counted once.
             usage: tokens, and dollars as text.
-            settings: in place of those the chat has; None: they stay.
-            also: called with what executes statements, in the same transaction.
+            settings: the chat's new settings; None: keep them.
+            also: called in the same transaction with a function that executes statements.
 
         Returns:
             The number of the chat's last message before and after.
@@ -282,10 +282,10 @@ class Database:
             return before, self._last(row.id)
 
     def load(self, chat: str) -> LoadedRows:
-        """All that is kept of a chat, at one moment."""
+        """Return all rows of a chat, from one transaction."""
         execute = self._connection.execute
         execute("BEGIN")
-        found = execute("SELECT * FROM chat WHERE id = ?", (chat,)).fetchone()
+        row = execute("SELECT * FROM chat WHERE id = ?", (chat,)).fetchone()
         messages = execute(
             "SELECT id, body FROM message WHERE chat = ? ORDER BY sequence", (chat,)
         ).fetchall()
@@ -296,7 +296,7 @@ class Database:
         last = self._last(chat)
         execute("COMMIT")
         return LoadedRows(
-            chat=ChatRow(*found) if found else None,
+            chat=ChatRow(*row) if row else None,
             messages=messages,
             usages=usages,
             settings=settings[0] if settings else None,
@@ -306,13 +306,13 @@ class Database:
     def latest(
         self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Iterator[ListedRow]:
-        """The latest chats of a workspace (None: of all) that have messages, in any order.
+        """Yield the latest chats of a workspace (None: of all) that have messages, in any order.
 
-        One after the other, and only those messages that are needed: one may be of megabytes. A
-        chat whose workspace was lost to damage is listed in all.
+        Only the needed messages are read, since a message may have megabytes. A chat whose
+        workspace was lost to damage is listed in every workspace.
         """
         last = _LAST_WORKSPACE if workspace is None else workspace
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
             " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
             " FROM (SELECT chat.* FROM chat"
@@ -324,12 +324,12 @@ class Database:
             " LEFT JOIN settings ON settings.chat = chat.id",
             (workspace or "", last, UNKNOWN_WORKSPACE, by, limit),
         )
-        return (ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in found)
+        return (ListedRow(ChatRow(*columns[:5]), *columns[5:]) for columns in rows)
 
     def clear(self, chat: str, *, title: str | None, settings: bytes | None) -> None:
-        """Delete what was said in a chat; it stays, with this title and these settings.
+        """Delete the messages of a chat, and set its title and its settings.
 
-        Without settings its title stays, too.
+        If `settings` is None, the title and the settings are kept.
         """
         changes: list[Statement] = [
             ("UPDATE chat SET title = ? WHERE id = ?", (title, chat)),
@@ -347,7 +347,7 @@ class Database:
         self.erase([(statement, (chat,)) for statement in _DELETE])
 
     def erase(self, deletions: Sequence[Statement], changes: Sequence[Statement] = ()) -> None:
-        """Delete rows so that nothing is left of them, and change others, all at once."""
+        """Delete rows without a trace and change others, in one transaction."""
         with self.writing() as execute:
             deleted = sum(execute(*statement).rowcount for statement in deletions)
             for statement in changes:
@@ -359,7 +359,7 @@ class Database:
             self.empty_log()
 
     def add_before_images(self, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
-        """Keep what files are before they are changed; the numbers of these changes."""
+        """Store before-images; return their numbers."""
         numbers = []
         with self.writing() as execute:
             for image in images:
@@ -369,18 +369,18 @@ class Database:
                 numbers.append(execute(_ADD_IMAGE, {"chat": chat, **row}).lastrowid or 0)
         return tuple(numbers)
 
-    def remove_before_images(self, noted: Noted) -> None:
-        """Forget what files were before changes that were not made."""
+    def remove_before_images(self, batch: BeforeImageBatch) -> None:
+        """Delete the before-images of changes that were not made."""
         with self.writing() as execute:
-            for number, path in zip(noted.numbers or (), noted.paths, strict=False):
+            for number, path in zip(batch.numbers or (), batch.paths, strict=False):
                 execute(
                     "DELETE FROM before_image WHERE number = ? AND chat = ? AND path = ?",
-                    (number, noted.chat, os.fsencode(path)),
+                    (number, batch.chat, os.fsencode(path)),
                 )
 
     def before_images(self, chat: str) -> Sequence[BeforeImage]:
-        """What the files were that a chat changed, in the order of the changes."""
-        found = self._connection.execute(
+        """Return the before-images of a chat, in the order of the changes."""
+        rows = self._connection.execute(
             "SELECT content_id, path, moved_from, existed, mode, data, after"
             " FROM before_image WHERE chat = ? ORDER BY number",
             (chat,),
@@ -395,11 +395,11 @@ class Database:
                 data=data,
                 after=after,
             )
-            for content_id, path, moved_from, existed, mode, data, after in found.fetchall()
+            for content_id, path, moved_from, existed, mode, data, after in rows.fetchall()
         ]
 
     def rewrite(self, should_end: Callable[[], bool]) -> None:
-        """Rewrite the file, so that nothing is left of what was deleted; or leave it for later."""
+        """Rewrite the file without deleted data; give up if `should_end` returns true."""
         self._connection.set_progress_handler(should_end, _PACE)
         try:
             self._connection.execute("VACUUM")
@@ -415,26 +415,26 @@ class Database:
         self.rewrite_is_due = False
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file."""
         try:
             self._connection.close()
         finally:
             self._presence.leave()
 
     def _last(self, chat: str) -> int:
-        found = self._connection.execute(
+        cursor = self._connection.execute(
             "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ? AND sequence <= ?",
             (chat, _LAST_SEQUENCE),
         )
-        return int(found.fetchone()[0])
+        return int(cursor.fetchone()[0])
 
     def empty_log(self, *, waits: bool = True) -> None:
-        """Write what is in the log to the file itself, and sync it.
+        """Write the log's contents to the file itself, and sync it.
 
-        Where another server reads or writes just now, the log stays due.
+        If another server is reading or writing, the log stays due.
 
         Args:
-            waits: for other servers, a while.
+            waits: wait a while for other servers.
         """
         if not waits:
             self._connection.execute("PRAGMA busy_timeout = 0").fetchone()
@@ -447,12 +447,12 @@ class Database:
         self.log_is_due = bool(is_busy)
 
     def read(self, query: str, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, one after the other: each may be of megabytes."""
+        """Yield the rows of a query; each may have megabytes."""
         return self._connection.execute(query, values)
 
     @contextmanager
     def writing(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """A transaction that may write; it ends with the block."""
+        """Run the block in a transaction that may write."""
         self._connection.execute("BEGIN IMMEDIATE")
         self.log_is_due = True
         yield self._connection.execute
@@ -460,19 +460,19 @@ class Database:
 
 
 def is_damage(fault: BaseException) -> bool:
-    """Whether an error says that the file itself is damaged, or is no database."""
+    """Return whether an error means that the file is damaged or is not a database."""
     if isinstance(fault, UnicodeDecodeError):  # a damaged schema: SQLite's message quotes its name
         return True
     return code_of(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def set_damaged_aside(path: Path) -> Path | None:
-    """Give the file another name, if it is damaged indeed; the new name.
+    """Rename the file if it is damaged; return the new path or None.
 
     Raises:
         OSError: it cannot be renamed.
         StoreFault: it is damaged, and another process has it open.
-        sqlite3.Error: it cannot be looked at.
+        sqlite3.Error: it cannot be examined.
     """
     presence = Presence(path)
     try:

@@ -1,9 +1,9 @@
-"""Rollbacks in the file of chats: what is to be undone, noted before a file is touched.
+"""The journal of rollbacks in the file of chats, written before a file is changed.
 
-The rules it keeps: a rollback is noted whole before its first step, each step is struck out when
-it is done, and the messages go in the transaction that ends it. Killed at any moment, what is
-left here is what is left to do. What another server has added to the chat since it was noted stays.
-The bytes that come back stay where they are kept anyway.
+Rules: a rollback is recorded completely before its first step; each step is deleted when it is
+done; the messages are removed in the transaction that ends the rollback. If a server is killed, the
+journal therefore has exactly the remaining steps. Messages that another server added to the chat
+since then remain. The bytes to restore are in the before-images, not in the journal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from eca_protocol import json
 from eca_server.chat.store.database import Database, Statement
-from eca_server.chat.store.rows import Change, KeptContent, Rollback, UndoStep
+from eca_server.chat.store.rows import Change, Rollback, StoredContent, UndoStep
 from eca_server.workspace import Fingerprint
 
 __all__ = ["changes_since", "content", "do_step", "finish", "note", "unfinished"]
@@ -36,8 +36,8 @@ _FORGET: Final = (
 
 
 def changes_since(database: Database, chat: str, content_ids: Sequence[str]) -> tuple[Change, ...]:
-    """All changes of a chat from the first on that one of these messages led to, in order."""
-    found = database.read(
+    """Return all changes in a chat since the first one of these messages, in order."""
+    rows = database.read(
         "SELECT number, path, moved_from, existed, data, after FROM before_image"
         " WHERE chat = ?1 AND number >= (SELECT min(number) FROM before_image WHERE chat = ?1"
         "  AND content_id IN (SELECT value FROM json_each(?2))) ORDER BY number",
@@ -52,21 +52,21 @@ def changes_since(database: Database, chat: str, content_ids: Sequence[str]) -> 
             before=None if data is None else Fingerprint.of(data).digest,
             after=after,
         )
-        for number, path, moved_from, existed, data, after in found
+        for number, path, moved_from, existed, data, after in rows
     )
 
 
-def content(database: Database, number: int) -> KeptContent | None:
-    """What a file was before a change; None if that is not kept any more."""
+def content(database: Database, number: int) -> StoredContent | None:
+    """Return a file's content before a change; None if it is not stored."""
     for mode, data in database.read(
         "SELECT mode, data FROM before_image WHERE number = ? AND data IS NOT NULL", (number,)
     ):
-        return KeptContent(mode=mode, data=data)
+        return StoredContent(mode=mode, data=data)
     return None
 
 
 def note(database: Database, rollback: Rollback) -> None:
-    """Note a rollback in place of another of the same chat that was left undone."""
+    """Record a rollback; it replaces an unfinished one of the same chat."""
     chat = rollback.chat
     with database.writing() as execute:
         execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
@@ -78,7 +78,7 @@ def note(database: Database, rollback: Rollback) -> None:
                 chat,
                 rollback.cut,
                 rollback.earlier,
-                rollback.kept,
+                rollback.last_remaining,
                 rollback.first_change,
                 rollback.undoes,
             ),
@@ -92,7 +92,7 @@ def note(database: Database, rollback: Rollback) -> None:
 
 
 def do_step(database: Database, chat: str, path: str) -> None:
-    """Strike out the first step that is about that path, and what may be left from before it."""
+    """Delete the first step with this path, and any steps before it."""
     with database.writing() as execute:
         execute(
             "DELETE FROM undo_step WHERE chat = ?1 AND position <="
@@ -102,8 +102,8 @@ def do_step(database: Database, chat: str, path: str) -> None:
 
 
 def unfinished(database: Database, workspace: str, chat: str) -> tuple[Rollback, ...]:
-    """The rollbacks of a workspace's chats, and of one more chat, that are not finished."""
-    found = database.read(
+    """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
+    rows = database.read(
         "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
         " WHERE chat.workspace = ? OR chat.id = ?",
         (workspace, chat),
@@ -113,19 +113,19 @@ def unfinished(database: Database, workspace: str, chat: str) -> tuple[Rollback,
             chat=name,
             cut=cut,
             earlier=earlier,
-            kept=kept,
+            last_remaining=last_remaining,
             first_change=first,
             undoes=bool(undoes),
             last_message=last_message,
             last_change=last_change,
             steps=_steps(database, name),
         )
-        for name, cut, earlier, kept, first, undoes, last_message, last_change in found
+        for name, cut, earlier, last_remaining, first, undoes, last_message, last_change in rows
     )
 
 
 def _steps(database: Database, chat: str) -> tuple[UndoStep, ...]:
-    found = database.read(
+    rows = database.read(
         "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
         (chat,),
     )
@@ -136,23 +136,23 @@ def _steps(database: Database, chat: str) -> tuple[UndoStep, ...]:
             present=present,
             change=change,
         )
-        for path, moved_to, present, change in found
+        for path, moved_to, present, change in rows
     )
 
 
 def finish(
     database: Database, rollback: Rollback, *, title: str | None, settings: bytes | None
 ) -> None:
-    """Strike a rollback out, with the messages and the contents nobody can come back to.
+    """Delete a rollback, its messages, and the before-images that are no longer needed.
 
-    Where the files stay as they are, their changes are from now on those of the last message that
-    stays, so that who goes back before that one undoes them, too.
+    If the files are not restored, their changes are assigned to the last remaining message, so that
+    a rollback to before that message undoes them, too.
 
     Args:
         database: the file.
-        rollback: which.
-        title: the chat's from now on, if `settings` are given.
-        settings: the chat's from now on; None: they stay.
+        rollback: the rollback.
+        title: the chat's new title, if `settings` are given.
+        settings: the chat's new settings; None: keep them.
     """
     chat, first = rollback.chat, rollback.first_change
     erased: list[Statement] = [
@@ -163,13 +163,13 @@ def finish(
         erased.append((_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message)))
         erased += [(statement, (chat,)) for statement in _CUT_RUNNING]
     changed: list[Statement] = []
-    if first is not None and (rollback.undoes or rollback.kept is None):
+    if first is not None and (rollback.undoes or rollback.last_remaining is None):
         erased.insert(0, (_FORGET, (chat, first, not rollback.steps, rollback.last_change)))
     elif first is not None:
         changed.append(
             (
                 "UPDATE before_image SET content_id = ? WHERE chat = ? AND number >= ?",
-                (rollback.kept, chat, first),
+                (rollback.last_remaining, chat, first),
             )
         )
     if settings is not None:

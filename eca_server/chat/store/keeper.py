@@ -1,9 +1,9 @@
-"""Keeps chats, whatever the disk does: what could not be written stays here and is tried again.
+"""Storage of chats that survives disk errors: failed writes stay queued and are retried.
 
-The rules it keeps: writes take effect in the order they were asked for, so that a chat has no
-gap; of what is deleted nothing stays, written or not; a fault is told once and never raised.
+Rules: writes take effect in the order of the calls, so that a chat has no gap; deleted data is
+removed completely, also from the queue; an error is reported once and never raised.
 
-Everything here waits for the disk: one thread of its own calls it (see `store`).
+Everything here waits for the disk: a thread of its own calls it (see `store`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from eca_server.chat.store.database import Database, ListedRow, is_damage, set_d
 from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
     BeforeImage,
+    BeforeImageBatch,
     Change,
     ChatRow,
     ChatSettings,
     ChatSummary,
-    Found,
-    KeptContent,
-    Noted,
+    LoadResult,
     Rollback,
     StoredChat,
+    StoredContent,
     StoredMessage,
     TurnUsage,
     UnreadableRow,
@@ -47,7 +47,7 @@ from eca_server.chat.store.rows import (
 )
 from eca_server.chat.store.running import Owner, Piece, Running
 from eca_server.chat.store.salvage import salvage_all
-from eca_server.chat.store.wal import mend_log
+from eca_server.chat.store.wal import repair_log
 from eca_server.llm.history import TextPart
 
 __all__ = ["Keeper"]
@@ -61,21 +61,21 @@ Result = TypeVar("Result")
 
 @attrs.frozen
 class _Write:
-    """Something to be written of a chat."""
+    """A queued write of a chat."""
 
     chat: str
     run: Callable[[Database], None]
 
 
 class Keeper:
-    """The chats of one user, on disk as far as the disk allows."""
+    """The chats of one user, on disk or queued for it."""
 
-    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
-        """Nothing is opened yet; `tell` is called with a sentence for the user."""
+    def __init__(self, path: Path, on_problem: Callable[[str], None]) -> None:
+        """Open nothing yet; `on_problem` is called with a sentence for the user."""
         self._path = path
-        self._tell = tell
-        self._told: set[str] = set()
-        self._told_of_fault = False
+        self._on_problem = on_problem
+        self._reported: set[str] = set()
+        self._reported_error = False
         self._database: Database | None = None
         self._unwritten: deque[_Write] = deque()
         self._last: dict[str, int] = {}
@@ -84,12 +84,12 @@ class Keeper:
 
     @property
     def rewrite_is_due(self) -> bool:
-        """Whether something was deleted since the open file was last rewritten."""
+        """True if something was deleted since the open file was last rewritten."""
         return self._database is not None and self._database.rewrite_is_due
 
     @property
     def log_is_due(self) -> bool:
-        """Whether something may be in the log alone, where one damaged byte loses all behind it."""
+        """True if data may be only in the log, where a damaged byte loses all that follows it."""
         return self._database is not None and self._database.log_is_due
 
     def append(
@@ -102,63 +102,68 @@ class Keeper:
         settings: ChatSettings | None = None,
         running: Running | None = None,
     ) -> bool:
-        """Add a turn to a chat; whether everything is on disk now."""
+        """Add a turn to a chat; return whether everything is on disk."""
 
         def run(database: Database) -> None:
             rows = [(each.id, encode_message(each.message)) for each in messages]
-            taken = None if usage is None else (usage.tokens, _text(usage.cost))
-            kept = None if settings is None else encode_settings(settings)
+            usage_row = None if usage is None else (usage.tokens, _text(usage.cost))
+            settings_body = None if settings is None else encode_settings(settings)
             before, after = database.append(
-                chat, rows, turn=turn, usage=taken, settings=kept, also=self._noting(chat, running)
+                chat,
+                rows,
+                turn=turn,
+                usage=usage_row,
+                settings=settings_body,
+                also=self._record_running(chat, running),
             )
             self._compare(chat, before)
             self._last[chat.id] = after
 
         return self._write(_Write(chat.id, run))
 
-    def load(self, chat_id: str) -> Found | None:
-        """A chat, if there is one; None: that cannot be read.
+    def load(self, chat_id: str) -> LoadResult | None:
+        """Load a chat; return None if the store cannot be read.
 
-        Messages that cannot be read are left out, and told.
+        Unreadable messages are left out and reported.
         """
         self._flush()
         self._settle()
-        found = self._read(lambda database: database.load(chat_id))
-        if found is None:
+        rows = self._read(lambda database: database.load(chat_id))
+        if rows is None:
             return None
-        self._last[chat_id] = found.last
-        if found.chat is None:
-            return Found(None)
-        row = self._readable_row(found.chat)
+        self._last[chat_id] = rows.last
+        if rows.chat is None:
+            return LoadResult(None)
+        row = self._readable_row(rows.chat)
         messages: list[StoredMessage] = []
-        for message_id, body in found.messages:
+        for message_id, body in rows.messages:
             try:
                 message = decode_message(body)
                 messages.append(StoredMessage(id=read_text(message_id), message=message))
             except UnreadableRow as fault:
-                self._tell_once(f"A message of chat {chat_id} cannot be read: {fault}.")
-        return Found(
+                self._report_once(f"A message of chat {chat_id} cannot be read: {fault}.")
+        return LoadResult(
             StoredChat(
                 id=row.id,
                 title=row.title,
                 messages=tuple(messages),
-                usages=tuple(self._readable_usages(chat_id, found.usages)),
+                usages=tuple(self._readable_usages(chat_id, rows.usages)),
                 created=row.created,
                 updated=row.updated,
-                settings=decode_settings(found.settings),
+                settings=decode_settings(rows.settings),
             )
         )
 
     def latest(
         self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> tuple[ChatSummary, ...]:
-        """The chats of a workspace (None: of all), the latest first."""
+        """Return the chats of a workspace (None: of all), the latest first."""
         self._flush()
         self._settle()
-        found = self._read(
+        summaries = self._read(
             lambda database: [*self._summaries(database.latest(workspace, limit, by=by))]
         )
-        return tuple(sorted(found or (), key=attrgetter(by), reverse=True))
+        return tuple(sorted(summaries or (), key=attrgetter(by), reverse=True))
 
     def _summaries(self, rows: Iterable[ListedRow]) -> Iterator[ChatSummary]:
         """Read listed rows one by one; leave out and name a row whose id cannot be read."""
@@ -166,7 +171,7 @@ class Keeper:
             try:
                 yield _summary(attrs.evolve(row, chat=self._readable_row(row.chat)))
             except UnreadableRow as fault:
-                self._tell_once(f"A chat of {self._path} cannot be listed: {fault}.")
+                self._report_once(f"A chat of {self._path} cannot be listed: {fault}.")
 
     def _readable_row(self, row: ChatRow) -> ChatRow:
         """Return a chat's row with its damaged columns replaced, and name them.
@@ -177,38 +182,38 @@ class Keeper:
         row_id = read_text(row.id)
         readable, damaged = repair_row(row)
         for column in damaged:
-            self._tell_once(f"The column {column} of chat {row_id} is damaged and was left out.")
+            self._report_once(f"The column {column} of chat {row_id} is damaged and was left out.")
         return readable
 
     def _readable_usages(
         self, chat_id: str, rows: Iterable[tuple[object, object]]
     ) -> Iterator[TurnUsage]:
-        """Read what each turn took; name the rows that are damaged."""
+        """Read the usage of each turn; report damaged rows."""
         for tokens, cost in rows:
             try:
                 yield read_usage(tokens, cost)
             except UnreadableRow as fault:
-                self._tell_once(f"The usage of a turn of chat {chat_id} cannot be read: {fault}.")
+                self._report_once(f"The usage of a turn of chat {chat_id} cannot be read: {fault}.")
                 if isinstance(tokens, int):
                     yield TurnUsage(tokens=tokens)
 
     def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
-        """Add what a running turn has brought since; it is not tried again later."""
-        return self._note(lambda file: running.add_pieces(file, chat_id, turn, pieces))
+        """Add pieces of a running turn; do not retry later."""
+        return self._write_now(lambda file: running.add_pieces(file, chat_id, turn, pieces))
 
     def has_message(self, chat_id: str, message_id: str) -> bool | None:
-        """Return whether a chat has that message; None: that cannot be read."""
+        """Return whether a chat has a message; None if the store cannot be read."""
         if not self._flush():
             return None
         query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
         return self._read(lambda file: any(file.read(query, (chat_id, message_id))))
 
     def _settle(self) -> None:
-        """Make messages of what killed servers have left, if the disk allows."""
+        """Make messages of the pieces of killed servers, if the disk allows."""
         owner = None if self._owner is None else self._owner.token
         self._read(lambda file: running.settle(file, self._path, owner))
 
-    def _noting(
+    def _record_running(
         self, chat: ChatRow, turn: Running | None
     ) -> Callable[[Callable[..., sqlite3.Cursor]], None]:
         """Return a function that notes the state of a turn in a transaction."""
@@ -225,18 +230,18 @@ class Keeper:
         return note
 
     def clear(self, chat_id: str, *, title: str | None, settings: ChatSettings | None) -> bool:
-        """Delete what was said in a chat, also what was not written yet."""
+        """Delete the messages of a chat, including queued ones."""
 
         def run(database: Database) -> None:
-            kept = None if settings is None else encode_settings(settings)
-            database.clear(chat_id, title=title, settings=kept)
+            settings_body = None if settings is None else encode_settings(settings)
+            database.clear(chat_id, title=title, settings=settings_body)
             self._last.pop(chat_id, None)
 
         self._unwritten = deque(write for write in self._unwritten if write.chat != chat_id)
         return self._write(_Write(chat_id, run))
 
     def delete(self, chat_id: str) -> bool:
-        """Delete everything of a chat, also what was not written yet."""
+        """Delete everything of a chat, including queued writes."""
 
         def run(database: Database) -> None:
             database.delete(chat_id)
@@ -248,42 +253,42 @@ class Keeper:
     def add_before_images(
         self, chat_id: str, images: Sequence[BeforeImage]
     ) -> tuple[int, ...] | None:
-        """Keep what files were; the numbers of these changes, None if they cannot be kept.
+        """Store before-images; return their numbers, or None if they cannot be stored.
 
-        It is not tried again later, for their bytes may be many.
+        The write is not retried later, since it may be large.
         """
         if not self._flush():
             return None
         return self._read(lambda database: database.add_before_images(chat_id, images))
 
-    def remove_before_images(self, noted: Noted) -> bool:
-        """Forget what files were before changes that were not made."""
-        return self._write(_Write(noted.chat, lambda file: file.remove_before_images(noted)))
+    def remove_before_images(self, batch: BeforeImageBatch) -> bool:
+        """Delete the before-images of changes that were not made."""
+        return self._write(_Write(batch.chat, lambda file: file.remove_before_images(batch)))
 
     def before_images(self, chat_id: str) -> tuple[BeforeImage, ...]:
-        """What the files were that a chat changed, in the order of the changes."""
+        """Return the before-images of a chat, in the order of the changes."""
         return tuple(self._read(lambda database: database.before_images(chat_id)) or ())
 
     def changes_since(self, chat_id: str, content_ids: Sequence[str]) -> Sequence[Change] | None:
-        """All changes of a chat since one of these messages; None: they cannot be read."""
+        """Return all changes in a chat since one of these messages; None: unreadable."""
         if not self._flush():
             return None
         return self._read(lambda database: journal.changes_since(database, chat_id, content_ids))
 
-    def content(self, number: int) -> KeptContent | None:
-        """What a file was before a change; None: it cannot be read."""
+    def content(self, number: int) -> StoredContent | None:
+        """Return a file's content before a change; None: unreadable."""
         return self._read(lambda database: journal.content(database, number))
 
     def note_rollback(self, rollback: Rollback) -> bool:
-        """Note what is to be undone; it is not tried again later."""
-        return self._note(lambda database: journal.note(database, rollback))
+        """Record a rollback; do not retry later."""
+        return self._write_now(lambda database: journal.note(database, rollback))
 
     def note_step(self, chat_id: str, path: str) -> bool:
-        """Note that a step is done; it is not tried again later."""
-        return self._note(lambda database: journal.do_step(database, chat_id, path))
+        """Record that a step is done; do not retry later."""
+        return self._write_now(lambda database: journal.do_step(database, chat_id, path))
 
     def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
-        """What was noted and not finished; nothing while an end of one waits to be written."""
+        """Return the unfinished rollbacks; none while writes are queued."""
         if not self._flush():
             return ()
         return self._read(lambda file: journal.unfinished(file, workspace, chat_id)) or ()
@@ -291,22 +296,22 @@ class Keeper:
     def finish_rollback(
         self, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
     ) -> bool:
-        """End a rollback: its messages go; whether everything is on disk now."""
+        """End a rollback and remove its messages; return whether everything is on disk."""
 
         def run(database: Database) -> None:
-            kept = None if settings is None else encode_settings(settings)
-            journal.finish(database, rollback, title=title, settings=kept)
+            settings_body = None if settings is None else encode_settings(settings)
+            journal.finish(database, rollback, title=title, settings=settings_body)
             self._last.pop(rollback.chat, None)
 
         return self._write(_Write(rollback.chat, run))
 
     def tidy(self, should_end: Callable[[], bool]) -> None:
-        """Rewrite the file if that is due; `should_end` is asked often whether to give up."""
+        """Rewrite the file if that is due; give up when `should_end` returns true."""
         if self.rewrite_is_due:
             self._maintain(lambda database: database.rewrite(should_end))
 
     def empty_log(self) -> None:
-        """Bring what is in the log into the file itself, unless another server is in the way."""
+        """Write the log's contents to the file itself, unless another server prevents it."""
         if self.log_is_due:
             self._maintain(lambda database: database.empty_log(waits=False))
 
@@ -320,7 +325,7 @@ class Keeper:
             _log.warning("%s cannot be maintained: %s", self._path, fault)
 
     def close(self, should_end: Callable[[], bool]) -> bool:
-        """Write what is not written, tidy, and close; whether everything is on disk."""
+        """Finish writing, tidy, and close; return whether everything is on disk."""
         self._flush()
         self.tidy(should_end)
         self._drop()
@@ -329,8 +334,8 @@ class Keeper:
             self._owner = None
         return not self._unwritten
 
-    def _note(self, action: Callable[[Database], None]) -> bool:
-        """Write something that is not kept here if it fails; whether it is on disk."""
+    def _write_now(self, action: Callable[[Database], None]) -> bool:
+        """Write without queueing; return whether the data is on disk."""
 
         def run(database: Database) -> bool:
             action(database)
@@ -351,8 +356,10 @@ class Keeper:
                     self._report(fault)
                     return False
                 chat = self._unwritten.popleft().chat
-                _log.error("chat %s cannot be kept", chat, exc_info=fault)
-                self._tell_once(f"Chat {chat} is not kept whole: {type(fault).__name__}.")
+                _log.error("chat %s cannot be stored", chat, exc_info=fault)
+                self._report_once(
+                    f"A part of chat {chat} could not be stored: {type(fault).__name__}."
+                )
             else:
                 self._unwritten.popleft()
         return True
@@ -365,7 +372,7 @@ class Keeper:
             return None
 
     def _attempt(self, action: Callable[[Database], Result]) -> Result:
-        """Do it on the open file; a damaged one is set aside and salvaged into a new one."""
+        """Run an action on the file; set a damaged file aside and salvage it into a new one."""
         try:
             return self._on_open_file(action)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
@@ -379,18 +386,18 @@ class Keeper:
     def _on_open_file(self, action: Callable[[Database], Result]) -> Result:
         try:
             if self._database is None:
-                for sentence in mend_log(self._path):
-                    self._tell_once(sentence)
+                for sentence in repair_log(self._path):
+                    self._report_once(sentence)
                 self._database = Database(self._path)
                 if self._database.repaired:
-                    self._tell_once(
-                        f"{self._path} held {self._database.repaired} damaged values, which were "
+                    self._report_once(
+                        f"{self._path} had {self._database.repaired} damaged values, which were "
                         "repaired or left out."
                     )
                 if self._may_salvage:
                     self._may_salvage = False  # once: it may take long
                     for sentence in salvage_all(self._database, self._path):
-                        self._tell_once(sentence)
+                        self._report_once(sentence)
             return action(self._database)
         except BaseException:
             self._drop()
@@ -403,35 +410,37 @@ class Keeper:
                 database.close()
 
     def _compare(self, chat: ChatRow, before: int) -> None:
-        """Tell the user if somebody else wrote to a chat since we last did."""
+        """Report that another server has written to a chat since our last write."""
         expected = self._last.get(chat.id, before)
         name = chat.title or chat.id
         if before > expected:
-            self._tell_once(
-                f"Another server added to the chat {name} meanwhile: both are kept, in the order "
-                "of time."
+            self._report_once(
+                f"Another server also wrote to the chat {name}. The messages of both servers are "
+                "stored, in the order of time."
             )
         elif before < expected:
-            self._tell_once(
-                f"Another server deleted the chat {name} meanwhile: what is said from now on is "
-                "kept."
+            self._report_once(
+                f"Another server deleted messages of the chat {name}. New messages are still "
+                "stored."
             )
 
     def _report(self, fault: BaseException) -> None:
         words = (isinstance(fault, OSError) and fault.strerror) or str(fault)
         _log.warning("%s: %s", self._path, words)
-        if not self._told_of_fault:
-            self._told_of_fault = True
-            self._tell(f"Chats are not kept, they go on in memory: {self._path}: {words}.")
+        if not self._reported_error:
+            self._reported_error = True
+            self._on_problem(
+                f"Chats are not stored, and stay only in memory: {self._path}: {words}."
+            )
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            self._on_problem(text)
 
 
 def _is_of_the_disk(fault: Exception) -> bool:
-    """Whether the same write may well succeed later, or elsewhere."""
+    """Return whether the same write may succeed later."""
     return (
         isinstance(fault, OSError | StoreFault | sqlite3.OperationalError)
         or type(fault) is sqlite3.DatabaseError
@@ -457,7 +466,7 @@ def _summary(row: ListedRow) -> ChatSummary:
 
 
 def _beginning(body: bytes | None) -> str:
-    """The user's own words stand last in a message, after what was put before them."""
+    """Return the first characters of a user's message, without the contexts before it."""
     if body is None:
         return ""
     try:

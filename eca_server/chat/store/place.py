@@ -1,8 +1,7 @@
-"""Where the chats lie on disk: a private directory, the file, and who uses it.
+"""The location of stored chats: a private directory, the file, and the processes that use it.
 
-The rules it keeps: nobody but the user reads what is there; a damaged file is never thrown away;
-and none is set aside while another process still has it open, for that one would go on writing
-to the names of the new one.
+Rules: only the user can read the files; a damaged file is never deleted; a file is not set aside
+while another process has it open, since that process would then write to the log of the new file.
 """
 
 from __future__ import annotations
@@ -35,40 +34,40 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 5.0
-"""How long another process is waited for that writes, or looks at damage, at the same time."""
+"""Seconds to wait for a process that writes, or examines damage, at the same time."""
 
 RETRY_SECONDS = 0.005
 
 SALVAGE_SUFFIX: Final = ".salvage"
-"""Of the directory beside a damaged file in which it is salvaged; there until that is done."""
+"""Suffix of the directory in which a damaged file is salvaged; it exists until that is done."""
 
 _CREATE: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class StoreFault(ECAError):
-    """The file of chats cannot be used, and why."""
+    """The file of chats cannot be used; the message gives the reason."""
 
 
 def store_path(environ: Mapping[str, str]) -> Path:
-    """The user's file of chats."""
+    """Return the path of the user's file of chats."""
     return data_folder(environ) / "chats.sqlite"
 
 
 def workspace_key(roots: Iterable[Path]) -> str:
-    """A name for a set of workspace roots, the same in whatever order and by whatever link.
+    """Return a key for a set of workspace roots, independent of their order and of links.
 
-    All worktrees of a Git repository have the same. It reads files.
+    All worktrees of a Git repository have the same key. The function reads files.
     """
     paths = sorted({os.fsencode(in_main_worktree(root)) for root in roots})
     return hashlib.sha256(b"\0".join(paths)).hexdigest()
 
 
 def make_private_file(path: Path) -> None:
-    """Make the directory and the empty file, if they are missing, for the user's eyes only.
+    """Make the directory and the empty file, if missing, readable only by the user.
 
     Raises:
         OSError: they cannot be made.
-        StoreFault: something that is no file has its name.
+        StoreFault: the path exists and is not a regular file.
     """
     make_data_folder(path.parent)
     with suppress(FileExistsError):
@@ -85,7 +84,7 @@ class Presence:
     """Tells other processes that the file is in use, by a shared lock on a file beside it."""
 
     def __init__(self, path: Path) -> None:
-        """The file is in use from now on.
+        """Mark the file as in use.
 
         Raises:
             OSError: the file beside it cannot be made or locked.
@@ -99,11 +98,11 @@ class Presence:
             raise
 
     def leave(self) -> None:
-        """The file is not in use any more."""
+        """End the use of the file."""
         os.close(self._descriptor)
 
     def is_alone(self) -> bool:
-        """Whether no other process has the file open; if so, none opens it before `leave`."""
+        """Return whether no other process has the file open; if so, none opens it until `leave`."""
         if sys.platform == "win32":
             return True
         import fcntl  # noqa: PLC0415 - POSIX only
@@ -125,16 +124,14 @@ class Presence:
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > ending:
-                    raise StoreFault(
-                        "it is damaged, and another server is just replacing it"
-                    ) from None
+                    raise StoreFault("it is damaged, and another server is replacing it") from None
                 time.sleep(RETRY_SECONDS)
             else:
                 return
 
 
 def free_name(path: Path) -> Path:
-    """Return a name beside a damaged file under which nothing is kept yet."""
+    """Return an unused name in a damaged file's directory."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     number = 1
@@ -145,7 +142,7 @@ def free_name(path: Path) -> Path:
 
 
 def set_aside(path: Path) -> Path:
-    """Give a damaged file another name, its log with it; the new name.
+    """Rename a damaged file and its log; return the new path.
 
     Raises:
         OSError: it cannot be renamed.

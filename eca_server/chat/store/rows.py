@@ -1,9 +1,9 @@
-"""What is kept of a chat, and how one message is written into a row and read from it.
+"""The stored values of a chat, and the coding of a message in a row.
 
-The rule it keeps: a message comes back as it was. JSON that is not ours (what a provider wants
-back, a call's arguments) stands in the row as a text of its own, so that it may nest as deep as
-any JSON text. A field that has its default is left out; a field added to `Message` or to a part
-with a default is therefore carried without a word here, and its absence in an old row read.
+Rule: a message is read as it was written. JSON of others (a provider's opaque data, a call's
+arguments) is stored as a string, so that it may be nested as deeply as any JSON text. A field with
+its default value is left out. A field that is added to `Message` or to a part with a default
+therefore needs no change here, and old rows without it can be read.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from eca_server.llm.history import (
 
 __all__ = [
     "BeforeImage",
+    "BeforeImageBatch",
     "Change",
     "ChatRow",
     "ChatSettings",
     "ChatSummary",
-    "Found",
-    "KeptContent",
-    "Noted",
+    "LoadResult",
     "Rollback",
     "StoredChat",
+    "StoredContent",
     "StoredMessage",
     "TurnUsage",
     "UndoStep",
@@ -75,7 +75,7 @@ Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 @attrs.frozen(kw_only=True)
 class StoredMessage:
-    """A message of a history under its stable id: for a user's message the wire's contentId."""
+    """A message with its stable id: for a user's message the contentId of the wire."""
 
     id: str
     message: Message
@@ -83,7 +83,7 @@ class StoredMessage:
 
 @attrs.frozen(kw_only=True)
 class TurnUsage:
-    """What one turn took: its tokens, and its cost in US dollars; None is unknown."""
+    """The usage of one turn: its tokens, and its cost in US dollars; None: unknown."""
 
     tokens: int
     cost: Decimal | None = None
@@ -91,16 +91,16 @@ class TurnUsage:
 
 @attrs.frozen(kw_only=True)
 class ChatSettings:
-    """What a chat is set to, beside its history.
+    """The settings of a chat.
 
     Attributes:
-        model: whom its last prompt went to, as `provider/model`.
-        variant: the model's.
-        behavior: that of its last prompt.
-        trust: calls that would ask run.
-        is_named_by_user: its title is the user's, and no model's takes its place.
+        model: the model of its last prompt, as `provider/model`.
+        variant: the model's variant.
+        behavior: the behavior of its last prompt.
+        trust: calls that need approval run without it.
+        is_named_by_user: the user gave the title, and no generated title replaces it.
         flags: the user's flags, by their content ids.
-        kind: `inline` if its answers are shown in the text; None: a chat like most.
+        kind: `inline` if its answers are shown in the text; None: an ordinary chat.
     """
 
     model: str | None = None
@@ -114,16 +114,16 @@ class ChatSettings:
 
 @attrs.frozen(kw_only=True)
 class StoredChat:
-    """A chat as it is kept.
+    """A stored chat.
 
     Attributes:
         id: the chat's id.
-        title: what it is called, once it has a name.
+        title: its title; None: it has none.
         messages: its whole history, oldest first.
-        usages: what each of its turns took, oldest first.
-        created: when it was first kept, in seconds since the epoch.
-        updated: when it was last added to.
-        settings: what it is set to.
+        usages: the usage of each of its turns, oldest first.
+        created: the time it was first stored, in seconds since the epoch.
+        updated: the time of the last addition.
+        settings: its settings.
     """
 
     id: str
@@ -136,15 +136,15 @@ class StoredChat:
 
 
 @attrs.frozen
-class Found:
-    """What came of looking for a chat; `chat`: None, there is none of that id."""
+class LoadResult:
+    """The result of loading a chat; `chat`: None if there is none with this id."""
 
     chat: StoredChat | None
 
 
 @attrs.frozen(kw_only=True)
 class ChatSummary:
-    """A line of the list of chats; `beginning`: the first words of one that has no title."""
+    """An entry in a list of chats; `beginning`: the first words of a chat without title."""
 
     id: str
     title: str | None
@@ -158,10 +158,10 @@ class ChatSummary:
 
 @attrs.frozen(kw_only=True)
 class BeforeImage:
-    """What a file was before a call changed it; of one path there may be several in a turn.
+    """A file before a call changes it; a turn may have several of one path.
 
-    It is kept before the change is made. The change may therefore have failed: whoever restores
-    the file, the last change first, looks whether its content is the one of `after`.
+    It is stored before the change, which may therefore have failed. Before a file is restored, the
+    last change first, its content must be compared with `after`.
 
     Attributes:
         content_id: the id of the user's last message before the change.
@@ -169,7 +169,7 @@ class BeforeImage:
         moved_from: the real path it was moved from, if it was: moved back, it is restored.
         existed: whether there was a file.
         mode: its permission bits.
-        data: its bytes; None if there was none, or it was larger than what is kept.
+        data: its bytes; None if there was no file, or it was too large to be stored.
         after: the digest of its content after the change (see `Fingerprint`).
     """
 
@@ -183,14 +183,14 @@ class BeforeImage:
 
 
 @attrs.define(kw_only=True, eq=False)
-class Noted:
-    """Before-images of one call that the store was given.
+class BeforeImageBatch:
+    """The before-images of one call.
 
     Attributes:
         chat: the chat's id.
         content_id: the id of the user's last message before the changes.
-        paths: what is changed.
-        numbers: under which they lie on the disk; None: they do not, or not yet.
+        paths: the changed paths.
+        numbers: their numbers in the store; None: they are not stored, or not yet.
     """
 
     chat: str
@@ -201,14 +201,14 @@ class Noted:
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """A change of a file without the bytes that were there before: enough to plan its undoing.
+    """A change of a file without its previous bytes: enough to plan how to undo it.
 
     Attributes:
-        number: by which the store knows what was there before.
+        number: the number of its before-image in the store.
         path: the real path of the file, or of the directory that was moved there.
         moved_from: the real path it was moved from, if it was.
         existed: whether there was a file.
-        before: the digest of its content; None: there was none, or it is not kept.
+        before: the digest of its content; None: there was none, or it is not stored.
         after: the digest of its content after the change.
     """
 
@@ -221,8 +221,8 @@ class Change:
 
 
 @attrs.frozen(kw_only=True)
-class KeptContent:
-    """What a file was: its permission bits and its bytes."""
+class StoredContent:
+    """The previous permission bits and bytes of a file."""
 
     mode: int | None
     data: bytes = attrs.field(repr=False)
@@ -230,14 +230,14 @@ class KeptContent:
 
 @attrs.frozen(kw_only=True)
 class UndoStep:
-    """One step back on the disk.
+    """One step that undoes changes on the disk.
 
     Attributes:
-        path: the real path of what is changed.
+        path: the real path of the file or directory.
         moved_to: the real path it is moved back to, if it is.
-        present: the digest of the content that is there now; None: nothing is.
-        change: the number of the change before which its content was the one that comes back;
-            None: the file goes, or is moved.
+        present: the digest of its current content; None: nothing is there.
+        change: the number of the change whose before-image is restored; None: the file is deleted
+            or moved.
     """
 
     path: str
@@ -247,31 +247,31 @@ class UndoStep:
 
     @property
     def is_deletion(self) -> bool:
-        """Whether the file did not exist before, and goes."""
+        """True if the file did not exist before, and is deleted."""
         return self.moved_to is None and self.change is None
 
 
 @attrs.frozen(kw_only=True)
 class Rollback:
-    """A chat that goes back to before one of its messages.
+    """A rollback of a chat to one of its messages.
 
     Attributes:
         chat: the chat's id.
-        cut: the id of the message; None: the messages stay.
-        earlier: how many messages directly before that one go with it; below zero: how many stay
-            from that one on.
-        kept: the id of the last message of the user's that stays.
+        cut: the id of the message; None: no messages are removed.
+        earlier: the number of messages directly before it that are removed, too; below zero: the
+            number of messages, from it on, that remain.
+        last_remaining: the id of the last remaining message of the user.
         first_change: the number of the first change of a file that came after it.
-        undoes: the files go back, too.
-        last_message: the number of the last message that goes; None: all go that came after.
-        last_change: the number of the last change that it is about; None: likewise.
-        steps: those that are left to do, in order.
+        undoes: files are restored, too.
+        last_message: the number of the last message to remove; None: all later ones.
+        last_change: the number of the last change to undo; None: all later ones.
+        steps: the remaining steps, in order.
     """
 
     chat: str
     cut: str | None
     earlier: int = 0
-    kept: str | None = None
+    last_remaining: str | None = None
     first_change: int | None = None
     undoes: bool = False
     last_message: int | None = None
@@ -281,7 +281,7 @@ class Rollback:
 
 @attrs.frozen
 class ChatRow:
-    """What is kept of a chat itself; times are in seconds since the epoch."""
+    """The row of a chat; times are in seconds since the epoch."""
 
     id: str
     workspace: str
@@ -291,11 +291,11 @@ class ChatRow:
 
 
 class UnreadableRow(ECAError):
-    """A row that holds no message."""
+    """A row without a readable message."""
 
 
 def encode_message(message: Message) -> bytes:
-    """One message as the body of a row.
+    """Return a message as the body of a row.
 
     Raises:
         LocalProtocolError: something in it is not JSON.
@@ -304,26 +304,26 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(body: bytes) -> Message:
-    """The message that `encode_message` was given.
+    """Return the message in a row's body.
 
     Raises:
-        UnreadableRow: it was written by nothing like `encode_message`.
+        UnreadableRow: the body was not written by `encode_message`.
     """
     try:
         return Message(**_read(Message, json.loads(body)))
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
-        raise UnreadableRow(f"expected a kept message, got {type(fault).__name__}") from fault
+        raise UnreadableRow(f"expected a stored message, got {type(fault).__name__}") from fault
 
 
 def encode_settings(settings: ChatSettings) -> bytes:
-    """A chat's settings as the body of a row."""
+    """Return a chat's settings as the body of a row."""
     return json.dumps(_write(settings))
 
 
 def decode_settings(body: bytes | None) -> ChatSettings:
-    """The settings that `encode_settings` was given; what cannot be read is as nobody set it.
+    """Return the settings in a row's body; an unreadable setting has its default.
 
-    Those that only a newer server knows are passed over.
+    Settings of a newer server are ignored.
     """
     known = attrs.fields_dict(ChatSettings)
     try:
@@ -412,7 +412,7 @@ def _read_details(written: str) -> ToolCallDetails | None:
     raw["content"]["details"] = json.loads(written)
     try:
         content: Any = _CODEC.decode_params("chat/contentReceived", raw).content
-    except DecodeError:  # the message is worth more than its looks
+    except DecodeError:  # the message is still readable without its details
         return None
     details: ToolCallDetails | None = content.details
     return details

@@ -1,6 +1,6 @@
-"""Running turns in the file of chats: the messages of each one by now, in pieces.
+"""Running turns in the file of chats: the messages of each turn so far, in pieces.
 
-The rules it keeps: a piece is written once, so that a growing answer costs by what is new of it;
+Rules: a piece is written once, so that a growing answer costs by what is new of it;
 the transaction that stores the turn whole deletes the pieces. The next server that reads chats
 makes messages of the pieces of a killed server, with a mark behind them. A lock on a file of its
 own shows that a server lives; the turns of a living server are left alone.
@@ -62,15 +62,18 @@ CUT_OFF: Final = Message(
     role="user",
     parts=(
         TextPart(
-            "[The server ended before the answer to the last message was complete. Take that "
-            "answer as cut off. A call without a result may have run: check before you repeat it.]"
+            "[The server ended before the answer to the last message was complete. Treat that "
+            "answer as incomplete. A call without a result may have run: check before repeating "
+            "it.]"
         ),
     ),
     interrupted=True,
 )
-"""The mark behind a turn that was cut off, and what the model is told of that; no prompt."""
+"""The mark after a turn that was cut off, with the text for the model; it is no prompt."""
 
-UNKNOWN_RESULT: Final = "The server ended before this call did: it may have run, in part or whole."
+UNKNOWN_RESULT: Final = (
+    "The server ended before this call did: it may have run, completely or in part."
+)
 
 _LEFT_BEHIND_SECONDS: Final = 60.0
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
@@ -151,7 +154,7 @@ def update(
 
 
 def add_pieces(database: Database, chat: str, turn: str, pieces: Iterable[Piece]) -> None:
-    """Add what a turn has brought since; nothing, if it does not run any more."""
+    """Add new pieces of a turn; do nothing if the turn does not run any more."""
     rows = [(each.message, each.number, encode_message(each.body)) for each in pieces]
     with database.writing() as execute:
         runs = execute("SELECT 1 FROM running_turn WHERE chat = ? AND turn = ?", (chat, turn))
@@ -166,17 +169,17 @@ def add_pieces(database: Database, chat: str, turn: str, pieces: Iterable[Piece]
 
 
 def settle(database: Database, path: Path, owner: str | None) -> None:
-    """Make messages of what servers that were killed have left.
+    """Make messages of the pieces of killed servers.
 
     Args:
         database: the file.
         path: its path.
         owner: this server's name; its own turns are left alone.
     """
-    found = [*database.read("SELECT chat, turn, owner FROM running_turn", ())]
-    tokens = {f"{token}" for _, _, token in found} - {owner}
+    turns = [*database.read("SELECT chat, turn, owner FROM running_turn", ())]
+    tokens = {f"{token}" for _, _, token in turns} - {owner}
     over = {token for token in tokens if _is_over(path, token)}
-    for chat, turn, token in found:
+    for chat, turn, token in turns:
         if token in over:
             _settle(database, chat, turn)
     for token in over:
@@ -204,23 +207,23 @@ _GROWING: Final[Mapping[type[Part], Callable[[str], Part]]] = MappingProxyType(
 
 def _settle(database: Database, chat: str, turn: str) -> None:
     with database.writing() as execute:
-        found = execute(
+        pieces = execute(
             "SELECT message, body FROM running_piece WHERE chat = ?1 AND turn = ?2"
             " AND EXISTS (SELECT 1 FROM running_turn WHERE chat = ?1 AND turn = ?2)"
             " ORDER BY message, piece",
             (chat, turn),
         ).fetchall()
-        stands = execute(
+        last_sequence = execute(
             "SELECT (SELECT max(sequence) FROM message WHERE chat = ?1) FROM message, running_turn"
             " WHERE message.chat = ?1 AND message.id = ?2"
             " AND running_turn.chat = ?1 AND running_turn.turn = ?2",
             (chat, turn),
         ).fetchone()
-        if stands is not None:  # else it was rolled back, or another server has settled it
-            left = [*_messages(found), CUT_OFF]
-            for number, message in enumerate(left, 1):
+        if last_sequence is not None:  # else it was rolled back, or another server has settled it
+            messages = [*_messages(pieces), CUT_OFF]
+            for number, message in enumerate(messages, 1):
                 name = message.content_id or f"-{turn}-{number}"
-                row = (chat, stands[0] + number, name, encode_message(message))
+                row = (chat, last_sequence[0] + number, name, encode_message(message))
                 execute("INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", row)
         _forget(execute, chat, turn)
 
@@ -232,11 +235,11 @@ def _messages(pieces: Iterable[tuple[int, bytes]]) -> list[Message]:
         with suppress(UnreadableRow):
             by_number.setdefault(number, []).append(decode_message(body))
     messages = []
-    for found in by_number.values():
-        parts = tuple(part for each in found for part in each.parts)
-        if found[0].interrupted:
+    for pieces_of_message in by_number.values():
+        parts = tuple(part for each in pieces_of_message for part in each.parts)
+        if pieces_of_message[0].interrupted:
             parts = tuple(map(_trimmed, joined(parts)))
-        messages.append(attrs.evolve(found[0], parts=parts))
+        messages.append(attrs.evolve(pieces_of_message[0], parts=parts))
     return _answered(messages)
 
 
@@ -256,14 +259,14 @@ def _answered(messages: Sequence[Message]) -> list[Message]:
     answered: list[Message] = []
     for message in messages:
         calls = [part.id for part in message.parts if isinstance(part, ToolCallPart)]
-        left = tuple(
+        unknown_results = tuple(
             ToolResultPart(call_id=each, parts=(TextPart(UNKNOWN_RESULT),), is_error=True)
             for each in calls
             if each not in results and not message.interrupted
         )
         answered.append(message)
-        if left:
-            answered.append(Message(role="tool", parts=left))
+        if unknown_results:
+            answered.append(Message(role="tool", parts=unknown_results))
     return answered
 
 

@@ -1,11 +1,11 @@
-"""What can still be read of a damaged file of chats, brought into the new one.
+"""Salvage: the readable rows of a damaged file of chats are copied into the new file.
 
-The rules it keeps: the damaged file itself stays untouched, for all work is done on a copy; a
-salvage that is killed begins anew when the store is opened next, and brings nothing twice; it is
-bounded in time and size, and a row that cannot be read costs itself.
+Rules: the damaged file is not changed, since all work is done on a copy; a salvage that is killed
+starts again when the store is next opened, and copies nothing twice; it is limited in time and
+size; an unreadable row costs only itself.
 
-Three ways are tried until one finds messages: SQLite's own program, SQLite's library read around
-what is damaged, and the rows on the pages as such (see `scan`).
+Three methods are tried until one finds messages: SQLite's own program, SQLite's library reading
+around the damage, and a scan of the pages for rows (see `scan`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from eca_server.chat.store.scan import scan
 __all__ = ["salvage_all"]
 
 SECONDS = 20.0
-"""How long one damaged file is worked on."""
+"""Seconds of work on one damaged file."""
 
 LARGEST = 1024 * 1024 * 1024
-"""Bytes of a file that is salvaged; a larger one is only kept."""
+"""Bytes of the largest file that is salvaged; a larger one is only set aside."""
 
 PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
-"""Where the program `sqlite3` is looked for: no directory of a workspace."""
+"""The search path of the program `sqlite3`: no directory of a workspace."""
 
 _FURTHEST: Final = 2**40
 _PACE = 1000  # steps of SQLite's machine between two looks at the clock
@@ -53,7 +53,7 @@ _COPIED: Final[Mapping[str, str]] = {
 
 @attrs.define
 class _Result:
-    """What came of it; `is_unfinished`: it is tried again when a server starts next."""
+    """The result of a salvage; `is_unfinished`: the next server that starts tries again."""
 
     chats: int = 0
     messages: int = 0
@@ -61,14 +61,14 @@ class _Result:
     is_unfinished: bool = False
 
     def __str__(self) -> str:
-        words = f"{self.chats} chats with {self.messages} messages were brought back"
+        words = f"{self.chats} chats with {self.messages} messages were recovered"
         if not self.messages:
-            words = "Nothing could be brought back"
+            words = "Nothing could be recovered"
         return f"{words} ({self.trouble})." if self.trouble else f"{words}."
 
 
 def salvage_all(database: Database, path: Path) -> Iterator[str]:
-    """Bring back what can be read of the files that were set aside and not salvaged yet.
+    """Salvage the files that were set aside and not salvaged yet.
 
     Yields:
         A sentence for the user about each.
@@ -80,7 +80,7 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
             continue
         try:
             presence = Presence(place / _WORK)
-        except (OSError, StoreFault):  # another server is at it
+        except (OSError, StoreFault):  # another server salvages it
             continue
         try:
             if not presence.is_alone():
@@ -93,7 +93,8 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
         if not result.is_unfinished:
             shutil.rmtree(place, ignore_errors=True)  # some systems remove no open file
         yield (
-            f"The file of chats was damaged: {path} is kept as {aside.name}, and a new one begun. "
+            f"The file of chats {path} was damaged. It was renamed to {aside.name}, and a new file "
+            "was made. "
             f"{result}"
         )
 
@@ -104,7 +105,7 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
     copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
     try:
         if aside.stat().st_size > LARGEST:
-            result.trouble = "it is too large"
+            result.trouble = "the file is too large"
             return result
         for file in place.iterdir():  # what a server that was killed has left
             if file.name != _LOCK:
@@ -120,7 +121,7 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
             scan(copy, scanned, ending)
             _bring(scanned, database, ending, result)
         if time.monotonic() >= ending:
-            result.trouble = "there was no time for more"
+            result.trouble = "the time limit was reached"
     except OSError as fault:
         result.trouble, result.is_unfinished = fault.strerror or str(fault), True
     return result
@@ -150,7 +151,7 @@ def _bring(source: Path, database: Database, ending: float, result: _Result) -> 
 
 @attrs.frozen
 class _Plan:
-    """Which rows of a damaged file belong to which chat.
+    """The rows of a damaged file, by chat.
 
     Attributes:
         chats: the row of each chat.
@@ -162,7 +163,7 @@ class _Plan:
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> _Plan:
-        """Read which rows there are."""
+        """List the rows of a damaged file."""
         chats: dict[str, tuple[Any, ...]] = {}
         for _, *row in _rows(connection, "chat", "id, workspace, title, created, updated"):
             if all(isinstance(*each) for each in zip(row, _CHAT, strict=True)):
@@ -183,7 +184,7 @@ class _Plan:
         return cls(chats, rows)
 
     def bring(self, connection: sqlite3.Connection, database: Database, chat: str) -> int:
-        """Copy a chat; the number of its messages."""
+        """Copy a chat; return the number of its messages."""
         brought = 0
         rowids = self.rows["message"].get(chat, ())
         with database.writing() as execute:
@@ -262,7 +263,7 @@ def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[
 
 
 def _recover(copy: Path, recovered: Path, ending: float) -> bool:
-    """Let SQLite's own program recover the file, where it can be had; whether it has."""
+    """Let SQLite's own program, if there is one, recover the file; return whether it did."""
     program = shutil.which("sqlite3", path=PROGRAMS)
     if program is None:
         return False

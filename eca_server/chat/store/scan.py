@@ -1,7 +1,7 @@
-"""Rows found in the pages of a damaged file, without the tree of pages that leads to them.
+"""A scan for rows in the pages of a damaged file, without the tree of pages.
 
-The rule it keeps: a row belongs to the table whose columns it fits, whatever page it is on; one
-that fits none is left out. The format is that of https://www.sqlite.org/fileformat.html.
+Rule: a row belongs to the table whose columns it fits, whatever page it is on; a row that fits none
+is left out. The format is that of https://www.sqlite.org/fileformat.html.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
 
 
 def scan(source: Path, target: Path, ending: float) -> None:
-    """Write all rows that are found in a file into a new one, until a time of the clock.
+    """Write all rows of a file into a new one, until a time of the monotonic clock.
 
     Raises:
         OSError: the file cannot be read.
@@ -97,9 +97,9 @@ def _row(data: mmap, page: bytes, cell: int) -> tuple[int, list[Any]]:
     """Read one row.
 
     Raises:
-        ValueError: it is none.
-        IndexError: likewise.
-        struct.error: likewise.
+        ValueError: there is no row.
+        IndexError: as above.
+        struct.error: as above.
     """
     size, place = _varint(page, cell)
     rowid, place = _varint(page, place)

@@ -1,8 +1,7 @@
 """The schema of the file of chats, brought up to date when the file is opened.
 
-The rules it keeps: all of it happens in one transaction, so that a server killed in the middle
-leaves the older file; a row with a value of a wrong type is repaired or left out, and fails
-nothing.
+Rules: all changes are made in one transaction, so that a server killed in between leaves the older
+file; a row with a value of a wrong type is repaired or left out, and causes no error.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
     """Bring the schema up to date, and let SQLite write as the store expects it.
 
     Returns:
-        How many damaged values were repaired or left out on the way.
+        The number of damaged values that were repaired or left out.
 
     Raises:
         StoreFault: the file needs a newer server, or a newer SQLite.
@@ -68,7 +67,7 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
 
 
 def code_of(fault: BaseException) -> int:
-    """Return the primary result code of an error of SQLite's; 0: it is none."""
+    """Return the primary result code of an error of SQLite, or 0 for a different error."""
     return int(getattr(fault, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -107,7 +106,7 @@ def _check_ids(connection: sqlite3.Connection) -> None:
 
 
 def _make_strict(connection: sqlite3.Connection) -> int:
-    """Make all tables STRICT where they are, after repairing their rows; the number of repairs.
+    """Make all tables STRICT in place, after repairing their rows; return the number of repairs.
 
     Rows of a STRICT table lie on disk as those of any other. So only the schema's text changes, as
     SQLite's documentation allows it ("Making Other Kinds Of Table Schema Changes"): a copy of the
@@ -139,7 +138,7 @@ def _make_strict(connection: sqlite3.Connection) -> int:
 
 
 def _may_be_strict(sql: str) -> bool:
-    """Whether a table that is made so can be made STRICT, and is not."""
+    """Return whether a table with this statement is not STRICT but can be."""
     with closing(sqlite3.connect(":memory:")) as empty:
         try:
             empty.execute(f"{sql} STRICT")
@@ -149,7 +148,7 @@ def _may_be_strict(sql: str) -> bool:
 
 
 def _repair_types(connection: sqlite3.Connection, table: str) -> int:
-    """Cast values of a wrong type, and delete rows where that cannot be done; how many."""
+    """Cast values of a wrong type, or delete their rows; return how many."""
     repaired = 0
     for _, column, kind, not_null, _, _ in connection.execute(f"PRAGMA table_info({table})"):
         accepted = f"'{kind.lower()}'" if not_null else f"'{kind.lower()}', 'null'"
@@ -163,7 +162,7 @@ def _repair_types(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Use a write-ahead log; SQLite itself waits for nobody when it changes to one."""
+    """Use a write-ahead log; retry, since SQLite does not wait when it changes to one."""
     ending = time.monotonic() + BUSY_SECONDS
     while True:
         try:

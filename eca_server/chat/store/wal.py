@@ -1,8 +1,8 @@
-"""A damaged write-ahead log, noticed before SQLite opens it and drops what is behind the damage.
+"""Repair of a damaged write-ahead log, before SQLite opens it and drops what follows the damage.
 
-The rules it keeps: the bytes of a damaged log are kept aside before anything is changed; what is
-brought back is tried on a copy first, and only a log that leaves the file sound is used; the log
-of a file that another server has open is not looked at.
+Rules: a copy of the damaged log is stored before anything is changed; a repaired log is tried on a
+copy first, and used only if it leaves the file sound; the log of a file that another server has
+open is not examined.
 
 The format is that of https://www.sqlite.org/walformat.html. Each frame has a checksum over itself
 and all before it: one flipped byte makes SQLite take the log to end there, without a word. A
@@ -28,16 +28,16 @@ import attrs
 
 from eca_server.chat.store.place import Presence, free_name, make_private_file
 
-__all__ = ["mend_log"]
+__all__ = ["repair_log"]
 
 LARGEST_LOG = 64 * 1024 * 1024
-"""Bytes of a log that is looked at."""
+"""Bytes of the largest log that is examined."""
 
 LARGEST_FILE = 256 * 1024 * 1024
-"""Bytes of a file beside which a damaged log is repaired; else it is cut at the damage."""
+"""Bytes of the largest file whose damaged log is repaired; else the log is cut at the damage."""
 
 SECONDS = 5.0
-"""How long a repaired log is tried on a copy."""
+"""Seconds that a repaired log may be tried on a copy."""
 
 _MAGIC: Final = 0x377F0682  # the last bit: checksums read big-endian numbers
 _VERSION: Final = 3007000
@@ -118,12 +118,12 @@ class _Log:
 
 @attrs.frozen
 class _Damage:
-    """What is wrong with a log.
+    """The damage of a log.
 
     Attributes:
-        taken: how many frames SQLite would take.
-        claimed: how many frames belong to it.
-        behind: how many transactions are behind the damage, at least.
+        taken: the number of frames that SQLite would accept.
+        claimed: the number of frames that belong to the log.
+        behind: the smallest number of transactions after the damage.
         is_cut: frames are missing at its end.
     """
 
@@ -133,7 +133,7 @@ class _Damage:
     is_cut: bool
 
 
-def mend_log(path: Path) -> Iterator[str]:
+def repair_log(path: Path) -> Iterator[str]:
     """Repair a damaged log, as far as that leaves the file sound; else cut it where it is damaged.
 
     Yields:
@@ -157,10 +157,10 @@ def mend_log(path: Path) -> Iterator[str]:
             return
         aside = free_name(place)
         shutil.copy(place, aside)
-        words = _mend(path, place, log, damage)
+        words = _repair_file(path, place, log, damage)
     finally:
         presence.leave()
-    yield f"The log of stored chats was damaged; it is kept as {aside.name}. {words}"
+    yield f"The log of stored chats was damaged; a copy was saved as {aside.name}. {words}"
 
 
 def _has_frames(place: Path) -> bool:
@@ -182,26 +182,30 @@ def _examine(log: _Log) -> _Damage | None:
     return _Damage(taken, there, behind, is_cut=claimed > there)
 
 
-def _mend(path: Path, place: Path, log: _Log, damage: _Damage) -> str:
-    """Put in the log's place what leaves the file sound; say what that is."""
+def _repair_file(path: Path, place: Path, log: _Log, damage: _Damage) -> str:
+    """Replace the log by one that leaves the file sound; return a sentence about the result."""
     frame = _FRAME_HEADER + log.page_size
-    kept = place.read_bytes()[: _LOG_HEADER + damage.taken * frame] if log.is_readable else b""
-    repaired, doubtful = _repair(log, damage)
+    readable = place.read_bytes()[: _LOG_HEADER + damage.taken * frame] if log.is_readable else b""
+    repaired, doubtful = _repaired_log(log, damage)
     some = f"The last {damage.behind} changes" if damage.behind > 1 else "The last change"
     lost = f"{some} in it may be lost"
     is_whole = not damage.is_cut and all(each.page for each in log.frames[: damage.claimed])
-    brought = f"{some} in it could be brought back" if is_whole else lost
+    brought = f"{some} in it could be recovered" if is_whole else lost
     if doubtful:
         brought += ", but some of the text may be wrong"
-    for content, words in ((repaired, brought), (kept, lost), (b"", "All changes in it are lost")):
+    for content, words in (
+        (repaired, brought),
+        (readable, lost),
+        (b"", "All changes in it are lost"),
+    ):
         if _leaves_sound(path, content):
             _replace(place, content)
             return f"{words}."
-    _replace(place, kept)  # as SQLite would take it
+    _replace(place, readable)  # as SQLite would take it
     return f"{lost}."
 
 
-def _repair(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
+def _repaired_log(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
     """Return the log with all frames that belong to it, and whether one of them may be wrong."""
     header = struct.pack(">4I", _MAGIC | log.big, _VERSION, log.page_size, 0) + log.salts
     sums = _add(header, (0, 0), log.big)
@@ -225,7 +229,7 @@ def _repair(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
 
 
 def _leaves_sound(path: Path, log: bytes) -> bool:
-    """Whether the file is sound with this log, tried on a copy."""
+    """Return whether the file is sound with this log, tried on a copy."""
     copy = path.with_name(f"{path.name}.try")
     ending = time.monotonic() + SECONDS
     try:

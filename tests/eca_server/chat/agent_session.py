@@ -1,4 +1,4 @@
-"""What the tests of whole turns with tools share: a folder, a scripted provider, an editor."""
+"""Fixtures of tests of whole turns with tools: a folder, a scripted provider, an editor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def order(contents: list[Content]) -> list[str]:
 
 
 def results(provider: Provider, request: int = -1) -> list[str]:
-    """What the model was told of the calls."""
+    """Return the results of calls that the model was sent."""
     messages = provider.requests[request].body["messages"]
     return [str(each["content"]) for each in messages if each["role"] == "tool"]
 

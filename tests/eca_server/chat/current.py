@@ -1,4 +1,4 @@
-"""What the tests of today's edition share: a client that announces all of it."""
+"""Fixtures of tests of today's edition: a client with all of its capabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def current(
 
 
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:
-    """What was told since a moment, in short: method or type of content, and what matters of it."""
+    """Return the messages since a moment, in short: method or content type, and key values."""
     return [_short(message) for message in ours.seen[begun:]]
 
 

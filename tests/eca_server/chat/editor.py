@@ -1,4 +1,4 @@
-"""What the tests of chats share: a server in this process and an editor that speaks raw JSON."""
+"""Fixtures of tests of chats: a server in this process, and an editor that speaks raw JSON."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Editor:
         return found
 
     async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
-        """What still comes in that time; for tests whose clock jumps."""
+        """Return the messages that come in that time; for tests whose clock jumps."""
         begun = len(self.seen)
         await trio.sleep(seconds)
         await self.ask("chat/queryContext", {"query": ""})

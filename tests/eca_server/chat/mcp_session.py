@@ -1,4 +1,4 @@
-"""What the tests of turns with MCP servers share: fake servers, and what is told of them."""
+"""Fixtures of tests of turns with MCP servers: fake servers, and their announcements."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def shown(ours: Editor) -> list[tuple[str, str]]:
 
 
 async def status(ours: Editor, name: str, wanted: str) -> None:
-    """Read until the server is told to be so."""
+    """Read until the server is announced with this status."""
     await ours.until(
         lambda message: (
             message.get("params", {}).get("name") == name and message["params"]["status"] == wanted

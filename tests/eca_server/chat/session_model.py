@@ -1,4 +1,4 @@
-"""What any session keeps true, as models: of the files, of the wire, of the history."""
+"""Invariants of any session, as models of the files, the wire and the history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JUDGED = {"eca_write_file", "eca_edit_file", "eca_move_file"}
 
 
 def tree_of(folder: Path, below: str) -> dict[str, str | None]:
-    """What lies in one of a folder's folders."""
+    """Return the files in one of a folder's folders."""
     return {
         str(path.relative_to(folder)): None if path.is_dir() else path.read_text()
         for path in (folder / below).rglob("*")
@@ -71,9 +71,9 @@ FOLLOWING = {
     "Run": {"Running", "Called", "Rejected"},
     "Running": {"Called"},
 }
-"""Which content of a call may follow which (W-30)."""
+"""The contents of a call that may follow each one (W-30)."""
 
-CUT = "Stopped while it ran"
+CUT = "This call was stopped while it ran"
 
 
 class Watch:
@@ -104,7 +104,7 @@ class Watch:
         self._prepared: list[str] = []
 
     def check_files(self, found: Tree) -> None:
-        """Nothing runs: the folder holds what the calls made."""
+        """Compare the folder with the calls' changes while nothing runs."""
         assert found in self._trees
         self._trees = [found]
 

@@ -1,4 +1,4 @@
-"""Whole turns with tools: what the client is told of each call, and the model of its result."""
+"""Whole turns with tools: the contents of each call, and its result for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files were before a call changes them is kept, or it is known that it is not."""
+"""Before-images of files are stored before a call, or known to be missing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
         assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
         assert tree(folder) == {"a": "1", "b": "2"}
         [words] = shown(await rolled_back(ours, first, "rest"))
-        assert words.startswith("1 new file deleted.\n\nLeft as they are:\n- ")
+        assert words.startswith("1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"b": "2"}
         assert shown(await rolled_back(ours, await said(ours, writes(b="4")))) == [
             "1 file restored."
@@ -158,7 +158,7 @@ async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
             second = chat.history[2].content_id
             asked = {"chatId": "c", "contentId": second}
             error = await refused(ours, "chat/rollback", asked)
-        assert "has not ended yet. Nothing was undone." in error["message"]
+        assert "Nothing was undone: a stopped tool call is still running." in error["message"]
         begun_again = len(ours.seen)
         again = ours.request("chat/rollback", asked)
         await ours.send(again)

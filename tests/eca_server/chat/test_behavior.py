@@ -1,4 +1,4 @@
-"""Which behaviour governs a prompt (W-28), seen in the system prompt that the model gets."""
+"""The behavior of a prompt (W-28), as seen in the system prompt that the model gets."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ LONG = 400
 
 
 async def opening(ours: Editor) -> dict[str, Any]:
-    """A request that opens a long chat; its first message is told."""
+    """Return the first message after a request that opens a long chat."""
     await ours.turn("hi", model=ECHO)
     said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
     ours.connection.chats.get("c").history[:] = said

@@ -1,4 +1,4 @@
-"""What only a clock that jumps can show of the draft: an approval that never comes (W-52)."""
+"""An approval in the draft that never comes, with a clock that jumps (W-52)."""
 
 from __future__ import annotations
 

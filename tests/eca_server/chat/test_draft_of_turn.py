@@ -1,4 +1,4 @@
-"""What a running turn has brought is stored now and then, and replaced when the turn ends."""
+"""Drafts of a running turn are stored now and then, and replaced when the turn ends."""
 
 from __future__ import annotations
 

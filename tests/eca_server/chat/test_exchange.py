@@ -126,14 +126,14 @@ def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("", "no EDN and no JSON: expected a value, got something else or the end, in line 1"),
-        ("{:a", "no EDN and no JSON"),
+        ("", "expected EDN or JSON: expected a value, got something else or the end, in line 1"),
+        ("{:a", "expected EDN or JSON"),
         ("{:a 1} 2", "expected the end"),
         ("[" * 200, "expected at most 128 collections"),
         ("#_" * 2000, "expected at most 128 collections"),
         ("#_[" * 2000, "expected at most 128 collections"),
         ("{:a 1e999}", "expected a value, got something else"),
-        ('{"a": 1', "no EDN and no JSON"),
+        ('{"a": 1', "expected EDN or JSON"),
         ("{:a 1}", "without eca/export-version"),
         ("{:eca/export-version 2 :chat {}}", "expected version 1 of an exported chat, got 2"),
         ("{:eca/export-version 1 :chat {:messages 3}}", "a list of messages"),

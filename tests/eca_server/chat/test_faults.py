@@ -1,4 +1,4 @@
-"""What users and providers do wrong ends as readable text and one `finished` (W-21)."""
+"""Errors of users and providers end as readable text and one `finished` (W-21)."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ async def test_each_class_of_error_is_told_in_words(kind: str, autojump_clock: o
         ("think hm\nfail auth stop", "stop"),
         ("say some\ncut", "broke off"),
         ("cut", "broke off"),
-        ("say some\ncrash", "its log says more"),
-        ("crash", "its log says more"),
+        ("say some\ncrash", "See the server's log for details."),
+        ("crash", "See the server's log for details."),
     ],
 )
 async def test_a_turn_that_breaks_off_keeps_what_came_and_tells_why(

@@ -35,7 +35,7 @@ async def opened(ours: Editor, chat_id: str = "c") -> list[Content]:
 
 
 def order(shown: list[Content]) -> list[str]:
-    """Which ends, texts and flags there are, in order."""
+    """Return the ends, texts and flags, in order."""
     kinds = {"text", "flag", "toolCalled", "reasonFinished"}
     return [each["type"] for each in shown if each["type"] in kinds]
 

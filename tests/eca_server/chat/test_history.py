@@ -1,4 +1,4 @@
-"""What the model is told of a chat's past: append-only, repaired, replayed as it was."""
+"""The history that the model is sent: append-only, repaired, replayed unchanged."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ALL = hooked(**{event: hook(event, KEEPS, visible=False) for event in get_args(H
 
 
 def kept(folder: Path) -> list[dict[str, Any]]:
-    """What hooks were told, in that order."""
+    """Return the payloads of hooks, in order."""
     return [json.loads(line) for line in (folder / "told").read_text().splitlines()]
 
 

@@ -323,7 +323,7 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Pat
     always = hooked(h=hook("postRequest", "echo on >&2; exit 2", visible=False))
     async with current(always, folder=tmp_path) as ours:
         received = await ours.turn("first", model=ECHO)
-        assert "Hooks went on 10 times" in text(received)
+        assert "Hooks continued this turn 10 times" in text(received)
 
 
 @pytest.mark.requirement("W-23")

@@ -61,7 +61,7 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
             assert told.index(("answer", asked)) < told.index(("text", "two"))
             before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
             assert roles_and_words(provider) == before
-            # Its source is told nothing of it, and what follows is a prompt like any other.
+            # Its source chat is unchanged, and the next prompt is an ordinary one.
             await inline_turn(ours, "more", sourceChatId="c")
             assert roles_and_words(provider)[2:] == [
                 *before[2:], ("assistant", "two"), ("user", "more"),

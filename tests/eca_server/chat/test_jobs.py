@@ -1,4 +1,4 @@
-"""Background jobs in a session: approved, kept through a stop, read, told of, ended with it."""
+"""Background jobs in a session: approved, kept during a stop, read, announced, ended with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns with the tools of MCP servers, and what the client is told of these."""
+"""Turns with the tools of MCP servers, and the announcements of these servers."""
 
 from __future__ import annotations
 

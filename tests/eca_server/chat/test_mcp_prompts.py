@@ -70,13 +70,13 @@ def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -
 
 
 def told(provider: Provider) -> list[tuple[str, Any]]:
-    """Role and content of what the model was told, without the instructions."""
+    """Return role and content of the messages sent to the model, without the instructions."""
     messages = provider.requests[-1].body["messages"]
     return [(each["role"], each["content"]) for each in messages[1:]]
 
 
 def refusal(received: list[Received]) -> str:
-    """What the user was told where no model answered."""
+    """Return the text shown to the user when no model answered."""
     assert types(received) == ["progress", "text", "progress", "text", "finished"] or types(
         received
     ) == ["progress", "text", "finished"]

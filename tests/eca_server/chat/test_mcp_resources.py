@@ -162,7 +162,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
         live.on_update("repo://a")
         assert "has changed" not in text(await ours.turn("four"))
         await ours.turn("five", contexts=[context("repo://c")])
-        live.end()  # the next session is told what is watched, too
+        live.end()  # the next session subscribes to the watched resources, too
         await status(ours, "git", "running")
         await trio.sleep(1)
         assert places["git"].session.watched == {"repo://c"}

@@ -1,4 +1,4 @@
-"""What a user would miss without a word: empty answers, other agents, doubled names."""
+"""Notes for the user about empty answers, changed agents and duplicate names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, contents, editor,
 
 pytestmark = pytest.mark.trio
 
-EMPTY = "The model ended its turn without an answer."
+EMPTY = "The model returned an empty answer."
 
 
 def system_texts(ours: Editor, begun: int = 0, chat: str = "c") -> list[str]:

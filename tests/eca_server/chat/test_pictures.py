@@ -1,4 +1,4 @@
-"""Pictures that models make and tools give: shown to who can show them, told in words to others."""
+"""Pictures from models and tools: shown by clients that can, described as text for others."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_an_answer_holds_only_so_many_pictures() -> None:
         received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
     [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
-    assert said.startswith(f"The answer held {MOST_PICTURES + 2} pictures")
+    assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
 
 
 async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:

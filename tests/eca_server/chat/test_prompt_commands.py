@@ -1,4 +1,4 @@
-"""Commands that let the model answer, and those that show what it would be told."""
+"""Commands that the model answers, and those that show what it would be sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def framed(project: Path, name: str, body: str) -> str:
 
 
 def last_user_text(ours: Editor) -> str:
-    """What the model was asked last in the chat."""
+    """Return the last message that the model was sent in the chat."""
     users = [each for each in ours.connection.chats.open("c").history if each.role == "user"]
     part = users[-1].parts[-1]
     assert isinstance(part, TextPart)

@@ -73,7 +73,7 @@ REPLIES: dict[str, list[Reply]] = {
     "once": [Reply(status=500, body={"error": {"message": "oops"}}), reply("now it works")],
     "no words": [Reply(status=503)],
 }
-"""What the provider does when a prompt says so; the last reply of a list stands for the rest."""
+"""The provider's replies, by prompt; the last reply of a list is repeated."""
 
 
 @attrs.define
@@ -90,7 +90,7 @@ class Setting:
         return self.finished(chat)
 
     def finished(self, chat: str) -> list[Any]:
-        """What comes for the chat, up to and with its `finished`."""
+        """Return the contents of the chat up to its `finished`."""
         came = self.server.until(lambda m: is_finished(m) and m["params"]["chatId"] == chat)
         return [each for each in came if each.get("params", {}).get("chatId") == chat]
 
@@ -107,7 +107,7 @@ class Setting:
 
 
 def words_of(request: ReceivedRequest) -> str:
-    """What the user said last."""
+    """Return the user's last message."""
     return str(request.body["messages"][-1]["content"]).rpartition("\n\n")[2]
 
 

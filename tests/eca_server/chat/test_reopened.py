@@ -24,7 +24,7 @@ def call(name: str, **arguments: Any) -> str:
 
 
 def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
-    """What the user sees at last: ends of calls and thoughts, sources, texts in one piece."""
+    """Return what the user sees at the end: finished calls and thoughts, sources, joined texts."""
     seen: list[dict[str, Any]] = []
     for role, content in received:
         if content["type"] not in ENDS or role == "system":

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from eca_server.chat.memory import Memory
-from eca_server.chat.store import ChatSettings, KeptContent, Rollback, Store, UndoStep
+from eca_server.chat.store import ChatSettings, Rollback, Store, StoredContent, UndoStep
 from eca_server.config.lock import Locked
 from eca_server.llm.history import Message, TextPart
 from tests.eca_server.chat.agent_session import calls, decide, session
@@ -149,7 +149,7 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
             monkeypatch.setattr("eca_server.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown(await rolled_back(ours, first, *how))
-        assert words.startswith("1 file restored, 1 new file deleted.\n\nLeft as they are:\n- ")
+        assert words.startswith("1 file restored, 1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
@@ -200,7 +200,7 @@ async def test_what_commands_changed_stays_and_the_user_is_told(
         command = json.dumps({"command": "touch b"})
         first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
         [words] = shown(await rolled_back(ours, first))
-        assert words == "1 new file deleted.\n\nWhat commands changed stays as it is."
+        assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
         assert tree(folder) == {"b": ""}
 
 
@@ -265,7 +265,7 @@ async def test_what_was_refused_is_not_done_later(
         monkeypatch.setattr(Store, "note_rollback", note_late)
         asked = {"chatId": "c", "contentId": first}
         error = await refused(ours, "chat/rollback", asked)
-        assert error["message"] == "It cannot be noted on disk. Nothing was undone."
+        assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
         await said(ours, "say more")
         [chat] = (await ours.ask("chat/list"))["chats"]
         assert chat["messageCount"] > 2
@@ -346,7 +346,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -
         await worked.wait()
         await ours.turn("bye", model=ECHO)
         texts = [words for name, words in since(ours, begun) if name == "text"]
-        assert texts == ["Stopped. Waiting prompts that were dropped:\n\nhello", "bye", "bye"]
+        assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
 @pytest.mark.requirement("W-24")
@@ -401,7 +401,7 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
 
     content = Store.content
 
-    async def late(store: Store, number: int) -> KeptContent | None:
+    async def late(store: Store, number: int) -> StoredContent | None:
         at_it.set()
         await goes_on.wait()
         ended.append("finished")
@@ -484,16 +484,16 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
 async def test_in_a_chat_deleted_meanwhile_nothing_is_said_of_its_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def keep_copy(*_: object) -> None:
+    async def store_copy(*_: object) -> None:
         ours.connection.chats.delete("c")
 
     async with current(data=tmp_path) as ours:
         content_id = await said(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         chat, begun = ours.connection.chats.open("c"), len(ours.seen)
-        monkeypatch.setattr(Memory, "keep_copy", keep_copy)
+        monkeypatch.setattr(Memory, "store_copy", store_copy)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
-        chat.tell_title()
+        chat.announce_title()
         await ours.ask("chat/queryContext", {"query": ""})
         assert contents(ours.seen[begun:]) == []
 

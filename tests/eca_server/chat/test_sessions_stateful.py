@@ -1,8 +1,8 @@
-"""Any sequence of what a client does and a model says, against the models of `session_model`.
+"""Any sequence of client actions and model answers, against the models of `session_model`.
 
-The invariant: each turn has one `finished` and nothing after it; each call is told of in its order
-and closed; the history is valid and the same after a restart; the files are what the calls made
-that were allowed to, and what they were before can be restored.
+The invariant: each turn has one `finished` and nothing after it; each call is shown in order and
+closed; the history is valid and the same after a restart; the files have the changes of the allowed
+calls, and their previous content can be restored.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def store_in(data: Path) -> Store:
 
 
 async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> None:
-    """What is on disk is what was in memory."""
+    """Check that the chats on disk equal those in memory."""
     store = store_in(data)
     for name in CHATS:
         chat = await store.load(name)

@@ -1,4 +1,4 @@
-"""What `shutdown` leaves behind: no child, no chat that is not on disk; or it says so (W-13)."""
+"""After `shutdown` no child process and no unstored chat is left, or it reports them (W-13)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path: 
 
 
 async def deaf(turn: Turn) -> None:
-    """A body that says something and does not end when it is told to."""
+    """Write something, and do not end when cancelled."""
     turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
     turn.say("begun")
     with trio.CancelScope(shield=True):
@@ -102,7 +102,7 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(
 
 
 async def unheard(*_: object) -> None:
-    """A signal that reaches nobody."""
+    """Send no signal at all."""
 
 
 @pytest.mark.requirement("W-13c", "LIFE-21")

@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def announced(ours: Editor) -> dict[str, bool]:
-    """The native tools as the client was told last, each with whether it is disabled."""
+    """Return the last announced native tools, each with whether it is disabled."""
     told = [each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"]
     return {tool["name"]: tool.get("disabled", False) for tool in told[-1]["tools"]}
 

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 AT_ONCE = 4
 """Chats that have a turn at the same time."""
 TURNS = 100
-"""Of one server, in all of its chats."""
+"""The number of turns of one server, in all of its chats."""
 STATUSES = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 529)
 RETRY = {"baseDelayMs": 1, "maxDelayMs": 2}
 READ = ScriptedCall("eca_read_file", {"path": "a.txt"})
@@ -45,7 +45,7 @@ READ = ScriptedCall("eca_read_file", {"path": "a.txt"})
 
 @attrs.frozen
 class Plan:
-    """What the model of one turn does.
+    """The scripted model of one turn.
 
     Attributes:
         number: the turn's, which its prompt tells.

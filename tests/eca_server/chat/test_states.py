@@ -136,7 +136,7 @@ ACTIONS = st.lists(
     max_size=30,
 )
 DELETE = ("delete",), None
-"""What happens to a chat, and the seconds until the next; None: in the same instant.
+"""Events of a chat, and the seconds until the next one; None: in the same instant.
 
 The number in what the model does picks one of the bodies that run.
 """
@@ -226,7 +226,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
 
 
 def check(said: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
-    """How many turns began and finished; all that was said lies inside a turn, in its order."""
+    """Count the started and finished turns; check that all contents are inside a turn, in order."""
     begun = finished = 0
     number: str | None = None
     is_told = False

@@ -1,4 +1,4 @@
-"""A word to the turn that runs goes into its next request, or the user is told that it did not."""
+"""A message to a running turn goes into its next request, or the user is notified."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
         await steer(ours, "also")
         await decide(ours, "Approve", call)
         await ours.finished()
-        assert text(ours.contents()).endswith("This came too late:\n\nalso")
+        assert text(ours.contents()).endswith("Not sent to the model:\n\nalso")
 
 
 @pytest.mark.requirement

@@ -177,7 +177,7 @@ async def kept_images(data: Path) -> tuple[BeforeImage, ...]:
 
 
 def undo(images: tuple[BeforeImage, ...]) -> None:
-    """Restore files, as whoever rolls a chat back does it."""
+    """Restore files in the way of a rollback."""
     for image in reversed(images):
         path = Path(image.path)
         if image.moved_from is not None:

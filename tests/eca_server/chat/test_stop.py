@@ -218,7 +218,8 @@ async def test_a_prompt_after_the_stop_is_not_dropped_with_those_before_it() -> 
         await ours.finished(times=2)
     received = ours.contents()
     assert finishes(received) == 2
-    [dropped] = [each["text"] for each in received if "Waiting prompts" in each.get("text", "")]
+    texts = [each.get("text", "") for each in received]
+    [dropped] = [each for each in texts if "Prompts that were dropped" in each]
     assert dropped.endswith("dropped")
     assert text(received).endswith("keptkept")
 
@@ -235,7 +236,7 @@ async def test_a_stop_in_a_wait_before_another_try_ends_it_at_once(autojump_cloc
 
 
 def deaf(ended: trio.Event) -> Body:
-    """A body that goes on for long after it was cancelled, and talks all the time."""
+    """Continue long after the cancellation, and write all the time."""
 
     async def body(turn: Turn) -> None:
         turn.start_reason("r")

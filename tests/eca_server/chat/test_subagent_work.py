@@ -1,4 +1,4 @@
-"""What subagents did is there again when a chat is opened, and goes wherever its call goes."""
+"""A subagent's messages are shown when a chat is reopened, and are stored with its call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.chat.subagent_work import LARGEST, NOT_KEPT, kept
+from eca_server.chat.subagent_work import LARGEST, NOT_STORED, reduced
 from eca_server.llm.history import (
     BlockPart,
     ImagePart,
@@ -159,19 +159,19 @@ def result(name: str, text: str = "") -> Message:
 def test_what_is_kept_of_a_subagents_chat_can_be_shown_and_is_bounded() -> None:
     task = Message(role="user", parts=(TextPart("go"),), content_id="u")
     long = "x" * 50_000
-    (part,) = kept([task, call("a", raw=f'"{long}"', path="p", text=long)])[1].parts
+    (part,) = reduced([task, call("a", raw=f'"{long}"', path="p", text=long)])[1].parts
     assert isinstance(part, ToolCallPart)
     assert (part.raw, part.opaque, part.arguments and part.arguments["path"]) == ("", None, "p")
     assert len(str(part.arguments)) < 10_000
-    (answer,) = kept([result("a", long)])[0].parts
+    (answer,) = reduced([result("a", long)])[0].parts
     assert isinstance(answer, ToolResultPart)
     assert (answer.subagent, len(answer.parts)) == (None, 1)
     assert len(str(answer)) < 10_000
 
     rounds = [each for n in range(100) for each in (call(f"{n}"), result(f"{n}", long))]
-    found = kept([task, *rounds])
+    found = reduced([task, *rounds])
     assert found[0] == task
-    assert found[-1].parts == (TextPart(NOT_KEPT),)
+    assert found[-1].parts == (TextPart(NOT_STORED),)
     assert [each.role for each in found[1:-1]] == ["assistant", "tool"] * (len(found) // 2 - 1)
     assert 0.9 * LARGEST < len(str(found)) < 1.2 * LARGEST
-    assert kept([Message(role="user", parts=(TextPart("x" * LARGEST),))])[0].role == "assistant"
+    assert reduced([Message(role="user", parts=(TextPart("x" * LARGEST),))])[0].role == "assistant"

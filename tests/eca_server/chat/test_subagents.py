@@ -33,7 +33,7 @@ def call(name: str, **arguments: Any) -> str:
 
 
 def of_children(ours: Editor) -> list[Mapping[str, Any]]:
-    """What came for chats of subagents: the params."""
+    """Return the params of the contents of subagents' chats."""
     return [
         each["params"]
         for each in ours.seen
@@ -234,7 +234,7 @@ async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
     [
         ({"maxSteps": 1}, {}, "took 1 steps"),
         ({}, {"model": "p/none"}, "p/none cannot be asked"),
-        ({}, {"agent": "Nobody"}, "There is no agent 'Nobody'. Agents: scout."),
+        ({}, {"agent": "Nobody"}, "Unknown agent 'Nobody'. Available agents: scout."),
         ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
         ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),
         ({"mode": "primary"}, {}, "There is no tool"),
@@ -454,7 +454,7 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
             notification("chat/promptStop", {"chatId": stopped}),
             ours.prompt_request("say hi", chat_id, model=SCRIPT),
         )
-        dropped = "\n\nStopped. Waiting prompts that were dropped:\n\nsay hi"
+        dropped = "\n\nStopped. Prompts that were dropped:\n\nsay hi"
         finishes, said = (1, dropped) if whose == "its own" else (2, "say hihi")
         await ours.finished(chat_id, times=finishes)
         assert text(ours.contents(chat_id)[begun:]) == said

@@ -1,4 +1,4 @@
-"""The model's list of tasks: told with each call, kept by the chat's own calls."""
+"""The model's list of tasks: returned by each call, stored with the chat's calls."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DIFF = FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
 
 
 def give(call: ToolCall, given: CallInput) -> bool:
-    """Whether the call took it."""
+    """Return whether the call accepted the input."""
     match given:
         case CallInput.ANNOUNCE:
             call.announce({"a": 1}, manual_approval=True, summary="Doing it", details=DIFF)
@@ -108,7 +108,7 @@ async def play(inputs: list[CallInput]) -> None:
         ["toolCallPrepare", "toolCallRun", "toolCalled"],
         ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"],
     )
-    assert call.told().call_id == "1"
+    assert call.result_part().call_id == "1"
 
 
 @pytest.mark.requirement("W-35a", "TOOL-12", "TOOL-13")
@@ -145,7 +145,7 @@ async def test_of_a_call_that_was_never_begun_on_the_wire_nothing_is_said_by_a_s
     call = ToolCall(said.append, NAMING)
     call.stop()
     assert said == []
-    assert call.told().is_error
+    assert call.result_part().is_error
 
 
 @pytest.mark.requirement("TOOL-7", "W-30g")

@@ -51,7 +51,7 @@ def test_it_says_who_said_what_and_what_came_of_calls() -> None:
         *with_result("found", '{"pattern": "it"}'),
     ]
     assert transcript(messages, 10_000) == (
-        "user:\nFind it.\n[a picture]\n[the file a.pdf]\n\n"
+        "user:\nFind it.\n[image]\n[file a.pdf]\n\n"
         "assistant:\nI look.\n[used web_search]\n\n"
         'assistant:\n[called eca_grep with {"pattern": "it"}]\n\n'
         "tool:\n[eca_grep said:]\nfound"

@@ -37,10 +37,10 @@ async def two_servers(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Edito
 
 
 def words_sent(ours: Editor) -> str:
-    """What the chat would send to a model now."""
+    """Return what the chat would send to a model now."""
     chat = ours.connection.chats.get("c")
     assert chat is not None
-    return repr(chat.told)
+    return repr(chat.model_context)
 
 
 class Hold:

@@ -1,4 +1,4 @@
-"""Any changes of files are undone, and what somebody else wrote meanwhile stays."""
+"""Any changes of files are undone, and later changes by others stay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_server.chat import undo
-from eca_server.chat.store import Change, KeptContent
-from eca_server.chat.undo import LeftAlone, Plan, named, plan, take
+from eca_server.chat.store import Change, StoredContent
+from eca_server.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.workspace import Fingerprint, Root, Workspace
 
 pytestmark = pytest.mark.requirement
@@ -36,7 +36,7 @@ class Disk:
 
     folder: Path
     changes: list[Change] = attrs.field(factory=list)
-    contents: dict[int, KeptContent] = attrs.field(factory=dict)
+    contents: dict[int, StoredContent] = attrs.field(factory=dict)
     count: int = 0
 
     @property
@@ -75,7 +75,7 @@ class Disk:
             after=after,
         )
         if before is not None:
-            self.contents[self.count] = KeptContent(mode=0o644, data=before)
+            self.contents[self.count] = StoredContent(mode=0o644, data=before)
         if not fails:
             self.put(path, text)
 
@@ -93,10 +93,10 @@ class Disk:
     def plan(self) -> Plan:
         return plan(self.changes, undo.Disk(self.workspace))
 
-    def take(self, steps: Any) -> None:
+    def apply(self, steps: Any) -> None:
         for step in steps:
             content = None if step.change is None else self.contents[step.change]
-            take(step, content, self.workspace, "c")
+            apply_step(step, content, self.workspace, "c")
 
     def tree(self) -> dict[str, str]:
         return {
@@ -130,8 +130,8 @@ def test_what_only_the_model_changed_is_as_it_was(
         ours.do(*each)
     planned = ours.plan()
     assert planned.left == ()
-    ours.take(planned.steps[:killed])
-    ours.take(planned.steps[max(0, killed - 1) :])  # what was done last was not struck out yet
+    ours.apply(planned.steps[:killed])
+    ours.apply(planned.steps[max(0, killed - 1) :])  # what was done last was not struck out yet
     assert ours.tree() == before
 
 
@@ -143,7 +143,7 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
         ours.do(*each)
     of_user = {text for text in ours.tree().values() if text.startswith("user")}
     planned = ours.plan()
-    ours.take(planned.steps)
+    ours.apply(planned.steps)
     assert of_user <= set(ours.tree().values())
     left = {each.path for each in planned.left}
     for path, text in ours.tree().items():
@@ -151,9 +151,11 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
 
 
 def test_a_file_with_an_odd_name_is_named_in_text_on_one_line() -> None:
-    assert named([LeftAlone("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
+    assert skipped_lines([SkippedFile("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
 
 
 def test_of_very_many_files_the_first_are_named() -> None:
-    lines = named([LeftAlone(f"/p/{number}", "why") for number in range(5000)]).splitlines()
+    lines = skipped_lines(
+        [SkippedFile(f"/p/{number}", "why") for number in range(5000)]
+    ).splitlines()
     assert lines[-2:] == ["- /p/99: why", "- and 4900 more"]

@@ -1,4 +1,4 @@
-"""What a chat has taken, as told before `finished` (W-27)."""
+"""The usage of a chat, as written before `finished` (W-27)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a model's context a chat takes: what was counted, and an estimate of the rest."""
+"""The part of a model's context that a chat takes: a count, and an estimate of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of whole agent sessions share: the real process, a folder, a scripted model."""
+"""Fixtures of tests of whole agent sessions: the real process, a folder, a scripted model."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Agent:
     def turn(
         self, text: str = "go", *, chat: str = "c", seconds: float = SECONDS, **params: Any
     ) -> list[Content]:
-        """A whole turn in which nobody is asked; its contents."""
+        """Run a whole turn without approvals; return its contents."""
         self.begin(text, chat=chat, **params)
         return self.rest(chat=chat, seconds=seconds)
 
     def rest(self, *, chat: str = "c", seconds: float = SECONDS) -> list[Content]:
-        """What comes for the chat until its turn has finished."""
+        """Return the contents of the chat until its turn has finished."""
         came = self.server.until(lambda m: is_finished(m) and is_of(m, chat), seconds=seconds)
         return [content_of(m) for m in came if is_of(m, chat)]
 
@@ -71,7 +71,7 @@ class Agent:
         self.server.tell("chat/promptStop", {"chatId": chat})
 
     def results(self, request: int = -1) -> list[str]:
-        """What the model was told of the calls, in its last or that request."""
+        """Return the results of calls in the last or the given request."""
         messages = self.provider.requests[request].body["messages"]
         return [str(each["content"]) for each in messages if each["role"] == "tool"]
 
@@ -97,7 +97,7 @@ StartAgent = Callable[..., Agent]
 
 
 def is_of(value: Mapping[str, Any], chat: str) -> bool:
-    """Whether a message is a content of that chat."""
+    """Return whether a message is a content of that chat."""
     params = value.get("params")
     return isinstance(params, dict) and params.get("chatId") == chat and "content" in params
 
@@ -122,7 +122,7 @@ def calls(*made: tuple[str, Any], ids: str = "p{}") -> Reply:
 
 
 def order(contents: Sequence[Content]) -> list[str]:
-    """What was told of calls, a run of pieces of arguments as one."""
+    """Return the contents of calls, with consecutive pieces of arguments joined."""
     kinds = [each["type"] for each in contents if str(each.get("type")).startswith("toolCall")]
     return [
         kind
@@ -132,7 +132,7 @@ def order(contents: Sequence[Content]) -> list[str]:
 
 
 def of_call(contents: Sequence[Content], call: Content) -> list[str]:
-    """What was told of that call."""
+    """Return the contents of one call."""
     return order([each for each in contents if each.get("id") == call["id"]])
 
 

@@ -1,7 +1,7 @@
 """A small real job on a copy of this repository, done through the SDK's client and kept.
 
 The model plays the prompts, which are scripts of `simulator/script`: it looks for the place where
-names of revisions are read, writes a test, sees it fail, mends the code and sees it pass. The user
+names of revisions are read, writes a test, sees it fail, fixes the code and sees it pass. The user
 plans first, approves edits one by one and the tests once for all, and keeps a commit to himself.
 
     python -m tests.eca_server.wire.real_job
@@ -127,7 +127,7 @@ async def do(client: Client) -> None:
 
 
 def decide(chat: Chat, call: m.ChatToolCallRunContent) -> None:
-    """What the user says to a call."""
+    """Return the user's decision about a call."""
     command = str(call.arguments.get("command", ""))
     if command.startswith("git commit"):
         chat.reject(call.id)

@@ -1,4 +1,4 @@
-"""What a tool's processes may do: write without end, and leave something behind."""
+"""Processes of tools that write without end, or leave something behind."""
 
 from __future__ import annotations
 

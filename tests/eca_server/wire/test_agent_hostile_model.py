@@ -1,6 +1,6 @@
-"""A model that means harm, or is broken: it is told so, nobody is hurt, and the turn goes on.
+"""A malicious or broken model: it gets an error, does no harm, and the turn continues.
 
-Each request of these sessions is looked at by `start_agent`, too: it is one a strict server takes.
+`start_agent` checks each request of these sessions, too: a strict server accepts it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_told(
     contents = agent.turn(seconds=60)
     assert len(ends(contents)) == 100
     assert any(
-        each["text"] == "The answer held 10000 tool calls: those behind the first 100 were dropped."
+        each["text"]
+        == "The answer contained 10000 tool calls: the ones after the first 100 were dropped."
         for each in contents
         if each["type"] == "text"
     )

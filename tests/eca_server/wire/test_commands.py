@@ -1,4 +1,4 @@
-"""Slash commands in the real process: a login that shows its key to nobody, commands from files."""
+"""Slash commands in the real process: a login that never shows its key, commands from files."""
 
 from __future__ import annotations
 

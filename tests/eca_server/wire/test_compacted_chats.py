@@ -1,4 +1,4 @@
-"""A compacted chat in the real process: after a restart it goes on from its summary."""
+"""A compacted chat in the real process: after a restart it continues from its summary."""
 
 from __future__ import annotations
 

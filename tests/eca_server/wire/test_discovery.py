@@ -27,7 +27,7 @@ def config(url: str, **more: Any) -> dict[str, str]:
 
 
 def told(server: Stranger) -> dict[str, Any]:
-    """What the next `config/updated` says of chats."""
+    """Return the chat part of the next `config/updated`."""
     update = server.until(lambda each: each.get("method") == "config/updated")[-1]
     found: dict[str, Any] = update["params"]["chat"]
     return found

@@ -71,7 +71,7 @@ class Draft:
 
     @property
     def question(self) -> str:
-        """What the model was asked last."""
+        """Return the last message that the model was sent."""
         return json.dumps(self.asked["messages"][-1]["content"])
 
     def prompt(self, *script: Reply, chat: str = "c", **params: Any) -> None:
@@ -80,11 +80,11 @@ class Draft:
         self.response = self.server.result("chat/prompt", given)
 
     def rest(self) -> list[Any]:
-        """What comes to the end of the turn."""
+        """Return the messages up to the end of the turn."""
         return [each["params"] for each in self.server.until(is_complete)]
 
     def turn(self, *script: Reply, **params: Any) -> list[Any]:
-        """A whole turn in which nobody is asked."""
+        """Run a whole turn without approvals."""
         begun = len(self.server.seen)
         self.prompt(*script, **params)
         told = self.server.seen[begun:]
@@ -99,7 +99,7 @@ class Draft:
         )
 
     def decide(self, what: str, chat: str = "c") -> None:
-        """October's word; the draft told no id of the call."""
+        """Approve as in October's edition; the draft has no id of the call."""
         self.server.tell(f"chat/toolCall{what}", {"chatId": chat, "toolCallId": "the one"})
 
 

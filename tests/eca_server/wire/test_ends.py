@@ -1,4 +1,4 @@
-"""How the real process ends, and with which code, whatever it is doing (rulings W-13, W-14)."""
+"""The end of the real process and its exit code, in any state (rulings W-13, W-14)."""
 
 from __future__ import annotations
 

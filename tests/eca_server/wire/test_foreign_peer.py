@@ -1,4 +1,4 @@
-"""A peer that nobody here wrote meets the real process: the reader of pygls.
+"""A third-party peer meets the real process: the reader of pygls.
 
 vscode-jsonrpc does in the days of the clients that stand on it.
 """
@@ -17,7 +17,7 @@ from tests.eca_server.stranger import frame, is_finished, message
 
 
 class _Received:
-    """What pygls's reader hands its messages to."""
+    """The receiver of the messages that pygls's reader parses."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []

@@ -24,7 +24,7 @@ OURS = {
 }  # fmt: skip
 
 CONSOLE_SCRIPT = "import sys\nfrom eca_server.__main__ import main\nsys.exit(main())\n"
-"""What an installer writes for the entry point `eca_server.__main__:main`."""
+"""The script that an installer writes for the entry point `eca_server.__main__:main`."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The server is killed, or told to end by a signal: nothing that it has started or made is left."""
+"""The server is killed, or ended by a signal: nothing that it started or made is left."""
 
 from __future__ import annotations
 

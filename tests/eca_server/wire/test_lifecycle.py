@@ -1,4 +1,4 @@
-"""How a conversation with the real process begins (rulings W-10 to W-12, W-15)."""
+"""The start of a conversation with the real process (rulings W-10 to W-12, W-15)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def configured(servers: Mapping[str, Any], **more: Any) -> dict[str, str]:
 
 
 def wait_for(server: Stranger, name: str, status: str) -> Any:
-    """Read until that MCP server is so; what was told of it."""
+    """Read until that MCP server has this status; return its announcements."""
 
     def is_it(message: Any) -> bool:
         params = message.get("params", {})

@@ -26,12 +26,12 @@ PATIENCE = {
     "CLOSE_SECONDS": 30.0,
     "_REWRITE_SECONDS": 30.0,
 }
-"""How long the store may take under test."""
+"""Seconds that the store may take under test."""
 
 
 @attrs.define
 class Kept:
-    """A store and the problems it told of."""
+    """A store, and the problems that it reported."""
 
     store: Store
     problems: list[str]
@@ -86,7 +86,7 @@ def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
 
 
 def image(content_id: str, path: str, *, existed: bool = True, **more: Any) -> BeforeImage:
-    """What a file was before a turn changed it."""
+    """Return the before-image of a file."""
     return BeforeImage(content_id=content_id, path=path, existed=existed, **more)
 
 

@@ -80,8 +80,8 @@ async def fill_the_disk(kept: Kept) -> None:
 
 
 async def write_where_it_is_forbidden(kept: Kept) -> None:
-    """Try as somebody whom a directory's mode binds."""
-    import eca_server.chat.store.keeper  # noqa: F401, PLC0415 - nobody may not read the interpreter
+    """Try as a user without root's rights."""
+    import eca_server.chat.store.keeper  # noqa: F401, PLC0415 - the user without rights may not read the interpreter
 
     if os.geteuid() == 0:
         os.setuid(65534)

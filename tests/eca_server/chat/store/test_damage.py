@@ -53,7 +53,7 @@ def damage(path: Path, *statements: str, version: int = 0) -> None:
 
 
 def strict_tables(path: Path) -> tuple[int, int]:
-    """How many tables there are, and how many of them are STRICT."""
+    """Count the tables, and the STRICT ones among them."""
     with closing(sqlite3.connect(path)) as connection:
         return (
             *connection.execute(
@@ -124,7 +124,7 @@ async def test_a_damaged_place_of_a_message_costs_no_message(
         assert (await ours.texts("bad"))[-2:] == ["fourth", "fifth"]
         assert len(await ours.texts("bad")) == 5
         assert await ours.texts("good") == ["good"]
-        assert not any("not kept" in each for each in ours.problems)
+        assert not any("not stored" in each for each in ours.problems)
 
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="it knows no STRICT tables")

@@ -1,4 +1,4 @@
-"""Of deleted chats no text is left in any file, however the rows had been moved about."""
+"""Deleted chats leave no text in any file, however the rows had been moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the disk does, the chat goes on, the user is told once, and no file is thrown away."""
+"""After any disk error the chat continues, the user is notified once, and no file is deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answer_of(process: subprocess.Popen[str]) -> str:
 
 async def test_a_full_disk_is_told_once_and_nothing_is_lost_once_there_is_room(path: Path) -> None:
     told = answer_of(spawn("fill_the_disk", path))
-    assert told.startswith(f"Chats are not kept, they go on in memory: {path}: ")
+    assert told.startswith(f"Chats are not stored, and stay only in memory: {path}: ")
     async with opened(path) as ours:
         texts = await ours.texts("c")
         assert [text.rstrip("x") for text in texts] == [str(n) for n in range(len(texts))]
@@ -133,7 +133,7 @@ async def test_a_corrupt_file_is_kept_aside_and_a_new_one_begun(path: Path) -> N
     (aside,) = path.parent.glob("*.corrupt-*")
     assert aside.read_bytes() == GARBAGE
     assert aside.name.startswith("chats.sqlite.corrupt-2")
-    assert f"{path} is kept as {aside.name}" in problem
+    assert f"{path} was damaged. It was renamed to {aside.name}" in problem
 
 
 async def test_a_file_that_is_corrupt_inside_is_kept_aside_when_that_shows(path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
             waiting, too_much = [await ours.store.add_before_images("c", [i]) for i in images]
             assert waiting.numbers is None
             late, unread = ours.problems
-            assert late == f"{path} does not answer: the chats go on in memory."
+            assert late == f"{path} does not answer: chats stay only in memory until it does."
             assert unread.startswith(f"Stored chats cannot be listed or opened until {path} ans")
         monkeypatch.setattr(store, "LATE_SECONDS", 10)
         assert await ours.texts("c") == ["0", "1", "2", "3"]
@@ -322,7 +322,7 @@ async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
         assert not await late.append("c", WORKSPACE, said("late"))
         with trio.fail_after(2):
             assert not await late.close()
-    assert problems == [f"{path} does not answer: the chats go on in memory."]
+    assert problems == [f"{path} does not answer: chats stay only in memory until it does."]
 
 
 async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
@@ -387,7 +387,7 @@ async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) ->
         assert await ours.store.append("good", WORKSPACE, said("good"))
         assert await ours.store.load("bad") is None
         assert await ours.texts("good") == ["good"]
-        assert ours.problems == ["Chat bad is not kept whole: LocalProtocolError."]
+        assert ours.problems == ["A part of chat bad could not be stored: LocalProtocolError."]
 
 
 async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What was stored is soon in the file itself, and a damaged log is named and loses little."""
+"""Stored data is soon in the file itself; a damaged log is reported and loses little."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def emptied(monkeypatch: pytest.MonkeyPatch) -> Callable[[], trio.Event]:
 
 
 def chats_without_log(path: Path) -> int:
-    """How many chats the file holds, when nothing else is left."""
+    """Count the chats in the file alone, without its log."""
     with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
         try:
             return int(connection.execute("SELECT count(*) FROM message").fetchone()[0])
@@ -171,7 +171,7 @@ async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(
     assert aside.read_bytes() == broken
     assert "The log of stored chats was damaged" in problem
     assert aside.name in problem
-    assert "could be brought back" in problem
+    assert "could be recovered" in problem
     assert ("may be wrong" in problem) >= (place == "text")
     assert await found(path) == (CHATS, [], [aside])
 
@@ -181,7 +181,7 @@ async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path: Path) -> N
     flip(path, -10)
     listed, [problem], _ = await found(path)
     assert listed == CHATS
-    assert "The last change in it could be brought back" in problem
+    assert "The last change in it could be recovered" in problem
 
 
 async def test_a_log_that_cannot_be_repaired_is_cut_and_what_is_lost_is_announced(
@@ -208,7 +208,7 @@ async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path:
             file.write_bytes(before)
         Path(f"{path}-shm").unlink(missing_ok=True)
         place.write_bytes(content[:length])
-        assert [*wal.mend_log(path)] == []
+        assert [*wal.repair_log(path)] == []
         assert place.read_bytes() == content[:length]
 
 
@@ -216,7 +216,7 @@ async def test_the_log_of_a_server_that_runs_is_not_looked_at(path: Path) -> Non
     async with opened(path) as theirs:
         assert await theirs.store.append("c", WORKSPACE, said("one"))
         broken = flip(path, HEADER + FRAME + 100)
-        assert [*wal.mend_log(path)] == []
+        assert [*wal.repair_log(path)] == []
         assert Path(f"{path}-wal").read_bytes() == broken
 
 
@@ -235,4 +235,4 @@ async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no
     log = wal._read(path, Path(f"{path}-wal"))
     assert log is not None
     assert 0 < log.broken_at() < len(log.frames)
-    assert [*wal.mend_log(path)] == []
+    assert [*wal.repair_log(path)] == []

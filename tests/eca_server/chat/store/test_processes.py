@@ -36,7 +36,7 @@ def turns_of(chat: StoredChat | None) -> list[str]:
 
 
 def is_sendable(chat: StoredChat | None) -> bool:
-    """Whether no call is without its result, before and after the repair for a next request."""
+    """Return whether each call has a result, before and after the repair for a next request."""
     history = [each.message for each in chat.messages] if chat is not None else []
     for messages in (history, repair(history)):
         calls = [p.id for m in messages for p in m.parts if isinstance(p, ToolCallPart)]
@@ -177,7 +177,9 @@ async def test_a_turn_of_another_server_in_between_is_told_once(tmp_path: Path) 
             assert await theirs.store.append("c", WORKSPACE, turn(f"{name}-1"))
         assert turns_of(await ours.store.load("c")) == [f"{n}-{i}" for n in "abc" for i in (0, 1)]
         (problem,) = ours.problems
-        assert problem.startswith("Another server added to the chat Same meanwhile: both are kept")
+        assert problem.startswith(
+            "Another server also wrote to the chat Same. The messages of both servers"
+        )
         await ours.store.append("other", WORKSPACE, turn("d"))
         await theirs.store.load("other")
         assert await theirs.store.append("other", WORKSPACE, turn("e"))
@@ -192,7 +194,7 @@ async def test_a_chat_that_another_server_deleted_goes_on_with_what_comes(tmp_pa
         assert await ours.store.append("c", WORKSPACE, turn("b"))
         assert turns_of(await theirs.store.load("c")) == ["b"]
         (problem,) = ours.problems
-        assert problem.startswith("Another server deleted the chat c meanwhile")
+        assert problem.startswith("Another server deleted messages of the chat c.")
 
 
 @pytest.mark.trio

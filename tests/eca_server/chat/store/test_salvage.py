@@ -1,4 +1,4 @@
-"""What can be read of a damaged file is brought into the new one; the damaged one is kept."""
+"""The readable rows of a damaged file are copied into a new one; the damaged one stays."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_damage_outside_of_the_rows_costs_no_chat(
         assert await whole(ours) == CHATS
         assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS) + 1
         (problem,) = ours.problems
-        assert "30 chats with 150 messages were brought back." in problem
+        assert "30 chats with 150 messages were recovered." in problem
     (aside,) = path.parent.glob("*.corrupt-*")
     assert aside.name in problem
     assert aside.read_bytes() == broken
@@ -145,7 +145,7 @@ async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -
             listed = await ours.store.list(workspace, 99)
             assert sorted(each.id for each in listed) == CHATS
             assert {each.messages for each in listed} == {len(PLACES)}
-        assert "30 chats with 150 messages were brought back." in "".join(ours.problems)
+        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
 
 
 async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path: Path) -> None:
@@ -216,7 +216,7 @@ def a_busy_place(_: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "words"),
-    [("LARGEST", "(it is too large)"), ("SECONDS", "(there was no time for more)")],
+    [("LARGEST", "(the file is too large)"), ("SECONDS", "(the time limit was reached)")],
 )
 async def test_a_salvage_is_bounded_and_says_so(
     path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
@@ -227,7 +227,7 @@ async def test_a_salvage_is_bounded_and_says_so(
     async with opened(path) as ours:
         assert await ours.store.append("new", WORKSPACE, said("new"))
         (problem,) = ours.problems
-        assert f"Nothing could be brought back {words}." in problem
+        assert f"Nothing could be recovered {words}." in problem
     (aside,) = path.parent.glob("*.corrupt-*")
     assert aside.read_bytes() == broken
 
@@ -246,7 +246,7 @@ async def test_what_the_program_of_sqlite_recovers_comes_back(
     path.write_bytes(b"no database " * 500)
     async with opened(path) as ours:
         assert await whole(ours) == CHATS
-        assert "30 chats with 150 messages were brought back." in "".join(ours.problems)
+        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
     assert (tmp_path / "asked").read_text().endswith(".recover --ignore-freelist\n")
 
 
@@ -266,7 +266,7 @@ async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None
     async with opened(path) as ours:
         assert await ours.store.append("new", WORKSPACE, said("new"))
         assert len(await ours.store.list(WORKSPACE, 99)) == len(IN_LOG) + 1
-        assert "6 chats with 6 messages were brought back." in "".join(ours.problems)
+        assert "6 chats with 6 messages were recovered." in "".join(ours.problems)
 
 
 async def test_a_server_waits_while_another_looks_at_damage(

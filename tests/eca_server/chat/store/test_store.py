@@ -1,4 +1,4 @@
-"""What was kept is there after a restart, for nobody but the user, and only if it is asked for."""
+"""Stored chats exist after a restart, readable only by the user, and only if storing is on."""
 
 from __future__ import annotations
 
