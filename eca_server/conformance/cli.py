@@ -20,21 +20,21 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import SAME as SAME_OF_CLIENTS
+from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
     client_cases,
     run_client_suite,
 )
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,
-    new_faults,
+    new_suite_errors,
     unexpected,
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -248,7 +248,7 @@ def _judge(
         _report_error(f"{fault}; this is not a verdict on the target")
     if unexpected(outcome, known):
         return 1
-    return _SUITE_FAILED if failures or new_faults(outcome, known) else 0
+    return _SUITE_FAILED if failures or new_suite_errors(outcome, known) else 0
 
 
 async def _run(
@@ -260,14 +260,14 @@ async def _run(
             cases=[case for case in cases if isinstance(case, ClientCase)],
             jobs=options.jobs,
             seconds=options.seconds,
-            told=progress.add,
+            on_case=progress.add,
         )
     return await run_suite(
         target,
         cases=[case for case in cases if isinstance(case, Case)],
         jobs=options.jobs,
         seconds=options.seconds,
-        told=progress.add,
+        on_case=progress.add,
     )
 
 
@@ -303,7 +303,7 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     """
     patterns: Sequence[str] = options.only
     cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
-    same = SAME_OF_CLIENTS if options.client else SAME
+    same = CLIENT_DUPLICATES if options.client else DUPLICATES
     named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
     selected: dict[str, AnyCase] = {}
@@ -346,7 +346,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
 
 
 def _case_text(case: AnyCase) -> str:
-    return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
+    return f"{case.name}\n    {case.summary}\n    {' '.join(case.rows)}\n"
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:

@@ -103,9 +103,9 @@ def test_the_cases_are_listed_with_descriptions_and_requirements(capsys):
     assert run(["--list", "--only", "turns"]) == 0
     assert "turns.a_turn_has_its_parts_in_order\n" in capsys.readouterr().out
     assert run(["--list", *ONLY]) == 0
-    name, does, rows = capsys.readouterr().out.splitlines()
+    name, summary, rows = capsys.readouterr().out.splitlines()
     assert name == "turns.a_turn_has_its_parts_in_order"
-    assert does.strip()
+    assert summary.strip()
     assert "W-20a" in rows.split()
 
 

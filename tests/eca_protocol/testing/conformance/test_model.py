@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from eca_protocol.testing.conformance.model import ChatModel, Model
-from eca_protocol.testing.conformance.seen import Seen
+from eca_protocol.testing.conformance.observed_fields import ObservedFields
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call, wait
 
@@ -71,12 +71,12 @@ async def test_a_gate_of_one_chat_is_none_of_another():
     one, two = model.chat([reply(wait("now"))]), model.chat([reply(wait("now"))])
     gates = [chat.answer(a_request()).steps[0]["wait"] for chat in (one, two)]
     model.provider.reached.add(gates[0])
-    assert (one.reached, two.reached) == ({"now"}, set())
+    assert (one.reached_gates, two.reached_gates) == ({"now"}, set())
 
 
 async def test_a_script_goes_on_and_then_says_that_it_has_ended():
     chat: ChatModel = Model().chat([reply("One")])
-    chat.then(lambda request: reply(f"to {request.body['messages'][1]['content']}"))
+    chat.extend_script(lambda request: reply(f"to {request.body['messages'][1]['content']}"))
     said = [chat.answer(a_request(text="you")).steps[0]["text"] for _ in range(3)]
     assert said == ["One", "to you", "The script has ended."]
     assert len(chat.requests) == 3
@@ -90,7 +90,7 @@ async def test_a_script_goes_on_and_then_says_that_it_has_ended():
 async def test_a_title_is_known_of_a_server_that_breaks_one_rule_for_it(title_offers, chat_is_told):
     model = Model()
     chat = model.chat([reply("An answer")])
-    text = f"Hi {chat.word}"
+    text = f"Hi {chat.marker}"
     asked = a_request({"name": "read_file"}, text=text, instruction=chat_is_told)
     titled = a_request(*title_offers, text=text, instruction="Find a title.")
     async with anyio.create_task_group() as group:
@@ -100,7 +100,7 @@ async def test_a_title_is_known_of_a_server_that_breaks_one_rule_for_it(title_of
 
 
 async def test_a_field_counts_when_it_came_or_was_taken():
-    seen = Seen()
+    seen = ObservedFields()
     asked = {"method": "chat/queryCommands", "params": {"query": "x", "chatId": None}}
     seen.take("client", {"id": 1, **asked}, "1")
     seen.take("client", {"id": 2, **asked}, "2")

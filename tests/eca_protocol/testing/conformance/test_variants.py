@@ -309,4 +309,4 @@ def test_what_is_left_open_is_no_breach(variant: type[Any], cases: tuple[str, ..
     assert not [
         each for each in run.findings if each.case in cases and each.verdict == "untestable"
     ]
-    assert (run.incidents, run.faults) == ((), ())
+    assert (run.incidents, run.suite_errors) == ((), ())
