@@ -98,7 +98,7 @@ def case(
         chapter = function.__module__.rpartition(".")[2]
         name = f"{chapter}.{function.__name__}"
         if name in _REGISTERED:
-            raise ValueError(f"two cases are called {name}")
+            raise ValueError(f"two cases have the name {name}")
         _REGISTERED[name] = Case(
             name=name,
             summary=" ".join((function.__doc__ or "").split("\n\n")[0].split()),

@@ -83,7 +83,9 @@ class Harness:
             StartFailed: the server cannot be started.
         """
         if config and not self.target.takes_config:
-            raise Stuck("a target that takes more configuration", "one with a template of its own")
+            raise Stuck(
+                "a target that accepts more configuration", "a target with its own template"
+            )
         alone = fresh or self._alone or not handshake
         if alone:
             wire = await self._servers.alone(config or {})

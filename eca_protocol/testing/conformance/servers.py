@@ -78,7 +78,7 @@ class Servers:
             await greet(entry.wire)
         except BaseException as fault:
             unready = Stuck(
-                "a server that is ready", "none in the time of the case that started it"
+                "a server that is ready", "none within the time of the case that started it"
             )
             entry.failed = fault if isinstance(fault, Stuck) else unready
             if self._shared.get(key) is entry:

@@ -137,9 +137,9 @@ class Suite:
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
-            return "the server is inside the suite and no process"
+            return "the server runs inside the suite, not as a process"
         if "config" in case.needs and not self._target.takes_config:
-            return "the target has a configuration of its own"
+            return "the target has its own form of configuration"
         return ""
 
 
@@ -167,7 +167,7 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
         elif isinstance(raised, TimeoutError):
-            why = why or f"the case took more than {case.seconds:g} s"
+            why = why or f"the case exceeded {case.seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
             fault = SuiteError.of(case.name, inspect.getfile(case.run), raised)
             why = fault.reason

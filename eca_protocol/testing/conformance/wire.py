@@ -286,7 +286,7 @@ class Wire:
                     raise Died(expected, self._exit_description())
                 await self.changed.wait()
             return
-        raise Stuck(expected, f"nothing of the kind in {seconds:g} s")
+        raise Stuck(expected, f"none within {seconds:g} s")
 
     async def wait_for_exit(self, seconds: float) -> int | None:
         """Return the exit code, or None if the server still runs."""
@@ -297,8 +297,8 @@ class Wire:
 
     def _exit_description(self) -> str:
         if self._received > MAX_OUTPUT_BYTES:
-            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all, and so it was ended"
-        return f"its end with exit code {self.exit_code}"
+            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
+        return f"the end of the server with exit code {self.exit_code}"
 
     def _wake(self) -> None:
         changed, self.changed = self.changed, anyio.Event()

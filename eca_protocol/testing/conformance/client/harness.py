@@ -66,7 +66,7 @@ class ClientHarness:
         """
         server = self.run.server
         if isinstance(server, Scenario) and not self.baseline.methods.intersection(server.triggers):
-            self.untestable(id, f"the client never says {' or '.join(server.triggers)}")
+            self.untestable(id, f"the client never sends {' or '.join(server.triggers)}")
             return
         missing = sorted(self.baseline.methods - self.run.methods)
         ended = self.run.exit_code == self.baseline.exit_code
@@ -74,9 +74,11 @@ class ClientHarness:
         self.check(
             id,
             not missing and ended,
-            expected=f"what it does with the plain server: {_joined(self.baseline.methods)}; and "
+            expected=f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
             f"exit code {self.baseline.exit_code}",
-            got=f"{got}{self.run.exit_description}" if missing or not ended else "the same",
+            got=f"{got}{self.run.exit_description}"
+            if missing or not ended
+            else "the same methods and exit code",
         )
 
     def _exchange(self) -> list[Transmission]:

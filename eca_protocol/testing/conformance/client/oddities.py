@@ -19,7 +19,7 @@ class UnknownNotifications(Scenario):
     async def after_greeting(self) -> None:
         await self.notify("$/conformance", {"a": 1})
         await self.notify("conformance/unknown", {})
-        await self.notify("chat/conformance", {"chatId": "nobody's"})
+        await self.notify("chat/conformance", {"chatId": "no-such-chat"})
 
 
 class UnknownKeys(Scenario):
@@ -123,7 +123,7 @@ class ErrorsWithoutCode(Scenario):
         if self.refused:
             harness.check_undisturbed("W-60e")
         else:
-            harness.untestable("W-60e", "the client never queries")
+            harness.untestable("W-60e", "the client never sends a query")
 
 
 class MoreAfterTheEnd(Scenario):

@@ -183,7 +183,7 @@ class WhatIsNoMessage(Scenario):
             harness.check(
                 row,
                 code in accepted,
-                expected=f"an error {expected_codes[row]} with id null",
+                expected=f"the error {expected_codes[row]} with id null",
                 got=f"no answer; {harness.run.exit_description}"
                 if code is None
                 else f"an error {code!r}",
@@ -213,7 +213,7 @@ class _LostStream(Scenario):
                 row,
                 noticed,
                 expected="an error with id null, or the end of the connection",
-                got="the same" if noticed else "a client that waits for ever",
+                got="an error or the end" if noticed else "neither within 2 s",
             )
 
 

@@ -71,7 +71,7 @@ class Plain(Scenario):
                     isinstance(each, Mapping) and str(each.get("uri", "")).startswith("file:")
                     for each in folders
                 ),
-                expected="folders with a file URI each",
+                expected="a `file:` URI for each workspace folder",
                 got=str(folders),
             )
         else:
@@ -88,7 +88,7 @@ class Plain(Scenario):
         harness.check(
             "LIFE-12",
             0 <= answered_at < initialized_at,
-            expected="`initialized` behind the answer to `initialize`",
+            expected="`initialized` after the answer to `initialize`",
             got="no `initialized`"
             if initialized_at < 0
             else f"message {initialized_at + 1} of the record",
@@ -107,10 +107,10 @@ class Plain(Scenario):
             }
             unexpected = [each.params for each in ours if each.params["chatId"] not in known]
             harness.check(
-                "CHAT-10", not unexpected, expected="an id that was given", got=str(unexpected)
+                "CHAT-10", not unexpected, expected="the id of a known chat", got=str(unexpected)
             )
         else:
-            harness.untestable("CHAT-10", "no chat of ours was prompted a second time")
+            harness.untestable("CHAT-10", "the client prompted no chat of the server a second time")
 
     def _judge_decisions(self, harness: ClientHarness) -> None:
         for row, method in (
@@ -124,7 +124,7 @@ class Plain(Scenario):
                 if each.side == "server" and isinstance(each.params.get("content"), Mapping)
             ]
             if not decisions:
-                harness.untestable(row, f"the client never says {method}")
+                harness.untestable(row, f"the client never sends {method}")
                 continue
             unexpected = [
                 each.params
@@ -132,12 +132,15 @@ class Plain(Scenario):
                 if (each.params.get("chatId"), each.params.get("toolCallId")) not in calls
             ]
             harness.check(
-                row, not unexpected, expected="the chat and the id of a call", got=str(unexpected)
+                row,
+                not unexpected,
+                expected="the chat and the id of an announced call",
+                got=str(unexpected),
             )
         saved = [each.params["save"] for each in self.decisions if each.params.get("save")]
         if saved:
             malformed = [each for each in saved if each != "session"]
-            harness.check("TOOL-17", not malformed, expected="session", got=str(malformed))
+            harness.check("TOOL-17", not malformed, expected="save: session", got=str(malformed))
         else:
             harness.untestable("TOOL-17", "the client never saves an approval")
 
@@ -146,7 +149,7 @@ def _check_seen(harness: ClientHarness, row: str, method: str, is_seen: bool) ->
     if is_seen:
         harness.check(row, is_seen, expected=method, got=method)
     else:
-        harness.untestable(row, f"the client never says {method}")
+        harness.untestable(row, f"the client never sends {method}")
 
 
 class LateShutdown(Scenario):
@@ -160,14 +163,14 @@ class LateShutdown(Scenario):
 
     def judge(self, harness: ClientHarness) -> None:
         if not self.is_shut_down:
-            harness.untestable("LIFE-23", "the client never asks for shutdown")
+            harness.untestable("LIFE-23", "the client never sends shutdown")
             return
         early = any(entries.method == "exit" for entries in self.record[: self._answered()])
         harness.check(
             "LIFE-23",
             not early,
-            expected="`exit` behind the answer to `shutdown`",
-            got="`exit` before it" if early else "the same",
+            expected="`exit` after the answer to `shutdown`",
+            got="`exit` before the answer" if early else "no `exit` before the answer",
         )
 
     def _answered(self) -> int:
@@ -222,7 +225,12 @@ class RequestsOfTheServer(Scenario):
             harness.untestable("W-2b", "the client does not answer requests")
         else:
             got = f"no answers with the ids {unanswered}"
-            harness.check("W-2b", not unanswered, expected="each id as it came", got=got)
+            harness.check(
+                "W-2b",
+                not unanswered,
+                expected="an answer with the same id to each request",
+                got=got,
+            )
         everything = [answer for each in self.answers.values() for answer in each]
         answered_twice = [
             id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"
@@ -230,15 +238,23 @@ class RequestsOfTheServer(Scenario):
         harness.check(
             "BASE-17",
             not answered_twice and not is_silent,
-            expected="one answer a request",
-            got="none to any" if is_silent else f"two to {answered_twice}",
+            expected="exactly one answer to each request",
+            got="no answer to any request" if is_silent else f"several answers to {answered_twice}",
         )
         ill_formed = [each for each in everything if ("result" in each) == ("error" in each)]
-        harness.check("W-2a", not ill_formed, expected="`result` or `error`", got=str(ill_formed))
+        harness.check(
+            "W-2a",
+            not ill_formed,
+            expected="either `result` or `error` in each answer",
+            got=str(ill_formed),
+        )
         errors = [each["error"] for each in everything if "error" in each]
         malformed = [each for each in errors if not _is_error(each)]
         harness.check(
-            "BASE-19", not malformed, expected="an integer code and a text", got=str(malformed)
+            "BASE-19",
+            not malformed,
+            expected="an integer code and a message in each error",
+            got=str(malformed),
         )
         unexpected = [
             answer for each in self.refused.values() for answer in each if _code(answer) != -32601
@@ -247,7 +263,10 @@ class RequestsOfTheServer(Scenario):
             harness.untestable("BASE-25", "an unknown request is not answered")
         else:
             harness.check(
-                "BASE-25", not unexpected, expected="an error -32601", got=str(unexpected)
+                "BASE-25",
+                not unexpected,
+                expected="the error -32601 for an unknown method",
+                got=str(unexpected),
             )
         self._judge_diagnostics(harness)
 
@@ -320,7 +339,7 @@ class NoParams(Scenario):
         elif self.codes == self.codes[:1] * 5:
             harness.check_undisturbed("W-3a")
         else:
-            harness.check("W-3a", False, expected="five answers alike", got=str(self.codes))
+            harness.check("W-3a", False, expected="five equal error codes", got=str(self.codes))
 
 
 class AnswersOutOfOrder(Scenario):
@@ -356,7 +375,7 @@ class AnswersOutOfOrder(Scenario):
         if self.crossed:
             harness.check_undisturbed("BASE-29")
         else:
-            harness.untestable("BASE-29", "the client never asks two things at once")
+            harness.untestable("BASE-29", "the client never sends two queries at once")
 
 
 SCENARIOS = (

@@ -57,8 +57,8 @@ async def an_approved_command_runs(harness: Harness) -> None:
         harness.check(
             "TOOL-4",
             run.get("manualApproval") is not ran,
-            expected="manualApproval true if it waits, false if it runs",
-            got=f"{run.get('manualApproval')!r}, and it {'ran' if ran else 'waits'}",
+            expected="manualApproval true for a call that waits, false for one that runs",
+            got=f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
         )
         if ran:
             raise Stuck("a command that waits for the user", "one that ran at once")
@@ -68,7 +68,7 @@ async def an_approved_command_runs(harness: Harness) -> None:
         harness.check(
             "TOOL-14",
             file.exists() and len(chat.model.requests) == 2,
-            expected="the command's effect, and the next request",
+            expected="the file that the command creates, and a second request to the model",
             got=called,
         )
         if len(chat.model.requests) < 2:
@@ -77,7 +77,7 @@ async def an_approved_command_runs(harness: Harness) -> None:
         harness.check(
             "ARROW:chat-tool-call-11",
             any("made it" in each for each in results),
-            expected="the result in the next request",
+            expected="the tool result with the command's output in the next request",
             got=results,
         )
 
@@ -97,27 +97,34 @@ async def a_rejected_command_does_not_run(harness: Harness) -> None:
         await next_end(chat, shows="W-30f")
         await chat.finished()
         ran = file.exists() or bool(chat.of("toolCallRunning"))
-        harness.check("TOOL-18", not ran, expected="a command that does not run", got=kinds(chat))
+        harness.check(
+            "TOOL-18", not ran, expected="a rejected command does not run", got=kinds(chat)
+        )
         reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
         harness.check(
             "W-30f",
             ran or (bool(reasons) and "user-config" not in reasons),
-            expected="a rejection by the user's choice",
+            expected="toolCallRejected with a reason other than user-config",
             got=contents(chat),
         )
         harness.record_pass("TOOL-8", "TOOL-9", "W-32b")
         requests = len(chat.model.requests)
         if harness.edition is not Revision.CURRENT:
-            expected = "the model is asked again"
+            expected = "a second request to the model"
             harness.check("W-31b", requests == 2, expected=expected, got=f"{requests} requests")
             return
-        expected = "no request after the rejection"
+        expected = "no request to the model after the rejection"
         harness.check("W-31c", requests == 1, expected=expected, got=f"{requests} requests")
         await chat.prompt("Do something else.")
         await chat.finished(2)
         results = [call_results(request.body) for request in chat.model.requests[1:2]]
         has_result = any(result.strip() for each in results for result in each)
-        harness.check("W-31c", has_result, expected="the rejected call's result", got=results)
+        harness.check(
+            "W-31c",
+            has_result,
+            expected="the rejected call's tool result in the next request",
+            got=results,
+        )
 
 
 @case("TOOL-15", since=Revision.R2025_10, needs="native-tools")
@@ -134,7 +141,7 @@ async def an_approval_is_saved_for_the_session(harness: Harness) -> None:
         harness.check(
             "TOOL-15",
             again.get("manualApproval") is False,
-            expected="no question the second time",
+            expected="toolCallRun with manualApproval false for the second call",
             got=again,
         )
 
@@ -150,15 +157,20 @@ async def a_command_says_what_an_approval_would_remember(harness: Harness) -> No
         run = await next_run(chat)
         summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
         has_all = all(isinstance(each, str) and each for each in summaries)
-        harness.check("W-44d", has_all, expected="a summary in toolCallPrepare", got=summaries)
+        harness.check("W-44d", has_all, expected="a summary in each toolCallPrepare", got=summaries)
         named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
         expected = [("ls", True), ("head", True)]
-        harness.check("W-44e", named == expected, expected="ls and head, each with a key", got=run)
+        harness.check(
+            "W-44e",
+            named == expected,
+            expected="the commands ls and head in `details`, each with an approvalKey",
+            got=run,
+        )
         await chat.approve(id_of(run), save="session")
         run = await next_run(chat, 2)
         hidden = [each for each in _parts(run) if not each.get("approvalKey")]
         is_right = bool(hidden) and run.get("manualApproval") is True
-        expected_text = "a question, and a part without a key"
+        expected_text = "manualApproval true, and a command without an approvalKey"
         harness.check("W-44e", is_right, expected=expected_text, got=run)
         await chat.reject(id_of(run))
         await chat.finished()
@@ -194,14 +206,24 @@ async def a_decision_that_nobody_waits_for_is_forgotten(harness: Harness) -> Non
         run = await next_content(chat, "toolCallRun")
         await session.settle()
         ran = _execution_contents(chat)
-        harness.check("W-34a", not ran, expected="a call that waits all the same", got=ran)
+        harness.check(
+            "W-34a",
+            not ran,
+            expected="the call still waits after a decision during its preparation",
+            got=ran,
+        )
         if not ran:
             await chat.approve(id_of(run))
             await chat.reject(id_of(run))
         await chat.finished()
         closed = [each["type"] for each in ends(chat)]
         if not ran:
-            harness.check("W-34a", closed == ["toolCalled"], expected="a call that ran", got=closed)
+            harness.check(
+                "W-34a",
+                closed == ["toolCalled"],
+                expected="toolCalled only: the later rejection is ignored",
+                got=closed,
+            )
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
@@ -227,7 +249,7 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     harness.check(
         "W-34a",
         _execution_contents(chat) == before and file.exists() is is_made,
-        expected="a call that stays rejected",
+        expected="the call stays rejected after a later approval",
         got=kinds(chat),
     )
 
@@ -249,7 +271,12 @@ async def a_decision_in_the_same_instant_counts(harness: Harness) -> None:
             run = await next_run(chat, turn)
             await chat.approve(id_of(run))
             await next_end(chat, turn, shows="W-34b")
-        harness.check("W-34b", True, expected="ten calls that run", got="them")
+        harness.check(
+            "W-34b",
+            True,
+            expected="the end of each of ten calls",
+            got="the end of each of ten calls",
+        )
         await chat.finished()
 
 
@@ -297,12 +324,15 @@ async def what_configuration_denies_is_rejected(harness: Harness) -> None:
         harness.check(
             "W-30d",
             all(each == ["toolCallRejected"] for each in ends_by_call.values()),
-            expected="toolCallRejected, user-config, of each",
+            expected="exactly one toolCallRejected for each call",
             got=ends_by_call,
         )
-        asked_again = "the model is asked again after each rejection"
+        asked_again = "a further request to the model after each rejection"
         harness.check(
-            "W-31a", not ended_turns, expected=asked_again, got=f"turns that ended: {ended_turns}"
+            "W-31a",
+            not ended_turns,
+            expected=asked_again,
+            got=f"no further request for: {ended_turns}",
         )
 
 
@@ -319,7 +349,12 @@ async def configuration_names_tools_in_any_spelling(harness: Harness) -> None:
             if await is_approval_needed(chat) or chat.of("toolCallRunning"):
                 ran.append(f"{tool}, denied as {DENIED[tool]}")
                 await chat.stop()
-        harness.check("W-33e", not ran, expected="each is rejected", got=ran)
+        harness.check(
+            "W-33e",
+            not ran,
+            expected="each tool is rejected, whatever its spelling in the configuration",
+            got=ran,
+        )
 
 
 @case("W-33b")
@@ -341,10 +376,10 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(harness: Harness)
             ),
             after=tool_lists[-1],
             shows="W-33b",
-            expected="the native tools once more",
+            expected="a `tool/serverUpdated` of the native tools after the selection",
         )
         off = [name for name, tool in listed_tools(session).items() if tool.get("disabled")]
-        harness.check("W-33b", off, expected="tools that are disabled now", got=off)
+        harness.check("W-33b", off, expected="at least one native tool with disabled true", got=off)
 
 
 async def _offered_now(session: ClientSession) -> set[str]:

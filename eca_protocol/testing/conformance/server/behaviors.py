@@ -74,7 +74,7 @@ def _governed_parts(body: Mapping[str, Any]) -> str:
 
 
 def _describe_governing(ok: bool) -> str:
-    return "it does" if ok else "another behaviour governs the turn"
+    return "the expected behaviour" if ok else "another behaviour"
 
 
 @case("W-28a", "W-28c")
@@ -93,9 +93,9 @@ async def prompt_and_selection_decide(harness: Harness) -> None:
             raise Stuck("behaviours that differ in what the model is asked with", "equal ones")
         again = await _parts_for_prompt(session, **{choice.member: choice.selected})
         for ok, words in (
-            (named[0] == plain != named[1], "a prompt's behaviour wins over the selected one"),
-            (later == named[1], "a selection holds for later prompts"),
-            (again == named[0], "a prompt's behaviour wins over a later selection"),
+            (named[0] == plain != named[1], "the prompt's behaviour overrides the selected one"),
+            (later == named[1], "a selection applies to later prompts"),
+            (again == named[0], "the prompt's behaviour overrides a later selection"),
         ):
             harness.check("W-28a", ok, expected=words, got=_describe_governing(ok))
         await _names_mean_the_same(harness, session, choice)
@@ -114,9 +114,9 @@ async def _names_mean_the_same(harness: Harness, session: ClientSession, choice:
         await session.notify(method, params)
         selected.append(await _parts_for_prompt(session))
     for got, words in (
-        (in_prompts[:2], "a prompt's `agent` is as its `behavior`"),
-        (in_prompts[1:], "`agent` before `behavior`"),
-        (selected, f"{AGENT} as {BEHAVIOR}"),
+        (in_prompts[:2], "`agent` and `behavior` of a prompt mean the same"),
+        (in_prompts[1:], "`agent` of a prompt overrides `behavior`"),
+        (selected, f"{AGENT} and {BEHAVIOR} mean the same"),
     ):
         ok = len(set(got)) == 1
         harness.check("W-28c", ok, expected=words, got=_describe_governing(ok))
@@ -130,14 +130,19 @@ async def built_in_agents_have_their_names(harness: Harness) -> None:
         harness.check(
             "W-28d",
             {"code", "plan"} <= set(names),
-            expected="code and plan among the agents",
+            expected="the agents code and plan in the list",
             got=names,
         )
         parts = [await _parts_for_prompt(session, agent="code")]
         await session.notify(AGENT, {"agent": "plan"})  # an unknown name would mean this one
         parts += [await _parts_for_prompt(session, agent=name) for name in ("agent", "build")]
         ok = len(set(parts)) == 1
-        harness.check("W-28d", ok, expected="agent and build as code", got=_describe_governing(ok))
+        harness.check(
+            "W-28d",
+            ok,
+            expected="the agents `agent` and `build` mean `code`",
+            got=_describe_governing(ok),
+        )
 
 
 @case("W-28b")
@@ -159,12 +164,17 @@ async def a_selection_touches_no_running_turn(harness: Harness) -> None:
             for received in session.messages[before:]
             if received.method == "config/updated" and "select" in str(received.params)
         ]
-    harness.check("W-28b", not sent_back, expected="no select* for a selection", got=sent_back)
+    harness.check(
+        "W-28b",
+        not sent_back,
+        expected="no select* in a `config/updated` after the client's selection",
+        got=sent_back,
+    )
     parts = [_governed_parts(request.body) for request in chat.model.requests]
     harness.check(
         "W-28b",
         len(parts) == 2 and parts[0] == parts[1],
-        expected="a turn that goes on as it began",
+        expected="both requests of the turn with the same behaviour",
         got=f"{len(parts)} requests to the model, {len(set(parts))} behaviours",
     )
 
@@ -179,4 +189,9 @@ async def options_name_the_first_behaviour(harness: Harness) -> None:
         fresh=True, initialize={"initializationOptions": options}
     ) as session:
         got = _choice(session).selected
-    harness.check("LIFE-8", got == choice.other, expected=f"{choice.other!r} is selected", got=got)
+    harness.check(
+        "LIFE-8",
+        got == choice.other,
+        expected=f"{choice.other!r} as the selected behaviour",
+        got=got,
+    )

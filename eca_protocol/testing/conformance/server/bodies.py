@@ -75,11 +75,11 @@ async def bodies_that_are_no_message_are_refused(harness: Harness) -> None:
     async def attempt(session: ClientSession, wrong: Wrong) -> bool:
         outcome = await try_bytes(session, frame(wrong.body))
         codes = outcome.errors_to(None, "x")
-        code = "an error" if wrong.code is None else str(wrong.code)
+        code = "of any code" if wrong.code is None else str(wrong.code)
         harness.check(
             wrong.row,
             outcome.still_serves and len(set(codes)) == 1 and wrong.code in (None, *codes),
-            expected=f"{wrong.description} is answered with {code} and id null",
+            expected=f"the error {code} with id null for {wrong.description}",
             got=outcome,
         )
         return outcome.still_serves
@@ -116,7 +116,7 @@ async def odd_values_are_read(harness: Harness) -> None:
         harness.check(
             read.row,
             is_read(outcome.to(read.id)),
-            expected=f"a query with {read.description} is answered with that id",
+            expected=f"a result with the same id for a query with {read.description}",
             got=outcome,
         )
         return outcome.still_serves
@@ -138,7 +138,10 @@ async def half_a_surrogate_pair_is_read(harness: Harness) -> None:
         await chat.model.until(lambda: bool(chat.model.requests) or not is_read(outcome.to("x")))
         text = all_text([request.body for request in chat.model.requests])
     harness.check(
-        "W-5b", "half \ufffd." in text, expected="U+FFFD in its place", got=text or outcome
+        "W-5b",
+        "half \ufffd." in text,
+        expected="U+FFFD in place of the half pair, in the request to the model",
+        got=text or outcome,
     )
 
 
@@ -183,7 +186,7 @@ async def values_that_are_no_request_are_refused(harness: Harness) -> None:
         harness.check(
             unfit.row,
             len(codes) == len(outcome.answers) > 0 and set(codes) <= set(unfit.codes),
-            expected=f"{unfit.description} is answered {' or '.join(map(str, unfit.codes))}",
+            expected=f"the error {' or '.join(map(str, unfit.codes))} for {unfit.description}",
             got=outcome,
         )
         return outcome.still_serves
@@ -203,7 +206,7 @@ async def _batch_is_refused(harness: Harness, session: ClientSession, batch: lis
     harness.check(
         "BASE-28",
         _is_one_refusal(outcome),
-        expected=f"a batch of {len(batch)} is answered -32600, and nothing in it runs",
+        expected=f"one error -32600 for a batch of {len(batch)}, and no other answer",
         got=outcome,
     )
     return outcome.still_serves

@@ -95,7 +95,7 @@ async def shutdown_ends_commands(harness: Harness) -> None:
         pid = await _start_sleep(session)
         await session.ask("shutdown", seconds=8)
         ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
-    _judge(harness, "W-13b", "the command ended before `shutdown` is answered", ended=ended)
+    _judge(harness, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
 
 
 @case("LIFE-20", since=Revision.DRAFT, needs="config")
@@ -107,7 +107,9 @@ async def shutdown_ends_mcp_servers(harness: Harness) -> None:
             pid = await _pid_in(file)
             await session.ask("shutdown", seconds=8)
             ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
-    _judge(harness, "LIFE-20", "the MCP server ended before `shutdown` is answered", ended=ended)
+    _judge(
+        harness, "LIFE-20", "the end of the MCP server before the answer to `shutdown`", ended=ended
+    )
 
 
 @case("W-13l", needs="process")
@@ -122,10 +124,12 @@ async def every_end_ends_commands(harness: Harness) -> None:
                 await session.close_input()
             ended = await becomes_true(partial(has_ended, pid), seconds=3.5)
         how = "SIGTERM" if by_signal else "the end of its input"
-        _judge(harness, "W-13l", f"the command ended within 3 s of {how}", ended=ended)
+        _judge(harness, "W-13l", f"the end of the command within 3 s of {how}", ended=ended)
         if not ended:
             os.kill(pid, signal.SIGKILL)
 
 
 def _judge(harness: Harness, row: str, expected: str, *, ended: bool) -> None:
-    harness.check(row, ended, expected=expected, got="it has ended" if ended else "it runs on")
+    harness.check(
+        row, ended, expected=expected, got="an ended process" if ended else "a running process"
+    )

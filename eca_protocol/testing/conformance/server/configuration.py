@@ -52,13 +52,13 @@ async def it_introduces_itself(harness: Harness) -> None:
     harness.check(
         "W-11c",
         update.index < native.index,
-        expected="the native server behind `config/updated`",
-        got=f"the numbers {update.index} and {native.index}",
+        expected="`tool/serverUpdated` of the native server after `config/updated`",
+        got=f"`config/updated` as message {update.index}, the native server as {native.index}",
     )
     harness.check(
         "CONF-8",
         native.params.get("status") == "running",
-        expected="a native server that is running",
+        expected="status running of the native server",
         got=native.params.get("status"),
     )
     _check_tools(harness, native.params.get("tools"))
@@ -91,7 +91,7 @@ def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
 
 def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
     missing = [name for name in MEMBERS if name not in chat]
-    harness.check("W-11a", not missing, expected=f"{', '.join(MEMBERS)} in `chat`", got=chat)
+    harness.check("W-11a", not missing, expected=f"`chat` with {', '.join(MEMBERS)}", got=chat)
     invalid = {
         name: chat[name]
         for name, of in SELECTED.items()
@@ -100,7 +100,7 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
         and not (chat[name] and chat[name] in chat[of])
     }
     harness.check(
-        "W-11b", not invalid, expected="selections of their lists, no empty ones", got=invalid
+        "W-11b", not invalid, expected="each selection is in its list and not empty", got=invalid
     )
 
 
@@ -145,7 +145,7 @@ def _check_tools(harness: Harness, tools: Any) -> None:
     harness.check(
         "CONF-11",
         not invalid,
-        expected="each tool with its schema, and whether it is disabled if that is said",
+        expected="each tool with `parameters`; `disabled` is a boolean, null or missing",
         got=invalid,
     )
 
@@ -183,22 +183,22 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
             "LIFE-17",
             not is_early,
             expected="no process of an MCP server before the first `config/updated`",
-            got="one",
+            got="a process" if is_early else "no process",
         )
         update = await _wait_for_introduction(session)
         mute = await session.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
         harness.check(
             "LIFE-17",
             update.index < mute.index,
-            expected="the MCP server behind the first `config/updated`",
-            got=f"the numbers {mute.index} and {update.index}",
+            expected="the MCP server's `tool/serverUpdated` after the first `config/updated`",
+            got=f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
         )
         native = await session.until(_is_native, expected="the native server")
         harness.check(
             "W-11d",
             native.index < mute.index,
-            expected="the MCP server behind the native one",
-            got=f"the numbers {mute.index} and {native.index}",
+            expected="the MCP server's `tool/serverUpdated` after the native server's",
+            got=f"the MCP server as message {mute.index}, the native server as {native.index}",
         )
         ends = await _has_finished_task(session)
     if not ends:
@@ -208,8 +208,8 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     harness.check(
         "W-11f",
         ends,
-        expected="a task that ends, though an MCP server does not start",
-        got="it ends" if ends else "it does not",
+        expected="`$/progress` finishes although an MCP server does not start",
+        got="a finished task" if ends else "no finished task",
     )
 
 
@@ -289,7 +289,10 @@ async def a_change_of_configuration_is_told(harness: Harness) -> None:
         name for name, value in update_chat.items() if before.get(name) == value or value is None
     ]
     harness.check(
-        "W-11g", not repeated, expected="only what has changed, and no null", got=repeated
+        "W-11g",
+        not repeated,
+        expected="only changed settings, no null",
+        got=f"unchanged or null: {', '.join(repeated) or 'none'}",
     )
 
 
@@ -299,9 +302,12 @@ async def unknown_mcp_servers_are_named_to_the_user(harness: Harness) -> None:
     async with harness.session(fresh=True) as session:
         for method in ("mcp/startServer", "mcp/stopServer"):
             last = session.messages[-1]
-            await session.notify(method, {"name": "nobody"})
+            await session.notify(method, {"name": "no-such-server"})
             await session.until(
-                _warns, after=last, shows="W-36d", expected=f"a warning behind {method}"
+                _warns,
+                after=last,
+                shows="W-36d",
+                expected=f"`$/showMessage` of type warning after {method}",
             )
     harness.record_pass("W-36d")
 

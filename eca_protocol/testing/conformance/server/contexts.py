@@ -71,7 +71,7 @@ async def contexts_reach_the_model(harness: Harness) -> None:
         harness.check(
             "CHAT-6",
             path.name in text or "what it carries" in text,
-            expected="the file in the request",
+            expected="the file's name or text in the request to the model",
             got=text,
         )
 
@@ -88,20 +88,25 @@ async def files_are_shown_whole_or_in_part(harness: Harness) -> None:
         missing = [line for line in lines if line not in whole]
         if path.name not in whole and len(missing) == len(lines):
             raise Stuck("a context in the request", "none")
-        harness.check("CTX-1", not missing, expected="each line of the file", got=missing)
+        harness.check(
+            "CTX-1",
+            not missing,
+            expected="each line of the file in the request",
+            got=f"missing: {missing}",
+        )
         part = await text_sent_to_model(session, file(path, 4, 6))
         lines_sent = [line for line in lines if line in part]
         is_part = harness.check(
             "CTX-2",
             lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent),
-            expected="lines in the midst of the file, not its first and last",
+            expected="the selected lines in the request, not the first and last line of the file",
             got=lines_sent,
         )
         if is_part:
             harness.check(
                 "W-41d",
                 (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5]),
-                expected=f"{lines[3]!r} to {lines[5]!r}",
+                expected=f"exactly {lines[3]!r} to {lines[5]!r} in the request",
                 got=lines_sent,
             )
 
@@ -117,7 +122,12 @@ async def a_directory_is_shown(harness: Harness) -> None:
         (folder / "picture-of-nothing.bin").write_bytes(bytes(range(256)))
         text = await text_sent_to_model(session, {"type": "directory", "path": str(folder)})
         named, read = "picture-of-nothing.bin" in text, "what stands below" in text
-        harness.check("CTX-3", named or read, expected="what is in the directory", got=text)
+        harness.check(
+            "CTX-3",
+            named or read,
+            expected="the files of the directory, by name or text, in the request",
+            got=text,
+        )
         if not (named or read):
             return
         large = session.workspace / "large"
@@ -128,8 +138,8 @@ async def a_directory_is_shown(harness: Harness) -> None:
         harness.check(
             "W-41a",
             named and read and len(much) < 20 * LARGE * 3 // 4,
-            expected="texts up to a cap, and a tree with each file's name",
-            got=f"texts: {read}, a tree: {named}, of much {len(much)} characters",
+            expected="the directory's texts up to a limit, and each file's name",
+            got=f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
         )
         if not await find_contexts(session, ""):
             raise Stuck("a workspace with files", "one without any")
@@ -137,7 +147,7 @@ async def a_directory_is_shown(harness: Harness) -> None:
         harness.check(
             "CTX-5",
             "picture-of-nothing.bin" in mapped,
-            expected="the repository's files",
+            expected="the names of the repository's files in the request",
             got=mapped,
         )
 
@@ -162,13 +172,13 @@ async def the_cursor_is_passed_on(harness: Harness) -> None:
             path.name in here
             and all(map(_STARTS.search, (here, there)))
             and len(_ENDS.findall(there)) > len(_ENDS.findall(here)),
-            expected="the file with a place, then with the end of the selection, too",
+            expected="the file and the start line; for a selection also its end",
             got=f"{here}\n\n{there}",
         )
         harness.check(
             "W-41c",
             "4711" in here and "4711" in there,
-            expected="4711, both times",
+            expected="the start line 4711 in both requests",
             got=f"{here}\n\n{there}",
         )
 
@@ -194,7 +204,12 @@ async def contexts_of_different_types_go_together(harness: Harness) -> None:
         )
         expected_texts = ("text of alone.txt", "folder-of-some", "cursor.txt")
         missing = [each for each in expected_texts if each not in text]
-        harness.check("CTX-8", not missing, expected="all of them", got=missing)
+        harness.check(
+            "CTX-8",
+            not missing,
+            expected="each of the three contexts in the request",
+            got=f"missing: {missing}",
+        )
 
 
 @case("W-41b")
@@ -209,8 +224,8 @@ async def only_a_context_leads_outside_the_workspace(harness: Harness) -> None:
         harness.check(
             "W-41b",
             "text from outside" in as_context and "text from outside" not in mentioned,
-            expected="its text where it is a context, and not where it is mentioned",
-            got=f"given: {as_context}\n\nmentioned: {mentioned}",
+            expected="the file's text for a context, not for a mention",
+            got=f"as a context: {as_context}\n\nas a mention: {mentioned}",
         )
 
 
@@ -230,7 +245,7 @@ async def an_unknown_context_is_skipped_with_a_note(harness: Harness) -> None:
         harness.check(
             "W-41e",
             ended and chat.model.requests and has_note,
-            expected="a turn, and a note to the user or the model",
+            expected="a turn, and a note about the skipped context to the user or the model",
             got=f"{answer}, {[received.content for received in chat.messages]}",
         )
 
@@ -249,7 +264,7 @@ async def a_context_without_what_it_needs_is_skipped(harness: Harness) -> None:
         bare = {"type": "cursor"}
         listed = await session.ask("chat/queryContext", {"query": "needed", "contexts": [bare]})
         harness.check(
-            "W-3f", "result" in listed, expected="an answer to the query without it", got=listed
+            "W-3f", "result" in listed, expected="a result, without the bare cursor", got=listed
         )
         plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
         await plain.prompt("Hi.")
@@ -259,7 +274,7 @@ async def a_context_without_what_it_needs_is_skipped(harness: Harness) -> None:
         harness.check(
             "W-3f",
             ended and chat.model.requests and _word_count(chat) > _word_count(plain),
-            expected="a turn, and a note to the user or the model",
+            expected="a turn, and a note about the skipped context to the user or the model",
             got=f"{answer}, {[received.content for received in chat.messages]}",
         )
 
@@ -270,7 +285,9 @@ async def a_page_of_the_web_is_shown(harness: Harness) -> None:
     async with harness.session() as session:
         text = await text_sent_to_model(session, {"type": "web", "url": harness.model.page_url})
         if harness.model.page_was_fetched:
-            harness.check("CTX-4", PAGE in text, expected=f"the text {PAGE!r}", got=text)
+            harness.check(
+                "CTX-4", PAGE in text, expected=f"the page's text {PAGE!r} in the request", got=text
+            )
         else:
             harness.untestable(
                 "CTX-4", "The page is on this machine, whose addresses a server may well refuse."

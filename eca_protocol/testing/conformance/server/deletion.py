@@ -25,14 +25,19 @@ async def a_chat_that_runs_is_deleted(harness: Harness) -> None:
         await chat.content("text", text="some")
         before = len(chat.contents)
         answer = await session.ask("chat/delete", {"chatId": chat.id})
-        harness.check("CHAT-36", answer.get("result") == {}, expected="{}", got=answer)
+        harness.check("CHAT-36", answer.get("result") == {}, expected="the result {}", got=answer)
         closed = await closes_connection(chat)
-        harness.check("W-24b", closed, expected="the connection closed", got="it is open")
+        harness.check(
+            "W-24b",
+            closed,
+            expected="a closed connection to the model",
+            got="a closed connection" if closed else "an open connection",
+        )
         chat.model.open("deleted")
         await session.settle()
         name = harness.initialize_params(session.root)["clientInfo"]["name"]
         late = [each for each in contents(chat)[before:] if not _may_come(each, name)]
-        harness.check("W-24a", not late, expected="nothing of the chat", got=late)
+        harness.check("W-24a", not late, expected="no further content of the chat", got=late)
 
 
 def _may_come(content: Content, client: str) -> bool:
@@ -66,16 +71,26 @@ async def a_client_that_waits_for_it_is_told_finished_before_the_answer(harness:
         await chat.content("text", text="some")
         await session.ask("chat/delete", {"chatId": chat.id})
         ends = chat.ends
-        harness.check("W-24c", ends == 1, expected="one `finished` before the answer", got=ends)
+        harness.check(
+            "W-24c",
+            ends == 1,
+            expected="exactly one `finished` before the answer",
+            got=f"{ends} `finished`",
+        )
 
 
 @case("W-24e")
 async def a_chat_that_there_is_not_is_deleted_alike(harness: Harness) -> None:
     """Delete without an id, with null, and with an unknown id."""
     async with harness.session() as session:
-        for params in ({}, {"chatId": None}, {"chatId": "nobody's own"}):
+        for params in ({}, {"chatId": None}, {"chatId": "no-such-chat"}):
             answer = await session.ask("chat/delete", params)
-            harness.check("W-24e", "result" in answer, expected="a result", got=answer)
+            harness.check(
+                "W-24e",
+                "result" in answer,
+                expected=f"a result for a delete with {params}",
+                got=answer,
+            )
 
 
 @case("W-24f")
@@ -92,13 +107,13 @@ async def a_deleted_id_starts_anew(harness: Harness) -> None:
         harness.check(
             "W-24f",
             "Ann" not in sent and sent.count(chat.prompts[0]) == 1,
-            expected="no word of the deleted chat",
+            expected="the new prompt once, and no text of the deleted chat, in the request",
             got=sent,
         )
         usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
         harness.check(
             "W-24f",
             len(set(usage_of_turns)) <= 1,
-            expected="usage from zero on",
+            expected="the same usage for both turns: counting restarts",
             got=usage_of_turns,
         )

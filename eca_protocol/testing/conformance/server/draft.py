@@ -46,7 +46,7 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
             "W-50b",
             (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
             and isinstance(answer.get("resultMessage"), str),
-            expected="the chat, success, and a message",
+            expected="the chatId, the status success, and a resultMessage",
             got=answer,
         )
         await chat.finished()
@@ -54,13 +54,16 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
         harness.check(
             "W-50c",
             text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True],
-            expected=f"deltas of {FENCED!r}, and one text that closes the turn",
+            expected=f"deltas that join to {FENCED!r}, and one text with isComplete",
             got=chat.contents,
         )
         blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
         code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
         harness.check(
-            "W-50d", code_blocks == [("py", "x = 1")], expected="one block of py", got=blocks
+            "W-50d",
+            code_blocks == [("py", "x = 1")],
+            expected="one code block of the language py with `x = 1`",
+            got=blocks,
         )
 
 
@@ -77,7 +80,7 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(harness: Harness) 
         harness.check(
             "W-50e",
             statuses == ["success", "connection-error"],
-            expected="success, then connection-error",
+            expected="success for a refused request, connection-error for an unknown model",
             got=statuses,
         )
         await halted.prompt("Hi.")
@@ -88,7 +91,7 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(harness: Harness) 
             harness.check(
                 "W-50c",
                 ended and len(closing_texts(chat)) == 1,
-                expected=f"one text that closes the turn that was {what}",
+                expected=f"exactly one text with isComplete for the turn that was {what}",
                 got=chat.contents,
             )
 
@@ -116,7 +119,7 @@ async def the_contexts_of_the_draft_are_read(harness: Harness) -> None:
         harness.check(
             "W-51a",
             "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text,
-            expected="the selection, the code, and a note of the terminal",
+            expected="the selection and the code in the request, and a note about the terminal",
             got=f"{conversation(chat.model.first.body)}, {text_of(chat)}",
         )
 
@@ -131,7 +134,12 @@ async def the_models_of_the_draft_mean_the_default(harness: Harness) -> None:
             await chat.prompt("Hi.", model=model)
             await chat.finished()
             models += [request.body.get("model") for request in chat.model.requests]
-        harness.check("W-51c", models == ["scripted"] * 2, expected="the default model", got=models)
+        harness.check(
+            "W-51c",
+            models == ["scripted"] * 2,
+            expected="the default model for `auto` and for an unknown model",
+            got=models,
+        )
 
 
 @case("W-52", since=DRAFT, until=DRAFT)
@@ -151,6 +159,6 @@ async def a_change_waits_for_octobers_answer(harness: Harness) -> None:
             harness.check(
                 "W-52",
                 ended and not early and path.exists() is is_made,
-                expected=f"a change that is {'made' if is_made else 'not made'} on that word",
-                got=f"there before: {early}, after: {path.exists()}",
+                expected=f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}",
+                got=f"the file exists before the decision: {early}, after: {path.exists()}",
             )

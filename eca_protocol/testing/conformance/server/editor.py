@@ -32,7 +32,7 @@ def _diagnostics(path: str, line: int = LINE, **members: Any) -> dict[str, Any]:
         "code": "E1",
         "range": {"start": place, "end": place},
         "source": "lint",
-        "message": f"a fault of {path}",
+        "message": f"a problem in {path}",
         **members,
     }
     return {"diagnostics": [diagnostic]}
@@ -87,13 +87,13 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
         request = await _next_request(session, shows="EDIT-1")
         got = request.params.get("uri")
         named = isinstance(got, str) and got.endswith(f"/{path.name}")
-        harness.check("EDIT-1", named, expected=path.as_uri(), got=request.params)
+        harness.check("EDIT-1", named, expected=f"the uri {path.as_uri()}", got=request.params)
         await _answer(session, request, _diagnostics(str(path)))
         text = await _model_text(chat)
         harness.check(
             "W-42c",
             str(LINE) in text and str(LINE + 1) not in text,
-            expected=f"line {LINE}, which counts from 1, in what the model sees",
+            expected=f"line {LINE}, counted from 1, in the tool result",
             got=text,
         )
         chat = await _start_call(session)
@@ -101,7 +101,7 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
         harness.check(
             "EDIT-2",
             request.params.get("uri") is None,
-            expected="no uri, for all workspaces",
+            expected="no uri in the request for all diagnostics",
             got=request.params,
         )
         for members in (
@@ -112,8 +112,8 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
             text = await _model_text(chat)
             harness.check(
                 "W-42b",
-                f"a fault of {path}" in text,
-                expected=f"a fault with {members} is read",
+                f"a problem in {path}" in text,
+                expected=f"a diagnostic with {members} in the tool result",
                 got=text,
             )
             chat = await _start_call(session)
@@ -123,7 +123,7 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
         harness.check(
             "W-42e",
             bool(chat.of("toolCalled")) and bool(text),
-            expected="a call that ends without diagnostics, and the turn goes on",
+            expected="toolCalled after an invalid answer, and the turn continues",
             got=text,
         )
 
@@ -142,15 +142,15 @@ async def answers_come_in_another_order(harness: Harness) -> None:
         for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
             await _answer(session, request, _diagnostics(path.name))
         text = [await _model_text(first), await _model_text(second)]
-    if not all("a fault of" in text for text in text):
-        raise Stuck("a fault told to each chat's model", text)
+    if not all("a problem in" in text for text in text):
+        raise Stuck("a diagnostic in each chat's tool result", text)
     harness.check(
         "BASE-29",
         all(
-            f"a fault of {mine.name}" in text and other.name not in text
+            f"a problem in {mine.name}" in text and other.name not in text
             for text, mine, other in zip(text, paths, reversed(paths), strict=True)
         ),
-        expected="each question gets the answer that has its id",
+        expected="each chat's tool result has the answer to its own request",
         got=text,
     )
 
@@ -165,9 +165,7 @@ async def some_editors_count_from_zero(harness: Harness) -> None:
         chat = await _start_call(session, path=str(path))
         await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
         text = await _model_text(chat)
-    harness.check(
-        "W-42a", str(LINE) in text, expected=f"line {LINE} in what the model sees", got=text
-    )
+    harness.check("W-42a", str(LINE) in text, expected=f"line {LINE} in the tool result", got=text)
 
 
 @case("W-42d")

@@ -46,11 +46,16 @@ async def exit_code(
     took = session.wire.now - began
     if code is None:
         if failing_row is not None:
-            late = f"it runs on after {END_SECONDS + _EXTRA_SECONDS:g} s"
+            late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
             harness.check(failing_row, False, expected="the end of the process", got=late)
         return None
-    within = f"its end within {END_SECONDS:g} s"
-    harness.check("W-13k", took <= END_SECONDS, expected=within, got=f"its end after {took:.1f} s")
+    within = f"the end of the process within {END_SECONDS:g} s"
+    harness.check(
+        "W-13k",
+        took <= END_SECONDS,
+        expected=within,
+        got=f"the end of the process after {took:.1f} s",
+    )
     with anyio.move_on_after(1.0):
         while not session.wire.output_ended:
             await session.wire.changed.wait()
@@ -64,7 +69,7 @@ async def busy(session: ClientSession) -> ChatSession:
         Stuck: the turn does not come so far.
     """
     chat = session.chat(reply("Hel", wait("for ever")))
-    await chat.prompt("Go on.")
+    await chat.prompt("Continue.")
     await chat.content("text", text="Hel", expected="the first words of the model")
     return chat
 
@@ -84,7 +89,9 @@ async def shutdown_and_exit(harness: Harness) -> None:
         await session.notify("exit")
         code = await exit_code(harness, session, failing_row="LIFE-24")
     if code is not None:
-        harness.check("LIFE-24", True, expected="the end of the process", got="it")
+        harness.check(
+            "LIFE-24", True, expected="the end of the process", got="the end of the process"
+        )
         harness.check("W-13d", code == 0, expected="the exit code 0", got=code)
 
 
@@ -105,8 +112,8 @@ async def shutdown_while_a_turn_runs(harness: Harness) -> None:
     harness.check(
         "W-13a",
         on_time and finished,
-        expected="the end of the turn, then the answer, within 2 s",
-        got=f"{answered}, the turn {'ended' if finished else 'not ended'}",
+        expected="the end of the turn, then the answer to `shutdown`, within 2 s",
+        got=f"{answered}; the turn {'ended' if finished else 'did not end'}",
     )
 
 
@@ -141,7 +148,9 @@ async def input_ends_while_a_turn_runs(harness: Harness) -> None:
         await session.close_input()
         code = await exit_code(harness, session, failing_row="W-14c")
     if code is not None:
-        harness.check("W-14c", True, expected="the end of the process", got="it")
+        harness.check(
+            "W-14c", True, expected="the end of the process", got="the end of the process"
+        )
         harness.check("W-13e", code == 0, expected="the exit code 0", got=code)
 
 
@@ -166,9 +175,11 @@ async def exit_has_empty_params(harness: Harness) -> None:
         if not ends:
             await session.notify("exit")
             if await session.exit_code(END_SECONDS) is None:
-                raise Stuck("the end behind `exit` without params", "a server that runs on")
-    got = "it" if ends else "an end behind `exit` without params"
-    harness.check("W-3a", ends, expected="the end of the process", got=got)
+                raise Stuck(
+                    "the end of the process after `exit` without params", "a running process"
+                )
+    got = "the end of the process" if ends else "an end only after `exit` without params"
+    harness.check("W-3a", ends, expected="the end of the process after `exit` with []", got=got)
 
 
 @case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process")
@@ -180,7 +191,9 @@ async def exit_is_followed_by_a_signal(harness: Harness) -> None:
         session.process.signal(signal.SIGTERM)
         code = await exit_code(harness, session, failing_row="CLIENT-25")
     if code is not None:
-        harness.check("CLIENT-25", True, expected="the end of the process", got="it")
+        harness.check(
+            "CLIENT-25", True, expected="the end of the process", got="the end of the process"
+        )
 
 
 @case("W-13j", "W-13k", since=Revision.DRAFT)
@@ -248,7 +261,7 @@ async def its_parent_ends(harness: Harness) -> None:
                 "W-14a",
                 code is not None,
                 expected="the end of the process within 5 s",
-                got="it runs on" if code is None else f"its end with the code {code}",
+                got="a running process" if code is None else f"the exit code {code}",
             )
     finally:
         with anyio.CancelScope(shield=True):
@@ -265,6 +278,6 @@ async def its_parent_was_never_seen(harness: Harness) -> None:
         harness.check(
             "W-14b",
             code is None,
-            expected="a server that serves on",
-            got="one that does" if code is None else f"its end with the code {code}",
+            expected="a server that keeps running",
+            got="a running process" if code is None else f"the exit code {code}",
         )

@@ -83,14 +83,14 @@ async def a_fault_of_the_model_is_told_and_ends_the_turn(harness: Harness) -> No
         for error, chat, status in trials:
             ended = await ends_before(chat, deadline)
             if ended is None:
-                harness.untestable("W-21d", f"{error}: the model is asked again and again")
+                harness.untestable("W-21d", f"{error}: the server still retries")
                 await chat.stop()
                 continue
             harness.check(
                 "W-21d",
                 status in ("prompting", "login") and ended and system_text(chat).strip(),
-                expected="prompting, a text of the system's, and `finished`",
-                got=f"{error}: {status}, then {contents(chat)}",
+                expected="the status prompting, an error text of the role system, and `finished`",
+                got=f"{error}: the status {status}, then {contents(chat)}",
             )
             if text_of_role(chat, "assistant") and system_text(chat).strip():
                 harness.record_pass("W-26d")
@@ -102,18 +102,20 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(harness: Harness) 
     """Prompt an idle and a busy chat for an unknown model."""
     async with harness.session() as session:
         alone = session.chat()
-        answer = await alone.prompt("Hi, nobody.", model=NO_MODEL)
+        answer = await alone.prompt("Hi, you.", model=NO_MODEL)
         model = result_of(answer).get("model")
         if not isinstance(model, str):
             raise Stuck("a model in the answer to a prompt", answer)
-        harness.check("W-21e", model == NO_MODEL, expected=NO_MODEL, got=answer)
+        harness.check(
+            "W-21e", model == NO_MODEL, expected=f"the model {NO_MODEL} in the answer", got=answer
+        )
         if not await finishes(alone):
             raise Stuck("the end of such a prompt's turn")
 
         chat = session.chat(reply("first", wait("go")))
         await chat.prompt("Hi.")
         await wait_for_gate(chat, "go")
-        await chat.prompt("Hi, nobody.", model=NO_MODEL)
+        await chat.prompt("Hi, you.", model=NO_MODEL)
         await session.settle()
         early = chat.ends
         chat.model.open("go")
@@ -123,7 +125,7 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(harness: Harness) 
         harness.check(
             "W-21f",
             echoed and not early,
-            expected="its echo and `finished`, behind the turn that runs",
+            expected="the prompt's echo and `finished`, after the running turn",
             got=f"{contents(alone)}; {contents(chat)}",
         )
 
@@ -133,7 +135,7 @@ async def a_turn_that_never_starts_is_an_error_in_current(harness: Harness) -> N
     """Prompt an idle chat for an unknown model."""
     async with harness.session() as session:
         chat = session.chat()
-        answer = await chat.prompt("Hi, nobody.", model=NO_MODEL)
+        answer = await chat.prompt("Hi, you.", model=NO_MODEL)
         status = result_of(answer).get("status")
-        harness.check("W-21g", status == "error", expected="error", got=answer)
+        harness.check("W-21g", status == "error", expected="the status error", got=answer)
         await chat.finished()

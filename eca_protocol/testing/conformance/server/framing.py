@@ -70,14 +70,14 @@ async def headers_come_in_every_spelling(harness: Harness) -> None:
         harness.check(
             header.row,
             served,
-            expected=f"a query is served behind {header.description}",
+            expected=f"a result for a query with {header.description}",
             got=outcome,
         )
         if served:
             harness.check(
                 "BASE-10",
                 outcome.still_serves,
-                expected=f"no Content-Type is needed by a query that follows {header.description}",
+                expected=f"a result for a query without Content-Type after {header.description}",
                 got=outcome,
             )
         return served and outcome.still_serves
@@ -96,7 +96,7 @@ async def frames_come_in_any_pieces(harness: Harness) -> None:
         harness.check(
             "BASE-2",
             await _is_served(session, "byte by byte"),
-            expected="a frame that comes byte by byte is a frame",
+            expected="a result for a query that is written byte by byte",
             got=outcome,
         )
         together = [f"together {number}" for number in range(60)]
@@ -107,8 +107,8 @@ async def frames_come_in_any_pieces(harness: Harness) -> None:
         harness.check(
             "BASE-2",
             answered == set(together),
-            expected="each of 60 frames in one write is served",
-            got=f"{len(answered)} answers",
+            expected="60 results for 60 queries in one write",
+            got=f"{len(answered)} results",
         )
     await run_trials(harness, BODIES, partial(_body_is_read, harness))
 
@@ -148,7 +148,9 @@ BODIES: Final = (
 async def _body_is_read(harness: Harness, session: ClientSession, body: Body) -> bool:
     outcome = await try_bytes(session, frame(body.data))
     served = is_read(outcome.to("x"))
-    harness.check(body.row, served, expected=f"a body with {body.description} is read", got=outcome)
+    harness.check(
+        body.row, served, expected=f"a result for a body with {body.description}", got=outcome
+    )
     return served and outcome.still_serves
 
 
@@ -180,7 +182,7 @@ async def headers_that_cannot_be_meant_are_faults(harness: Harness) -> None:
         harness.check(
             header.row,
             refused,
-            expected=f"{header.description} is answered with an error",
+            expected=f"an error for {header.description}",
             got=outcome,
         )
         return outcome.still_serves
@@ -217,7 +219,10 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
     faults = [answer for answer in came if "error" in answer]
     is_fault = not served and (bool(faults) or code is not None)
     harness.check(
-        header.row, is_fault, expected=f"{header.description} is a fault", got=came or "no answer"
+        header.row,
+        is_fault,
+        expected=f"an error, or the end of the process, for {header.description}",
+        got=came or "no answer",
     )
     if is_fault:
         ids = [answer.get("id", "no id") for answer in faults]
@@ -225,5 +230,5 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
             "W-13i",
             set(ids) == {None} and code == 1,
             expected="an error with id null, then the exit code 1",
-            got=f"errors with the ids {ids}, the exit code {code}",
+            got=f"errors with the ids {ids}, then the exit code {code}",
         )

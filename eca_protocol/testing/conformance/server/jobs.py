@@ -19,12 +19,17 @@ async def jobs_are_listed(harness: Harness) -> None:
         harness.check(
             "W-44c",
             known == {"lines": [], "status": None},
-            expected="no lines and a null status",
+            expected="an empty list of lines and a null status for an unknown job",
             got=read,
         )
         ended = await request_result(session, "jobs/kill", jobId="job-none")
         answer = await session.ask("jobs/kill", {"job-id": "job-none"})
-        harness.check("W-3g", result_of(answer) == ended, expected=f"{ended} again", got=answer)
+        harness.check(
+            "W-3g",
+            result_of(answer) == ended,
+            expected=f"the result {ended} for the key `job-id`, too",
+            got=answer,
+        )
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")

@@ -68,7 +68,7 @@ async def requests_that_wait_keep_their_ids(harness: Harness) -> None:
             requests += [{**request, "id": number}, again]
         for id_, request in (("delete", deletes[1]), ("query", query())):
             requests += [{**request, "id": id_}, message("$/cancelRequest", {"id": id_})]
-        requests.append(message("chat/delete", {"chatId": "nobody's"}, id="plain"))
+        requests.append(message("chat/delete", {"chatId": "no-such-chat"}, id="plain"))
         outcome = await try_bytes(session, *map(frame, requests), answers_due=7)
     for number in (5, 6):
         answers = [each for each in outcome.answers if str(each.get("id")) == str(number)]
@@ -101,7 +101,7 @@ def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None
     harness.check(
         "BASE-31",
         answer is not None and code_of(answer) == CANCELLED,
-        expected="-32800 for a request that was cancelled while it ran",
+        expected="the error -32800 for a request that was cancelled while it ran",
         got=answer or "no answer",
     )
 
@@ -138,7 +138,7 @@ async def unknown_requests_are_refused(harness: Harness) -> None:
             harness.check(
                 "BASE-25",
                 code_of(got) == METHOD_NOT_FOUND,
-                expected=f"-32601 for {method!r}",
+                expected=f"the error -32601 for {method!r}",
                 got=got,
             )
 
@@ -162,7 +162,7 @@ async def params_that_do_not_fit_are_refused(harness: Harness) -> None:
             fits = harness.check(
                 "BASE-26",
                 code_of(got) == INVALID_PARAMS,
-                expected=f"-32602 for {method} with {params}",
+                expected=f"the error -32602 for {method} with {params}",
                 got=got,
             )
             error = got.get("error", {})
@@ -170,7 +170,7 @@ async def params_that_do_not_fit_are_refused(harness: Harness) -> None:
                 harness.check(
                     "BASE-32",
                     field in f"{error.get('message')} {error.get('data')}",
-                    expected=f"an error that names {field!r} for {method} with {params}",
+                    expected=f"an error text that names {field!r} for {method} with {params}",
                     got=error,
                 )
 
@@ -194,17 +194,19 @@ async def what_means_nothing_may_be_missing(harness: Harness) -> None:
         for row, method, params, description in LENIENT:
             got = await answer_to(session, method, params)
             harness.check(
-                row, "result" in got, expected=f"{method} is served with {description}", got=got
+                row, "result" in got, expected=f"a result for {method} with {description}", got=got
             )
         request = {**query(session.wire.next_id()), "odd": 1, "Params": [], "": None}
         await session.send(request)
         got = await session.answer(request["id"])
-        harness.check("W-3e", "result" in got, expected="a request with unknown members", got=got)
+        harness.check(
+            "W-3e", "result" in got, expected="a result for a request with unknown members", got=got
+        )
         await _check_prompts(harness, session)
 
 
 LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
-    ("W-3c", QUERY, {}, "neither query nor contexts"),
+    ("W-3c", QUERY, {}, "no query and no contexts"),
     ("W-3c", QUERY, {"query": None, "contexts": None}, "nulls as query and contexts"),
     ("W-3b", QUERY, {"query": "x", "contexts": [], "chatId": None}, "a null as chatId"),
     ("W-3e", QUERY, {"query": "x", "request-id": 7, "": {}, "__proto__": []}, "odd members"),
@@ -218,7 +220,7 @@ async def _check_prompts(harness: Harness, session: ClientSession) -> None:
         chat = session.chat(reply("Hello."))
         got = await chat.prompt("Hi.", **params)
         served = harness.check(
-            row, "result" in got, expected=f"chat/prompt is served with {params}", got=got
+            row, "result" in got, expected=f"a result for chat/prompt with {params}", got=got
         )
         if served:
             await chat.finished()
@@ -229,7 +231,9 @@ async def initialize_says_nothing_of_the_client(harness: Harness) -> None:
     """Send `initialize` with an empty object as params."""
     async with harness.session(handshake=False) as session:
         got = await session.ask("initialize", {}, seconds=30)
-        harness.check("W-3c", "result" in got, expected="a result, as for nulls", got=got)
+        harness.check(
+            "W-3c", "result" in got, expected="a result for `initialize` with empty params", got=got
+        )
 
 
 @case("W-3h", since=Revision.DRAFT)
@@ -239,7 +243,9 @@ async def a_capability_may_be_an_object(harness: Harness) -> None:
         capabilities: Any = {"codeAssistant": {"chat": {}}}
         params: Any = {"processId": None, "capabilities": capabilities, "workspaceFolders": []}
         got = await session.ask("initialize", params, seconds=30)
-        harness.check("W-3h", "result" in got, expected="a result, as for true", got=got)
+        harness.check(
+            "W-3h", "result" in got, expected="a result for the capability {}, as for true", got=got
+        )
 
 
 @attrs.frozen

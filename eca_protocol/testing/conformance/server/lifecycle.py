@@ -32,7 +32,7 @@ async def initialize_comes_once_and_first(harness: Harness) -> None:
             harness.check(
                 "LIFE-2",
                 code_of(got) == NOT_INITIALIZED,
-                expected=f"{method} before `initialize` is answered {NOT_INITIALIZED}",
+                expected=f"the error {NOT_INITIALIZED} for {method} before `initialize`",
                 got=got,
             )
         await _check_welcome(harness, session)
@@ -40,14 +40,14 @@ async def initialize_comes_once_and_first(harness: Harness) -> None:
         harness.check(
             "W-10d",
             is_read(got) and code_of(got) != NOT_INITIALIZED,
-            expected="a request behind the answer to `initialize` is served",
+            expected="a result for a query after the answer to `initialize`",
             got=got,
         )
         got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
         harness.check(
             "LIFE-4",
             code_of(got) == INVALID_REQUEST,
-            expected=f"a second `initialize` is answered {INVALID_REQUEST}",
+            expected=f"the error {INVALID_REQUEST} for a second `initialize`",
             got=got,
         )
 
@@ -58,7 +58,7 @@ async def _check_welcome(harness: Harness, session: ClientSession) -> None:
     is_object = harness.check(
         "LIFE-3",
         isinstance(result, Mapping),
-        expected="`initialize` is answered with an object",
+        expected="an object as the result of `initialize`",
         got=answer,
     )
     if harness.edition is Revision.DRAFT:
@@ -88,7 +88,7 @@ async def nothing_overtakes_the_handshake(harness: Harness) -> None:
         harness.check(
             "W-10b",
             not first.method,
-            expected="nothing before the answer to `initialize`",
+            expected="no message before the answer to `initialize`",
             got=first.message,
         )
         early = [await session.answer(id_) for id_ in ("early", "early too")]
@@ -96,7 +96,7 @@ async def nothing_overtakes_the_handshake(harness: Harness) -> None:
         harness.check(
             "W-10c",
             all(code_of(got) == code_of(late) for got in early),
-            expected="requests sent before the answer to `initialize` are served behind it",
+            expected="the same result for queries sent before and after the answer to `initialize`",
             got=early,
         )
         notifications = [received.method for received in session.messages[1:] if received.method]
@@ -115,6 +115,6 @@ async def nothing_overtakes_the_handshake(harness: Harness) -> None:
             lambda message: message.get("method") == "config/updated",
             seconds=INTRODUCTION_SECONDS,
             shows="LIFE-14",
-            expected="`config/updated`, though `initialized` came late",
+            expected="`config/updated`, although `initialized` came late",
         )
         harness.record_pass("LIFE-14")

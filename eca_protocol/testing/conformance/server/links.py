@@ -24,17 +24,17 @@ async def a_citation_is_a_link(harness: Harness) -> None:
         await chat.prompt("Will it rain?")
         await chat.finished()
         if not chat.of("url") and PAGE not in chat.assistant_text:
-            raise Stuck("a link", "none: perhaps the server reads no citations of such a model")
+            raise Stuck("a link", "none: the server may not read citations of this model")
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]
         harness.check(
             "CHAT-17",
             all(title and url for title, url in links),
-            expected="a url content with its title",
+            expected="a url content with a title and a URL",
             got=links,
         )
         harness.check(
             "W-26c",
             [url for _, url in links] == [PAGE] and f"({PAGE})" in chat.assistant_text,
-            expected=f"a url content and a link to {PAGE} in the text",
-            got=f"{links}, {chat.assistant_text!r}",
+            expected=f"one url content, and a link to {PAGE} in the text",
+            got=f"url contents {links}, the text {chat.assistant_text!r}",
         )

@@ -111,7 +111,7 @@ async def mcp_servers_are_shown_as_they_come(harness: Harness) -> None:
         harness.check(
             "CONF-9",
             statuses[:2] == ["starting", "running"],
-            expected="starting, then running",
+            expected="the status starting, then running",
             got=statuses,
         )
 
@@ -134,7 +134,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness) -> None:
         harness.check(
             "W-37",
             len(foreign) == len(set(foreign)) == 8 and not wrong,
-            expected="eight names with server and tool, legal, each once",
+            expected="eight unique names with server and tool, of legal characters",
             got=foreign,
         )
         called = (chat.of("toolCalled") or [{}])[-1]
@@ -151,7 +151,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness) -> None:
             harness.check(
                 row,
                 all(each == expected for each in values),
-                expected=f"the {key} {expected} in every content of the call",
+                expected=f"{key} {expected!r} in every content of the call",
                 got=values,
             )
 
@@ -178,7 +178,7 @@ async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness) -> None:
             "W-23c",
             took is not None and took <= 1,
             expected="`finished` within 1 s of the stop",
-            got=f"{took} s",
+            got="no `finished`" if took is None else f"`finished` after {took:.1f} s",
         )
 
 
@@ -202,7 +202,12 @@ async def _stop_and_start(harness: Harness, session: ClientSession, pids: Path) 
     )
     harness.record_pass("CONF-13")
     gone = await becomes_true(partial(has_ended, _started_last(pids)), seconds=2)
-    harness.check("CONF-12", gone, expected="the end of its process", got="it runs on")
+    harness.check(
+        "CONF-12",
+        gone,
+        expected="the end of the MCP server's process",
+        got="the end of the process" if gone else "a running process",
+    )
     await session.notify("mcp/stopServer", {"name": "toggled"})
     again = await wait_for_status(session, "toggled", "stopped", after=first_stop, shows="W-36f")
 
@@ -235,7 +240,12 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness) -> None:
         listed = await commands(session, "greet")
         names = [str(each.get("name")) for each in listed]
         matching = [name for name in names if "kit" in name]
-        harness.check("CHAT-31", matching, expected="a command of kit's to greet", got=names)
+        harness.check(
+            "CHAT-31",
+            matching,
+            expected="a command of the MCP server kit for its prompt greet",
+            got=names,
+        )
         if matching:
             argument_lists = [command.get("arguments") for command in listed]
             arguments = [each for its in argument_lists if isinstance(its, list) for each in its]
@@ -245,7 +255,9 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness) -> None:
                 if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
             ]
             are_said = arguments and not without_required
-            harness.check("W-40d", are_said, expected="`required` of each argument", got=arguments)
+            harness.check(
+                "W-40d", are_said, expected="a boolean `required` in each argument", got=arguments
+            )
             chat = session.chat(reply("Hello!"))
             await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
             await wait_for_requests(chat)
@@ -253,7 +265,7 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness) -> None:
             harness.check(
                 "CHAT-31",
                 f"Say hello to {chat.model.marker}." in sent,
-                expected="the prompt's text in the request",
+                expected="the MCP prompt's text in the request to the model",
                 got=sent,
             )
             await chat.finished()
@@ -283,8 +295,8 @@ async def a_resource_of_an_mcp_server_is_a_context(harness: Harness) -> None:
         harness.check(
             "CTX-7",
             "Today we test." in sent and any(each.get("server") == "kit" for each in listed),
-            expected="the resource among the contexts, its text in the request",
-            got=f"{listed}, {conversation(chat.model.first.body)}",
+            expected="the resource in the list of contexts, and its text in the request",
+            got=f"contexts {listed}; the request {conversation(chat.model.first.body)}",
         )
 
 
@@ -343,7 +355,12 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
     ):
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
-        harness.check("W-36a", shape == (url, []), expected=f"{url}, []", got=shape)
+        harness.check(
+            "W-36a",
+            shape == (url, []),
+            expected=f"the command {url} and the arguments []",
+            got=shape,
+        )
         await session.until(
             lambda message: (
                 message.get("method") == "$/showMessage" and "/authorize?" in str(message)

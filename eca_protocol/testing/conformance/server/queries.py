@@ -84,25 +84,30 @@ async def contexts_are_found(harness: Harness) -> None:
             raise Stuck("contexts of a workspace with files", listed)
         missing = [each for each in listed if not _is_there(session.root, each)]
         harness.check(
-            "CHAT-24", not missing, expected="files and folders that there are", got=missing
+            "CHAT-24", not missing, expected="existing files and folders only", got=missing
         )
         first = _paths(session.root, listed)[:1]
         harness.check(
             "W-40a",
             (len(listed) == MOST or may_be_fewer) and first == [str(session.root)],
-            expected=f"{MOST} of 253, the root first",
-            got=f"{len(listed)}, first {first}",
+            expected=f"{MOST} of 253 contexts, the root first",
+            got=f"{len(listed)} contexts, first {first}",
         )
         matches = _paths(session.root, await poll(partial(find_contexts, session, "needle"), bool))
         harness.check(
             "CHAT-25",
             str(needle) in matches and not any("file-" in each for each in matches),
-            expected=f"{needle} alone",
+            expected=f"{needle}, and no other file",
             got=matches,
         )
         has = [{"type": "file", "path": str(needle)}]
         rest = _paths(session.root, await find_contexts(session, "needle", contexts=has))
-        harness.check("CHAT-26", str(needle) not in rest, expected="it no more", got=rest)
+        harness.check(
+            "CHAT-26",
+            str(needle) not in rest,
+            expected=f"no {needle}, which the client has already",
+            got=rest,
+        )
 
 
 async def _contexts_for_empty_query(session: ClientSession) -> Mapping[str, Any]:
@@ -124,7 +129,9 @@ async def commands_are_found(harness: Harness) -> None:
         if not everything:
             matches = [each for word in _COMMON for each in await commands(session, word)]
             if matches:
-                harness.check("CHAT-28", False, expected="all commands", got="none")
+                harness.check(
+                    "CHAT-28", False, expected="all commands for an empty query", got="no command"
+                )
                 raise Stuck("commands where nothing is asked for", "none")
             raise NotApplicable("it has no commands")
         incomplete = [
@@ -133,7 +140,7 @@ async def commands_are_found(harness: Harness) -> None:
         harness.check(
             "CHAT-27",
             not incomplete,
-            expected="commands, each with name and description",
+            expected="each command with a name and a description",
             got=incomplete,
         )
         command = everything[-1]
@@ -145,19 +152,21 @@ async def commands_are_found(harness: Harness) -> None:
             command in matches
             and (len(matches) < len(everything) or len(everything) == 1)
             and not await commands(session, "no command is called so"),
-            expected=f"{command['name']} and few others; of nonsense none",
+            expected=f"{command['name']} and not all others; no command for an unknown name",
             got=[each.get("name") for each in matches],
         )
         by_description = await commands(session, _some_words(str(command.get("description"))))
         harness.check(
             "W-40b",
             command in by_description,
-            expected=f"{command['name']}, by its description",
+            expected=f"{command['name']} for words of its description",
             got=[each.get("name") for each in by_description],
         )
         if harness.edition <= Revision.R2025_10:
             types = {each.get("type") for each in everything}
-            harness.check("W-40c", types == {"native"}, expected="native", got=types)
+            harness.check(
+                "W-40c", types == {"native"}, expected="the type native for each command", got=types
+            )
         else:
             harness.not_applicable("W-40c", "It is about editions up to 2025-10.")
 
@@ -173,9 +182,19 @@ async def _chats_are_named(harness: Harness, session: ClientSession) -> None:
         params = {"query": "", "contexts": []}
         with_chat = result_of(await session.ask(method, {**params, "chatId": "some chat"}))
         chat_id = with_chat.get("chatId")
-        harness.check("CHAT-29", chat_id == "some chat", expected="the chatId", got=with_chat)
+        harness.check(
+            "CHAT-29",
+            chat_id == "some chat",
+            expected=f"the chatId of the query in the result of {method}",
+            got=with_chat,
+        )
         without = result_of(await session.ask(method, params))
-        harness.check("W-40e", "chatId" not in without, expected="no chatId", got=list(without))
+        harness.check(
+            "W-40e",
+            "chatId" not in without,
+            expected=f"no chatId in the result of {method}",
+            got=f"members: {list(without)}",
+        )
 
 
 @case("CHAT-30")
@@ -192,7 +211,7 @@ async def a_command_runs(harness: Harness) -> None:
         harness.check(
             "CHAT-30",
             ended and system_text(chat) and not chat.model.requests,
-            expected="a text of the system's, and no request to the model",
+            expected="a text of the role system, and no request to the model",
             got=[received.content for received in chat.messages],
         )
 
@@ -210,10 +229,10 @@ async def a_login_says_so(harness: Harness) -> None:
             statuses.append(result_of(answer).get("status"))
             await chat.finished(len(statuses))
         if "login" not in statuses and chat.assistant_text:
-            raise NotApplicable("it lets nobody log in to the provider of the suite")
+            raise NotApplicable("the suite's provider has no login")
         harness.check(
             "CHAT-9",
             "login" in statuses,
-            expected="login, where the next prompt is no word for the model",
+            expected="the status login while the command reads the next prompt",
             got=statuses,
         )

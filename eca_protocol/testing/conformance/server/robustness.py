@@ -38,8 +38,8 @@ async def hundreds_of_requests_at_once(harness: Harness) -> None:
     harness.check(
         "BASE-17",
         len(ids) == len(set(map(str, ids))) == MANY,
-        expected=f"{MANY} requests are answered once each",
-        got=f"{len(ids)} answers to {len(set(map(str, ids)))} of them",
+        expected=f"one answer to each of {MANY} requests",
+        got=f"{len(ids)} answers to {len(set(map(str, ids)))} requests",
     )
     harness.record_pass("BASE-2", "W-2d")
 
@@ -64,7 +64,7 @@ async def a_storm_of_unknown_notifications(harness: Harness) -> None:
     harness.check(
         "W-4c",
         outcome.still_serves and not outcome.answers,
-        expected="silence, and the query behind them answered",
+        expected="no answer to a notification, and a result for the query after them",
         got=outcome,
     )
 
@@ -78,7 +78,7 @@ async def a_large_message(harness: Harness) -> None:
     harness.check(
         "BASE-6",
         is_read(outcome.to("large")),
-        expected="a body of 8 MiB is read, and what is behind it",
+        expected="a result for a query of 8 MiB",
         got=outcome,
     )
 
@@ -99,7 +99,7 @@ async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
     harness.check(
         "BASE-17",
         not unanswered,
-        expected=f"{UNREAD} answers once they are read",
+        expected=f"{UNREAD} answers after the pause",
         got=f"{len(unanswered)} requests without an answer",
     )
 

@@ -55,19 +55,20 @@ async def folders_are_roots(harness: Harness) -> None:
             ("W-15a", escaped, "a folder whose URI has escapes"),
             ("W-15a", local, "a folder at localhost"),
         ):
-            is_found = harness.check(
+            is_found = await poll(partial(_is_found, session, folder.name), bool)
+            harness.check(
                 row,
-                await poll(partial(_is_found, session, folder.name), bool),
-                expected=f"a query finds what is in {words}",
-                got=f"no file of {folder.name!r}",
+                is_found,
+                expected=f"the file of {words} among the contexts",
+                got=f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
             )
             if folder is plain and not is_found:
                 raise Stuck("roots", "none")
         harness.check(
             "W-15c",
             not await _is_found(session, other.name),
-            expected="`rootUri` and `rootPath` are not looked at",
-            got="a query finds what is in that folder",
+            expected="`rootUri` and `rootPath` are ignored",
+            got="a result for a query about them",
         )
 
 
@@ -94,4 +95,4 @@ async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
         shown = [received for received in session.messages if received.method == "$/showMessage"]
     harness.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]
-    harness.check("W-15d", not with_id, expected="a notification, which has no id", got=with_id)
+    harness.check("W-15d", not with_id, expected="`$/showMessage` without an id", got=with_id)

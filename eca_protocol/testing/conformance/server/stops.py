@@ -60,18 +60,32 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
     if not trials:
         raise Stuck("an answer that can be stopped", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
-    harness.check("W-23a", not unfinished, expected="`finished` in each state", got=unfinished)
+    harness.check(
+        "W-23a",
+        not unfinished,
+        expected="`finished` after a stop in each state",
+        got=f"no `finished`: {unfinished}",
+    )
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
-    harness.check("W-23e", not slow, expected=f"`finished` within {STOP_SECONDS} s", got=slow)
+    harness.check(
+        "W-23e", not slow, expected=f"`finished` within {STOP_SECONDS} s of the stop", got=slow
+    )
     with_usage = [trial.state for trial in trials if trial.tells_usage]
-    harness.check("W-23d", not with_usage, expected="no usage of a stopped turn", got=with_usage)
+    harness.check(
+        "W-23d", not with_usage, expected="no usage of a stopped turn", got=f"usage: {with_usage}"
+    )
     left_open = [trial.state for trial in trials if not trial.hangs_up]
     harness.check(
-        "W-23f", not left_open, expected="the connection to the model closed", got=left_open
+        "W-23f",
+        not left_open,
+        expected="a closed connection to the model",
+        got=f"an open connection: {left_open}",
     )
     not_continued = [trial.state for trial in trials if not trial.continues]
-    expected = "the next prompt's turn, whose request is the second"
-    harness.check("CHAT-34", not not_continued, expected=expected, got=not_continued)
+    expected = "a turn of the next prompt, with one more request to the model"
+    harness.check(
+        "CHAT-34", not not_continued, expected=expected, got=f"no such turn: {not_continued}"
+    )
     harness.record_pass("W-23g", "CHAT-33")
 
 
@@ -114,7 +128,7 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
     tells_usage = answer is not BUSY and bool(chat.of("usage"))
     hangs_up = answer is BUSY or await closes_connection(chat)
     before = len(chat.model.requests)
-    await chat.prompt("Go on.")
+    await chat.prompt("Continue.")
     continues = await finishes(chat, 2)
     requests = len(chat.model.requests)
     continues = continues and (requests > before if answer is BUSY else requests == 2)
@@ -196,8 +210,8 @@ _ENDS_OF: Final[Mapping[str, Callable[[Content], bool]]] = {
     "running": lambda end: end["type"] == "toolCalled" and end.get("error", True) is True,
 }
 _EXPECTED_END: Final[Mapping[str, str]] = {
-    "waiting": "a call that waited is rejected by the user's choice",
-    "running": "a call that ran is called, with an error",
+    "waiting": "one toolCallRejected of the waiting call, not by user-config",
+    "running": "one toolCalled with an error of the running call",
 }
 
 
@@ -220,20 +234,25 @@ async def a_stop_of_what_does_not_run_ends_no_turn(harness: Harness) -> None:
                 for received in session.messages[since:]
                 if received.method == "chat/statusChanged" and received.chat_id == stopped.id
             ]
-            expected = "`chat/statusChanged` idle"
+            expected = "one `chat/statusChanged` with the status idle"
             harness.check("W-22g", states == ["idle"], expected=expected, got=states)
         later_contents = [
             received.params
             for received in [*unknown.messages, *chat.messages[before:]]
             if received.content.get("type") != "metadata"
         ]
-        harness.check("W-22f", not later_contents, expected="nothing", got=later_contents)
+        harness.check(
+            "W-22f",
+            not later_contents,
+            expected="no content after a stop of an idle or unknown chat",
+            got=later_contents,
+        )
         await chat.prompt("Second.")
         ended = await finishes(chat, 2)
         harness.check(
             "W-22f",
             ended and len(chat.model.requests) == 2,
-            expected="two turns",
+            expected="two turns and two requests to the model",
             got=f"{chat.ends} turns, {len(chat.model.requests)} requests",
         )
 
@@ -258,11 +277,11 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(harness: Harness) -
         queued = [conversation(request.body) for request in chat.model.requests[1:2]]
         dropped = all(chat.prompts[3] in each for each in queued)
         harness.check(
-            "W-22c", dropped, expected="the fourth prompt in the next request", got=queued
+            "W-22c", dropped, expected="the prompt after the stop in the next request", got=queued
         )
         harness.check(
             "W-22d",
             not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
-            expected=f"a text of the system's with {chat.prompts[1:3]}, before `finished`",
+            expected=f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
             got=repeated,
         )

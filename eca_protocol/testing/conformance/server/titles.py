@@ -41,22 +41,27 @@ async def a_title_is_one_request_more_and_may_come_late(harness: Harness) -> Non
         request = await title_request(chat)
         chat.model.open("late")
         is_shown = await comes(chat, "metadata", title="A fine name")
-        harness.check("CHAT-21", is_shown, expected="the title", got=chat.of("metadata"))
+        harness.check(
+            "CHAT-21",
+            is_shown,
+            expected="a metadata content with the title",
+            got=chat.of("metadata"),
+        )
         await chat.prompt("Hi again.")
         await chat.finished(2)
         count, tools = len(chat.model.title_requests), offered_tools(request.body)
         harness.check(
             "W-25a",
             count == 1 and not tools,
-            expected="one request that says title, without tools",
-            got=f"{count} requests, tools {tools}",
+            expected="exactly one request for a title, without tools",
+            got=f"{count} requests, with the tools {tools}",
         )
         mention_title = [request.is_title for request in chat.model.requests]
         harness.check(
             "W-25b",
             mention_title == [False, False],
-            expected="two requests whose instructions do not speak of a title",
-            got=f"{len(mention_title)} requests, {sum(mention_title)} that do",
+            expected="two requests whose instructions do not mention a title",
+            got=f"{len(mention_title)} requests, {sum(mention_title)} of which mention it",
         )
 
 
@@ -92,4 +97,6 @@ async def titles_can_be_turned_off(harness: Harness) -> None:
         await chat.prompt("Hi.")
         await chat.finished(2)
         count = len(chat.model.title_requests)
-        harness.check("W-25c", count == 0, expected="no request for a title", got=count)
+        harness.check(
+            "W-25c", count == 0, expected="no request for a title", got=f"{count} requests"
+        )

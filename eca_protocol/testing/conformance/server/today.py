@@ -95,21 +95,26 @@ async def chats_are_listed_and_opened_again(harness: Harness) -> None:
         for sorted_by in ("updatedAt", "createdAt"):
             listed = await request_result(session, "chat/list", limit=500, sortBy=sorted_by)
             ids = [each.get("id") for each in listed.get("chats", ())]
-            harness.check("FIELD:ChatListResponse.chats", chat.id in ids, expected="it", got=ids)
+            harness.check(
+                "FIELD:ChatListResponse.chats",
+                chat.id in ids,
+                expected=f"the chat {chat.id} in the list",
+                got=ids,
+            )
         opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
         result = (opened.get("found"), opened.get("chatId"))
         harness.check(
             "FIELD:ChatOpenResponse.found",
             result == (True, chat.id),
-            expected="found, with its id",
+            expected="found true, and the chat's id",
             got=opened,
         )
         whole = await request_result(session, "chat/open", chatId=chat.id)
         harness.check(
             "W-44b",
             (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
-            expected="meta for a page alone",
-            got=f"{opened.get('meta')} for a page, {whole.get('meta')} for all",
+            expected="meta for a page, and none for the whole chat",
+            got=f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat",
         )
         page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
         meta = page.get("meta", {})
@@ -152,7 +157,7 @@ async def a_chat_is_named_and_marked(harness: Harness) -> None:
             "W-43d",
             ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
             == (flags * 2, text * 3),
-            expected="texts and flag, when the chat is opened again",
+            expected="the texts and the flag in the chat that is opened again",
             got=[received.content for received in chat.messages],
         )
         before = len(chat.of("flag")), chat.assistant_text
@@ -161,7 +166,7 @@ async def a_chat_is_named_and_marked(harness: Harness) -> None:
         harness.check(
             "W-43c",
             (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
-            expected="the chat without its flag",
+            expected="the chat's texts again, without the flag",
             got=[received.content for received in chat.messages],
         )
 
@@ -183,13 +188,13 @@ async def a_flag_follows_a_call(harness: Harness) -> None:
         harness.check(
             "W-43d",
             ended == end_contents,
-            expected=f"the call as it was, {end_contents}",
+            expected=f"the unchanged call {end_contents}",
             got=ended,
         )
         harness.check(
             "W-43a",
             [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
-            expected="the flag behind the call that it was set at",
+            expected="the flag directly after its call",
             got=shown,
         )
 
@@ -213,7 +218,7 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
     harness.check(
         "W-43c",
         (len(cleared), "".join(shown)) == (1, text),
-        expected="chat/cleared, then all contents, before the answer",
+        expected="one chat/cleared, then all contents again, before the answer",
         got=[received.content for received in chat.messages],
     )
 
@@ -231,7 +236,7 @@ async def the_user_s_configuration_is_named(harness: Harness) -> None:
         harness.check(
             "FIELD:InitializeResponse.globalConfigPath",
             isinstance(path, str) and _is_absolute(path),
-            expected="an absolute path",
+            expected="an absolute path of the configuration file",
             got=path,
         )
 
@@ -268,7 +273,7 @@ async def a_chat_is_prompted_inline(harness: Harness) -> None:
     async with harness.session(fresh=True) as session:
         source = await chat_with_turns(session, reply("one"))
         inline = session.chat(reply("two"), reply("three"))
-        prompt = {"message": inline.with_marker("Go on."), "contexts": [], "trust": False}
+        prompt = {"message": inline.with_marker("Continue."), "contexts": [], "trust": False}
         ids = {"chatId": inline.id, "sourceChatId": source.id}
         await request_result(session, "chat/inlinePrompt", **ids, **prompt)
         await inline.finished()
@@ -279,14 +284,14 @@ async def a_chat_is_prompted_inline(harness: Harness) -> None:
         harness.check(
             "FIELD:ChatInlinePromptParams.sourceChatId",
             "one" not in texts,
-            expected="the new turn alone",
+            expected="the new turn only, without the other chat's texts",
             got=texts,
         )
         sent = conversation(inline.model.first.body)
         harness.check(
             "FIELD:ChatInlinePromptParams.sourceChatId",
             source.prompts[0] in sent,
-            expected=f"the other chat's {source.prompts[0]!r} in the request",
+            expected=f"the other chat's prompt {source.prompts[0]!r} in the request",
             got=sent,
         )
         listed = await request_result(session, "chat/list", limit=500)
@@ -294,7 +299,7 @@ async def a_chat_is_prompted_inline(harness: Harness) -> None:
         harness.check(
             "FIELD:ChatSummary.kind",
             (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
-            expected="`inline` for that chat alone",
+            expected="the kind inline for the inline chat only",
             got=kinds,
         )
 
@@ -324,7 +329,7 @@ async def a_chat_is_cleared(harness: Harness) -> None:
         harness.check(
             "FIELD:ChatClearedParams.messages",
             message.params.get("messages") is True,
-            expected="true",
+            expected="messages true in chat/cleared",
             got=message.params,
         )
 
@@ -355,7 +360,7 @@ async def files_are_found(harness: Harness) -> None:
         harness.check(
             "FIELD:ChatQueryFilesResponse.files",
             str(path) in paths,
-            expected=str(path),
+            expected=f"{path} in the list",
             got=paths,
         )
 
@@ -381,7 +386,7 @@ async def newer_clients_say_more(harness: Harness) -> None:
         harness.check(
             "W-11h",
             listed.get("selectVariant", "missing") in (None, *listed["variants"]),
-            expected="a variant of the model, or null",
+            expected="a selectVariant from the list of variants, or null",
             got=listed,
         )
         await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
@@ -421,7 +426,7 @@ async def providers_are_listed(harness: Harness) -> None:
         harness.check(
             "FIELD:ProvidersListResult.providers",
             "conformance" in ids or not harness.target.takes_config,
-            expected="the configured one among them",
+            expected="the configured provider in the list",
             got=ids,
         )
         for each in listed.get("providers", ()):

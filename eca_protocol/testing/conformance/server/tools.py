@@ -72,12 +72,15 @@ async def a_call_is_told_while_the_model_still_speaks(harness: Harness) -> None:
         await wait_for_gate(chat, "end")
         names = offered_tools(chat.model.first.body)
         harness.check(
-            "ARROW:chat-tool-call-2", bool(names), expected="tools in the request", got=names
+            "ARROW:chat-tool-call-2",
+            bool(names),
+            expected="tools in the request to the model",
+            got=names,
         )
         with contextlib.suppress(Stuck):
             await session.until(
                 lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
-                expected="pieces of the arguments before the answer ends",
+                expected="toolCallPrepare before the model's answer ends",
             )
         early = len(chat.of("toolCallPrepare"))
         chat.model.open("end")
@@ -85,18 +88,23 @@ async def a_call_is_told_while_the_model_still_speaks(harness: Harness) -> None:
         pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
         if not pieces:
             raise Stuck("a call that is prepared")
-        harness.check("TOOL-1", early, expected="pieces before the answer ends", got=early)
+        harness.check(
+            "TOOL-1",
+            early,
+            expected="toolCallPrepare before the model's answer ends",
+            got=f"{early} of them",
+        )
         harness.check(
             "W-30b",
             _is_json("".join(pieces), run.get("arguments")),
-            expected=f"pieces that join to {arguments}",
+            expected=f"pieces of argumentsText that join to {arguments}",
             got=pieces,
         )
         await chat.finished()
         harness.check(
             "ARROW:chat-tool-call-4",
             chat.assistant_text.startswith("I look."),
-            expected="the text before the call",
+            expected="the text that precedes the call",
             got=chat.assistant_text,
         )
 
@@ -114,7 +122,7 @@ async def files_are_read(harness: Harness) -> None:
     async with harness.session() as session:
         session.tool(READ)
         path = session.workspace / "read.txt"
-        path.write_text("what stands in the file\n")
+        path.write_text("the text of the file\n")
         chat = session.chat(
             calls((READ, {"path": str(path)})),
             calls((READ, {"path": str(path.with_name("no-such-file"))})),
@@ -127,13 +135,13 @@ async def files_are_read(harness: Harness) -> None:
         is_right = (
             [each.get("error") for each in ends_of_calls] == [False, True]
             and all("totalTimeMs" in each for each in ends_of_calls)
-            and "what stands in the file" in texts[0]
+            and "the text of the file" in texts[0]
             and bool(texts[1].strip())
         )
         harness.check(
             "TOOL-7",
             is_right,
-            expected="the file's text without an error; then an error that says why",
+            expected="the file's text, then an error with a reason, both with totalTimeMs",
             got=ends_of_calls,
         )
         summary = [each.get("summary") for each in chat.of("toolCallRun")]
@@ -222,12 +230,15 @@ async def what_cannot_be_called_is_called_with_an_error(harness: Harness) -> Non
             harness.check(
                 "W-30e",
                 [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
-                expected=f"toolCalled with an error for {tool} {arguments}",
+                expected=f"exactly one toolCalled, with an error, for {tool} {arguments}",
                 got=closed,
             )
             run_arguments = [each.get("arguments") for each in runs(chat)]
             harness.check(
-                "W-30c", run_arguments == [{}], expected="empty arguments on run", got=run_arguments
+                "W-30c",
+                run_arguments == [{}],
+                expected="arguments {} in toolCallRun",
+                got=run_arguments,
             )
 
 
@@ -257,7 +268,7 @@ async def a_file_change_is_shown(harness: Harness) -> None:
             and [each.get("path") for each in details] == [str(new_file), str(path)]
             and "+zwei" in str(details[1].get("diff"))
             and counts == [(3, 0), (1, 1)],
-            expected=f"{new_file} and {path}, a diff, the counts (3, 0) and (1, 1)",
+            expected=f"fileChange of {new_file} and {path}, a diff, line counts (3, 0) and (1, 1)",
             got=details,
         )
         harness.record_pass("W-35a")
@@ -282,7 +293,8 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness) -> None:
             harness.check(
                 "W-38b",
                 end.get("error") is True and re.search(why, reason),
-                expected=f"an error that says why{', and how often' if original == 'same' else ''}",
+                expected="an error with a reason"
+                + (" and the number of matches" if original == "same" else ""),
                 got=end,
             )
 
@@ -306,7 +318,12 @@ async def a_long_output_is_cut_and_says_so(harness: Harness) -> None:
         if "1\n2\n3\n" not in output:
             raise Stuck("an output with the first numbers", output[:200])
         whole = str(LONG) in output and str(LONG // 2) in output
-        harness.check("W-6b", not whole, expected="an output that was cut", got="all of it")
+        harness.check(
+            "W-6b",
+            not whole,
+            expected="an output that was cut",
+            got="the whole output" if whole else "a cut output",
+        )
         if whole:
             harness.record_pass("W-38a")  # nothing was cut, so nothing had to be said
             return
@@ -328,7 +345,7 @@ async def native_tools_have_the_names_that_people_configure(harness: Harness) ->
         harness.check(
             "W-35b",
             not names_taken,
-            expected="no tool called task",
+            expected="no tool named task",
             got=names_taken or "none",
         )
         may_be_brief = harness.target.personality.loses_large_frames
@@ -339,7 +356,12 @@ async def native_tools_have_the_names_that_people_configure(harness: Harness) ->
             and (arguments or not may_be_brief)
             and _deviates(bare_name(name), arguments)
         }
-        harness.check("W-33f", not deviating, expected="the parameters upstream has", got=deviating)
+        harness.check(
+            "W-33f",
+            not deviating,
+            expected="the parameter names of upstream's tools",
+            got=deviating,
+        )
         chat = session.chat(reply("Hi."))
         await chat.prompt("Hi.")
         await chat.finished()
@@ -347,7 +369,7 @@ async def native_tools_have_the_names_that_people_configure(harness: Harness) ->
         if harness.edition <= Revision.R2025_10:
             without_prefix += [name for name in listed if name in NEEDED]
         harness.check(
-            "W-33c", not without_prefix, expected="names that begin with eca_", got=without_prefix
+            "W-33c", not without_prefix, expected="names with the prefix eca_", got=without_prefix
         )
 
 
@@ -389,4 +411,6 @@ async def contents_have_the_names_without_a_prefix_in_current(harness: Harness) 
         await approve_all(chat)
         names = {str(each.get("name")) for each in contents(chat) if "server" in each}
         has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
-        harness.check("W-33d", not has_prefix, expected="names without a prefix", got=has_prefix)
+        harness.check(
+            "W-33d", not has_prefix, expected="names without the prefix eca_", got=has_prefix
+        )

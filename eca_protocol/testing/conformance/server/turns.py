@@ -42,7 +42,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
             answer.get("chatId") == chat.id
             and "" not in answer.values()
             and (not models or answer.get("model") in (None, *models)),
-            expected=f"chatId {chat.id!r}, a status, and a model that it has told of",
+            expected=f"the chatId {chat.id!r}, a status, and an announced model",
             got=answer,
         )
         await chat.finished()
@@ -50,7 +50,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
         harness.check(
             "W-20e",
             await finishes(chat, 2),
-            expected="a turn of the prompt that came right behind `finished`",
+            expected="a turn of the prompt that directly followed `finished`",
             got=chat.of("progress"),
         )
         await session.settle()
@@ -67,23 +67,33 @@ async def the_models_words_are_passed_on_as_they_come(harness: Harness) -> None:
         harness.check(
             "CHAT-8",
             answer.get("status") == "prompting",
-            expected="prompting, as the model is asked",
+            expected="the status prompting",
             got=answer.get("status"),
         )
         sent = conversation(chat.model.first.body)
-        harness.check("CHAT-3", chat.prompts[0] in sent, expected=chat.prompts[0], got=sent)
+        harness.check(
+            "CHAT-3",
+            chat.prompts[0] in sent,
+            expected=f"the prompt {chat.prompts[0]!r} in the request",
+            got=sent,
+        )
         running = await comes(chat, "progress", state="running")
-        harness.check("W-20a", running, expected="a running progress", got=contents(chat))
+        harness.check(
+            "W-20a", running, expected="a progress with the state running", got=contents(chat)
+        )
         await session.until(
             lambda _: chat.assistant_text == "Hello, ",
             shows="CHAT-12",
-            expected="the pieces so far, while the model still speaks",
+            expected="the streamed text so far, before the model's answer ends",
         )
         chat.model.open("rest")
         await chat.finished()
         whole = "Hello, wörld \U0001f600"
         harness.check(
-            "CHAT-12", chat.assistant_text == whole, expected=whole, got=chat.assistant_text
+            "CHAT-12",
+            chat.assistant_text == whole,
+            expected=f"the text {whole!r}",
+            got=chat.assistant_text,
         )
 
 
@@ -117,7 +127,7 @@ async def the_pieces_of_an_echo_join_to_the_text(harness: Harness) -> None:
         harness.check(
             "W-6c",
             chat.prompts[0] in echo,
-            expected="pieces that join to the text",
+            expected="pieces that join to the prompt",
             got=f"{len(echo)} of {len(chat.prompts[0])} characters",
         )
 
@@ -136,7 +146,7 @@ async def a_chat_goes_on_with_what_was_said(harness: Harness) -> None:
         harness.check(
             "CHAT-2",
             all(each in sent for each in expected_texts),
-            expected=f"a second request with {expected_texts}",
+            expected=f"{expected_texts} in the second request",
             got=sent,
         )
 
@@ -150,20 +160,23 @@ async def a_thought_is_started_told_and_finished(harness: Harness) -> None:
         await chat.finished()
         thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
         if not thoughts:
-            raise Stuck("a thought", "none: perhaps the server shows none of such a model")
+            raise Stuck("a thought", "none: the server may not show reasoning of this model")
         harness.record_pass("W-26b")
         whole = "".join(str(each.get("text", "")) for each in thoughts)
         harness.check(
             "CHAT-15",
             len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
-            expected="a start, 'hm, well' and an end with one id",
+            expected="the text 'hm, well' in reasoning contents with one id",
             got=thoughts,
         )
         for ended in chat.of("reasonFinished"):
             milliseconds = ended.get("totalTimeMs")
             if type(milliseconds) is int:
                 harness.check(
-                    "CHAT-16", milliseconds >= 0, expected="milliseconds", got=milliseconds
+                    "CHAT-16",
+                    milliseconds >= 0,
+                    expected="totalTimeMs of 0 or more",
+                    got=milliseconds,
                 )
 
 
@@ -181,14 +194,19 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
                     refused[name] = answer
                     break
                 await session.ask("chat/delete", {"chatId": name})
-        harness.check("W-21c", not refused, expected="each chat id, before and after", got=refused)
+        harness.check(
+            "W-21c",
+            not refused,
+            expected="the chat's own id and a turn, before and after a delete",
+            got=refused,
+        )
 
         nameless = session.chat(reply("Hi."), id=None)
         answer = await nameless.prompt("Hi.")
         harness.check(
             "CHAT-1",
             nameless.id and await finishes(nameless),
-            expected="an id of the server's, and a turn in that chat",
+            expected="a chat id from the server, and a turn in that chat",
             got=answer,
         )
 
@@ -209,7 +227,10 @@ async def the_model_that_a_prompt_names_answers_it(harness: Harness) -> None:
         models = [each.body.get("model") for each in requests]
         expected_models = ["other", "scripted", "scripted"]
         harness.check(
-            "CHAT-4", models == expected_models, expected=str(expected_models), got=models
+            "CHAT-4",
+            models == expected_models,
+            expected=f"the models {expected_models}",
+            got=models,
         )
 
 
@@ -223,16 +244,21 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
             try:
                 answer = await chat.prompt(prompt, seconds=3)
             except Stuck as stuck:
-                harness.check(row, False, expected="an answer at once", got=stuck.got)
+                harness.check(row, False, expected="an answer within 3 s", got=stuck.got)
                 return
             if "result" not in answer:
-                harness.check(row, False, expected="a result at once", got=answer)
+                harness.check(row, False, expected="a result", got=answer)
                 return
-        harness.check("W-21a", True, expected="an answer at once", got="it")
+        harness.check("W-21a", True, expected="an answer within 3 s", got="an answer")
         await wait_for_gate(chat, "go")
         await session.settle()
         requests = len(chat.model.requests)
-        harness.check("W-22a", requests == 1, expected="one request till then", got=requests)
+        harness.check(
+            "W-22a",
+            requests == 1,
+            expected="one request to the model until the first turn ends",
+            got=requests,
+        )
         chat.model.open("go")
         await chat.finished(3, shows="W-22b")
         order = [
@@ -246,7 +272,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         harness.check(
             "W-22b",
             turns == ["echo", "end"] * 3,
-            expected="each prompt's echo behind the end of the turn before",
+            expected="each prompt's echo after the end of the previous turn",
             got=order,
         )
 
@@ -272,11 +298,15 @@ async def many_chats_at_once_are_never_mixed(harness: Harness) -> None:
             for number, chat in enumerate(chats)
             if set(chat.assistant_text.split(",")) - {str(number), ""}
         }
-        harness.check("CHAT-11", not mixed, expected="each chat's own words", got=mixed)
+        harness.check(
+            "CHAT-11", not mixed, expected="only the chat's own text in each chat", got=mixed
+        )
         known = {chat.id for chat in chats}
         foreign = {
             received.chat_id
             for received in session.messages
             if received.method == "chat/contentReceived"
         } - {*known, ""}
-        harness.check("CLIENT-33", not foreign, expected="contents of opened chats", got=foreign)
+        harness.check(
+            "CLIENT-33", not foreign, expected="contents of known chats only", got=foreign
+        )

@@ -51,7 +51,10 @@ async def tokens_are_counted_both_ways_over_the_chat(harness: Harness) -> None:
         if type(counts) is not int:
             raise Stuck("a number of tokens", counts)
         harness.check(
-            "CHAT-18", counts >= 107, expected="107, of 100 in and 7 out", got=first_usage
+            "CHAT-18",
+            counts >= 107,
+            expected="sessionTokens of at least 107: 100 input and 7 output tokens",
+            got=first_usage,
         )
         chat = session.chat(reply_with_usage(100, 7), reply_with_usage(100, 7))
         chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
@@ -59,7 +62,7 @@ async def tokens_are_counted_both_ways_over_the_chat(harness: Harness) -> None:
         harness.check(
             "W-27a",
             totals == [counts, 2 * counts],
-            expected=f"{counts}, then {2 * counts}, whatever the title took",
+            expected=f"sessionTokens {counts}, then {2 * counts}, without the title's tokens",
             got=totals,
         )
 
@@ -76,13 +79,18 @@ async def the_gauge_moves_with_each_request(harness: Harness) -> None:
         await approve_all(chat)
         usages = [each.get("sessionTokens") for each in chat.of("usage")]
         harness.check(
-            "W-27g", len(usages) == 2, expected="usage after each of two requests", got=usages
+            "W-27g", len(usages) == 2, expected="one usage after each of two requests", got=usages
         )
         await chat.prompt("Hi.")
         await chat.finished(2)
         usages = [each.get("sessionTokens") for each in chat.of("usage")]
         expected = [1070, 1107, 107][-len(usages) :]
-        harness.check("W-27f", usages == expected, expected=f"{expected}, of one each", got=usages)
+        harness.check(
+            "W-27f",
+            usages == expected,
+            expected=f"sessionTokens {expected}, each of one request",
+            got=usages,
+        )
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
@@ -99,7 +107,7 @@ async def costs_and_limits_are_told_where_they_are_known(harness: Harness) -> No
                 for cost, expected_cost in zip(costs, (0.2, 0.2, 0.2, 0.4), strict=True)
                 if cost is not None and _amount(cost) != expected_cost
             ]
-            expected = "0.20 for each message, 0.40 for the chat"
+            expected = "a cost of 0.20 for each message and 0.40 for the chat"
             harness.check("CHAT-19", not wrong, expected=expected, got=costs)
             harness.record_pass("W-27d")
         else:
@@ -110,16 +118,14 @@ async def costs_and_limits_are_told_where_they_are_known(harness: Harness) -> No
         if limit is None:
             harness.not_applicable("CHAT-20", "It does not know a model's limits.")
         elif not (isinstance(limit, Mapping) and LIMIT.keys() - limit.keys()):
-            harness.check("CHAT-20", limit == LIMIT, expected=str(LIMIT), got=first)
+            harness.check("CHAT-20", limit == LIMIT, expected=f"the limit {LIMIT}", got=first)
         [unlimited] = await usage_of_turns(
             session.chat(reply_with_usage(100, 50)), model=OTHER_MODEL
         )
         is_incomplete = (
             "limit" in unlimited and None in (unlimited["limit"] or {"context": None}).values()
         )
-        harness.check(
-            "W-27c", not is_incomplete, expected="both numbers or no limit", got=unlimited
-        )
+        harness.check("W-27c", not is_incomplete, expected="both limits or none", got=unlimited)
 
 
 def _amount(cost: object) -> float | None:

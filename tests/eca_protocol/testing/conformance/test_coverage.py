@@ -1,4 +1,4 @@
-"""Every row that binds a server is judged by a case, by another row, or says why by nobody."""
+"""Each row that binds a server is judged by a case, or by another row, or is untestable."""
 
 from __future__ import annotations
 

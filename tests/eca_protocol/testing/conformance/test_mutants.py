@@ -93,8 +93,8 @@ def judged(target: Target, *cases: str) -> Run:
 
 def broken(run: Run) -> set[str]:
     """The rows that are broken, without those that only repeat another."""
-    found = {finding.id for finding in run.findings if finding.verdict in ("fail", "warn")}
-    return found - DUPLICATES.keys()
+    rows = {finding.id for finding in run.findings if finding.verdict in ("fail", "warn")}
+    return rows - DUPLICATES.keys()
 
 
 def judged_mutant(name: str, *cases: str) -> set[str]:
@@ -141,7 +141,7 @@ def test_what_cannot_be_judged_of_it_in_current_is_known(current_run: Run) -> No
     assert unjudged(current_run) == {**UNABLE_IN_ANY, **UNABLE_IN_CURRENT}.keys()
 
 
-def kept(run: Run) -> set[str]:
+def passed(run: Run) -> set[str]:
     """Return the binding rows that were judged and hold."""
     rows = {
         finding.id
@@ -159,13 +159,13 @@ def broken_by(names: Iterable[str]) -> set[str]:
 
 
 def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
-    assert kept(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
+    assert passed(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
 
 
 def test_each_row_that_only_current_s_cases_judge_has_a_mutant(
     reference_run: Run, current_run: Run
 ) -> None:
-    assert kept(current_run) - kept(reference_run) - broken_by(OF_CURRENT) == set()
+    assert passed(current_run) - passed(reference_run) - broken_by(OF_CURRENT) == set()
 
 
 @pytest.mark.parametrize("name", OF_EACH_CHAPTER)

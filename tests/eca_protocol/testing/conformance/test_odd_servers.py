@@ -68,7 +68,7 @@ class TakesNoNoteOfEnds(MCPServer):
             return
         if self.status != "stopped":
             os.kill(self._child.pid, signal.SIGKILL)
-        self.tell("stopped")
+        self.announce("stopped")
 
     def start(self) -> None:
         if self.status == "stopped" and self._child is not None:
@@ -127,9 +127,9 @@ class RunsWithoutAnId(ToolCall):
     """Announces calls without their ids."""
 
     def announce(self, *, manual: bool) -> None:
-        kept, self.id = self.id, None
+        id_, self.id = self.id, None
         super().announce(manual=manual)
-        self.id = kept
+        self.id = id_
 
 
 ODD: list[tuple[type[Any], tuple[str, ...], set[str]]] = [

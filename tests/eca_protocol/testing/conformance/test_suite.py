@@ -1,4 +1,4 @@
-"""The suite itself: what becomes of a case, whoever shares a server, and of a run as a whole."""
+"""The suite itself: the outcome of a case, of shared servers, and of a whole run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFERENCE = Target(serve=serve, edition=Revision.R2025_10)
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """One of the two; where a test names both it runs on both."""
+    """Run on trio, except where a test names both backends."""
     return "trio"
 
 
@@ -47,7 +47,7 @@ async def verdicts(*cases: Case, target: Target = REFERENCE, **options: Any) -> 
 
 
 def of(run: Run, id_: str) -> tuple[str, str]:
-    """A row's verdict, and what came."""
+    """Return a row's verdict and `got`."""
     return next((f.verdict, f.got) for f in run.findings if f.id == id_)
 
 
@@ -66,7 +66,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     async def does_not_apply(harness: Harness) -> None:
         raise NotApplicable("it has no tools")
 
-    async def has_a_fault(harness: Harness) -> None:
+    async def fails(harness: Harness) -> None:
         harness.check("W-23d", True, expected="a", got="a")
         async with anyio.create_task_group() as group:
             group.start_soon(is_stuck, harness)
@@ -84,7 +84,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
         a_case(checks, "W-20a", "W-21a", "CLIENT-2", "W-20c", "W-20d"),
         a_case(is_stuck, "W-22a", "W-22b"),
         a_case(does_not_apply, "W-30a"),
-        a_case(has_a_fault, "W-23a", "W-23d"),
+        a_case(fails, "W-23a", "W-23d"),
         a_case(waits, "W-23b", seconds=0.05),
         a_case(shows, "W-24a"),
     )
@@ -104,10 +104,10 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert fault.reason.startswith(
         "the suite itself failed here: KeyError('result') at test_suite.py:"
     )
-    assert fault.reason.endswith(", in has_a_fault")
+    assert fault.reason.endswith(", in fails")
     assert 'print({}["result"])' in fault.traceback
-    assert of(run, "W-23b") == ("untestable", "the case took more than 0.05 s")
-    assert of(run, "W-24a") == ("fail", "nothing of the kind in 0.01 s")
+    assert of(run, "W-23b") == ("untestable", "the case exceeded 0.05 s")
+    assert of(run, "W-24a") == ("fail", "none within 0.01 s")
     assert of(run, "CHAT-9") == ("untestable", "no case judges it")
     assert {finding.id for finding in run.failed()} == {"W-21a", "W-24a"}
     read = Run.from_json(dumps(run.to_json()))
@@ -122,7 +122,7 @@ async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.Mon
             await transport.send(b"x" * 5_000)
             await anyio.lowlevel.checkpoint()
 
-    with pytest.raises(StartFailed, match="more than 100,000 bytes in all, and so it was ended"):
+    with pytest.raises(StartFailed, match="more than 100,000 bytes in all: it was ended"):
         await verdicts(target=Target(serve=floods))
 
 
@@ -146,7 +146,7 @@ async def test_a_server_whose_greeting_was_cut_short_is_nobodys():
     cases = [a_case(is_cut_short, "W-20a", seconds=0.05), a_case(comes_later, "W-20b")]
     target = attrs.evolve(REFERENCE, serve=serve_late)
     run = await run_suite(target, cases=cases, jobs=1)
-    assert of(run, "W-20a") == ("untestable", "the case took more than 0.05 s")
+    assert of(run, "W-20a") == ("untestable", "the case exceeded 0.05 s")
     assert of(run, "W-20b")[0] == "pass"
     assert starts == [None, True, True]
 
@@ -181,8 +181,8 @@ async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
     assert breach.case == "here.prompts"
     assert breach.breach is not None
     assert b'"finished"' in breach.exchange[breach.breach].data
-    assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "it came, as it should")
-    assert of(run, "FIELD:ChatURLContent.url") == ("untestable", "no message had it")
+    assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "occurred without a breach")
+    assert of(run, "FIELD:ChatURLContent.url") == ("untestable", "it did not occur in any message")
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
@@ -207,7 +207,7 @@ async def test_seats_at_one_server_hear_only_what_concerns_them():
 
 
 class _Mortal(Server):
-    """Ends when it is told to."""
+    """A server that ends on `$/die`."""
 
     def receive(self, message: Any) -> None:
         if message.get("method") == "$/die":

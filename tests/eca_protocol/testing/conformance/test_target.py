@@ -1,4 +1,4 @@
-"""How a target is started, and what is known of its failures."""
+"""The start of a target, and its known failures."""
 
 from __future__ import annotations
 

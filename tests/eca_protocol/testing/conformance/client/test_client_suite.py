@@ -1,4 +1,4 @@
-"""A client's fault is found by the play about it, and by no other."""
+"""A client's bug is found by the scenario about it, and by no other."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
 
 
 def test_a_client_that_says_nothing_cannot_be_judged() -> None:
-    with pytest.raises(StartFailed, match=r"says nothing.*exit code 3"):
+    with pytest.raises(StartFailed, match=r"sends nothing.*exit code 3"):
         judge(Target(command=(sys.executable, "-I", "-S", "-c", "raise SystemExit(3)")))
 
 
@@ -126,7 +126,7 @@ def test_what_a_client_never_comes_to_is_not_judged() -> None:
     target = Target(command=(sys.executable, "-I", "-S", "-c", code))
     run_result = {each.id: each for each in judge(target, about("W-4c") + about("W-32a")).findings}
     assert run_result["W-4c"].verdict == run_result["W-32a"].verdict == "untestable"
-    assert run_result["W-4c"].got == "the client never says initialized"
+    assert run_result["W-4c"].got == "the client never sends initialized"
 
 
 def test_a_client_may_speak_over_its_own_streams() -> None:
