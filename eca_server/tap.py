@@ -23,7 +23,7 @@ from eca_protocol.errors import ECAError, InvalidJSON, StartFailed
 from eca_protocol.process import spawn
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_protocol.transcript import Mask, Recorder, Transcript, new_file, play, read_transcript, tap
-from eca_server.config.folders import data_folder, make_data_folder
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_lines
 from eca_server.secret import HIDDEN, Secret, mask
 
@@ -143,8 +143,8 @@ async def _play(
 def _record_file(out: Path | None) -> tuple[int, Path]:
     if out is not None:
         return new_file(out)
-    data = data_folder(os.environ)
-    make_data_folder(data)
+    data = data_directory(os.environ)
+    make_data_directory(data)
     folder = data / "transcripts"
     folder.mkdir(mode=0o700, exist_ok=True)
     return new_file(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.jsonl")

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from eca_server.config import Loaded, load
-from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
+from eca_server.config import LoadedConfig, load
+from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
 from eca_server.credentials import Logins
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
@@ -43,7 +43,7 @@ def run_trust(action: str, folder: Path | None, *, is_agreed: bool) -> int:
         if not root.is_dir():
             return _refuse(f"expected a folder, got {shown(folder)!r}")
         return _add(store, root, is_agreed) if action == "add" else _list(store, root)
-    except TrustFault as fault:
+    except TrustStoreError as fault:
         sys.stderr.write(f"eca-server trust: {fault}\n")
         return _DECLINED
 
@@ -90,7 +90,7 @@ def _remove(store: TrustStore, root: Path) -> int:
     return _DECLINED
 
 
-def _load(root: Path) -> Loaded:
+def _load(root: Path) -> LoadedConfig:
     """Load what the server would: the same names are the user's, so the same settings wait."""
     return load(
         initialization_options=None,
@@ -101,7 +101,7 @@ def _load(root: Path) -> Loaded:
     )
 
 
-def _print_waiting(loaded: Loaded, root: Path) -> None:
+def _print_waiting(loaded: LoadedConfig, root: Path) -> None:
     items = loaded.withheld
     if not items:
         sys.stdout.write("Nothing in it waits for your trust.\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, fenced
-from eca_server.config import OTHER_NAMES
+from eca_server.config import AGENT_ALIASES
 
 __all__ = ["AGENT"]
 
@@ -13,7 +13,7 @@ __all__ = ["AGENT"]
 async def _run(turn: Turn, situation: Situation) -> None:
     wanted = arguments_of(situation.text).lower()
     names = situation.loaded.config.selectable_behaviors
-    wanted = OTHER_NAMES.get(wanted, wanted)
+    wanted = AGENT_ALIASES.get(wanted, wanted)
     found = next((name for name in names if name.lower() == wanted), None)
     if found is not None:
         situation.select_agent(turn.chat, found)

@@ -187,12 +187,12 @@ class CommandFiles:
 
     Attributes:
         workspace: its roots.
-        user_folder: the user's own configuration, `~/.config/eca`.
+        user_directory: the user's own configuration, `~/.config/eca`.
         configured: paths of files and folders; relative ones start in each root.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     configured: tuple[str, ...] = ()
 
     async def read(self, *, taken: Iterable[str]) -> FoundCommands:
@@ -204,8 +204,8 @@ class CommandFiles:
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
-            own, of_workspace = reading.configured(self.configured, self.user_folder)
-            for path in (str(self.user_folder / "commands"), *own):
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
             for path in (*folders, *of_workspace):

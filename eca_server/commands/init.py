@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, let_answer
-from eca_server.config import in_behavior
+from eca_server.config import apply_behavior
 
 __all__ = ["INIT"]
 
@@ -32,7 +32,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
     if not roots:
         turn.fail("No folder is open, so there is no place for an AGENTS.md.")
         return
-    own = in_behavior(situation.loaded.config, situation.behavior).prompts.init
+    own = apply_behavior(situation.loaded.config, situation.behavior).prompts.init
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(situation.text)
     await let_answer(turn, situation, f"{text}\n\n{wishes}" if wishes else text)

@@ -15,7 +15,7 @@ async def _list(turn: Turn, situation: Situation) -> None:
     config = situation.loaded.config
     found = await read_instruction_files(
         situation.workspace,
-        user_folder=situation.skill_files.user_folder,
+        user_directory=situation.skill_files.user_directory,
         rules=[rule.path for rule in config.rules if rule.path is not None],
         parents=config.include_parent_agents_files,
         behavior=situation.behavior,

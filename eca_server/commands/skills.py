@@ -14,7 +14,7 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, fenced, let_answer
 from eca_server.commands.custom import CustomCommand
-from eca_server.config import in_behavior
+from eca_server.config import apply_behavior
 from eca_server.skills import Skill
 
 __all__ = ["SKILLS", "SKILL_CREATE", "SkillCommand"]
@@ -99,13 +99,13 @@ async def _create(turn: Turn, situation: Situation) -> None:
         "skillFilePath": str(_place(situation, name)),
         "userPrompt": wishes.strip(),
     }
-    prompts = in_behavior(situation.loaded.config, situation.behavior).prompts
+    prompts = apply_behavior(situation.loaded.config, situation.behavior).prompts
     text = prompts.skill_create or _INSTRUCTION
     await let_answer(turn, situation, _NAMED.sub(lambda found: values[found[1]], text))
 
 
 def _place(situation: Situation, name: str) -> Path:
-    return situation.skill_files.user_folder / "skills" / name / "SKILL.md"
+    return situation.skill_files.user_directory / "skills" / name / "SKILL.md"
 
 
 SKILLS = Command(

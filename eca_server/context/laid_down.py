@@ -89,7 +89,7 @@ class LaidDown(ABC):
         return True
 
     def configured(
-        self, paths: Sequence[str], user_folder: Path
+        self, paths: Sequence[str], user_directory: Path
     ) -> tuple[Sequence[str], Sequence[str]]:
         """Return the existing paths that the configuration names: the user's, the workspace's.
 
@@ -97,12 +97,12 @@ class LaidDown(ABC):
 
         Args:
             paths: relative ones start in each root, or without one in the user's folder.
-            user_folder: the user's own configuration directory.
+            user_directory: the user's own configuration directory.
         """
         own: list[str] = []
         of_workspace: list[str] = []
-        bases = [root.path for root in self.workspace.roots] or [user_folder]
-        real_user_folder = os.path.realpath(user_folder)
+        bases = [root.path for root in self.workspace.roots] or [user_directory]
+        real_user_folder = os.path.realpath(user_directory)
         for path in paths:
             exists = False
             for base in bases:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from eca_protocol.errors import ECAError
+from eca_server.config.directories import home_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.folders import home_folder
 from eca_server.secret import Secret, key_from
 
 __all__ = ["NetrcFault", "netrc_file", "password_in"]
@@ -38,7 +38,7 @@ class NetrcFault(ECAError):
 def netrc_file(environ: Mapping[str, str]) -> Path:
     """The user's netrc file: where `NETRC` leads, else in the home folder."""
     named = environ.get("NETRC", "")
-    return Path(named) if named else home_folder(environ) / ".netrc"
+    return Path(named) if named else home_directory(environ) / ".netrc"
 
 
 def password_in(file: Path, entry: str) -> Secret:

@@ -19,7 +19,7 @@ from eca_server.chat.instructions import (
 )
 from eca_server.child_process import of_chat
 from eca_server.commands import told_of_hidden
-from eca_server.config import Behavior, Config, in_behavior
+from eca_server.config import Behavior, Config, apply_behavior
 from eca_server.context import Built, build, read_instruction_files
 from eca_server.context.job_news import news_of
 from eca_server.features import tools
@@ -85,7 +85,7 @@ async def make_agent(
         news = news_of(connection.jobs, turn.chat.id) if connection.has_jobs else ""
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
-    config, gitignore = in_behavior(connection.config, behavior), connection.follows_gitignore
+    config, gitignore = apply_behavior(connection.config, behavior), connection.follows_gitignore
     policy = policy_of(config, behavior, within=None if superior is None else superior.policy)
     owner = turn.chat if superior is None else superior.turn.chat
     if superior is None:
@@ -193,7 +193,7 @@ async def _system(
     if behavior not in systems:
         found = await read_instruction_files(
             connection.workspace,
-            user_folder=connection.user_folder,
+            user_directory=connection.user_directory,
             rules=[rule.path for rule in config.rules if rule.path is not None],
             parents=config.include_parent_agents_files,
             behavior=behavior,

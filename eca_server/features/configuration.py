@@ -16,7 +16,7 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import ChatConfig, ConfigUpdatedParams, UnknownValue
-from eca_server.config import OTHER_NAMES, Behavior, Loaded
+from eca_server.config import AGENT_ALIASES, Behavior, LoadedConfig
 from eca_server.features.connection import Connection
 from eca_server.features.tools import announce_tools
 
@@ -54,14 +54,14 @@ class Watcher:
             self._in_force = self._read = connection.loaded
         # A thread, for a file may lie on a disk that does not answer.
         if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
-            load = partial(connection.load, before=connection.loaded)
+            load = partial(connection.load, previous=connection.loaded)
             self._read = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
         elif connection.loaded is self._in_force and self._read is not self._in_force:
             self._in_force = self._read
             put_in_force(connection, self._read)
 
 
-def put_in_force(connection: Connection, loaded: Loaded) -> None:
+def put_in_force(connection: Connection, loaded: LoadedConfig) -> None:
     """Let a configuration govern what begins from now on, and tell the client what it changes."""
     connection.adopt(loaded)
     tell_changes(connection)
@@ -80,7 +80,7 @@ async def unlock_logins(connection: Connection) -> None:
         connection.session.show("warning", f"Logins cannot be read: {fault}")
         return
     connection.renew_models()
-    load = partial(connection.load, before=connection.loaded)  # it may refer to secrets there
+    load = partial(connection.load, previous=connection.loaded)  # it may refer to secrets there
     put_in_force(connection, await trio.to_thread.run_sync(load))
 
 
@@ -202,7 +202,7 @@ def select_behavior(connection: Connection, *asked: str | None) -> str:
         connection.initial_behavior,
         connection.config.default_behavior,
     )
-    ours = (OTHER_NAMES.get(name, name) for name in wanted if name is not None)
+    ours = (AGENT_ALIASES.get(name, name) for name in wanted if name is not None)
     return next((name for name in ours if name in selectable), selectable[0])
 
 

@@ -21,11 +21,11 @@ from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import (
     Config,
-    Loaded,
+    LoadedConfig,
     MCPServer,
-    cache_folder,
-    data_folder,
-    in_behavior,
+    apply_behavior,
+    cache_directory,
+    data_directory,
     load,
 )
 from eca_server.features.gate import ConfigurationGate
@@ -143,10 +143,10 @@ class Connection:
         self.options = options
         self.http = http
         self.session = Session(peer)
-        self.load: Callable[..., Loaded] = partial(
+        self.load: Callable[..., LoadedConfig] = partial(
             load, initialization_options=None, roots=(), environ=options.environ
         )
-        self.loaded = Loaded(config=Config(), problems=(), sources=())
+        self.loaded = LoadedConfig(config=Config(), problems=(), sources=())
         self.told = Told()
         self.notices: list[str] = []
         self.has_skills = False
@@ -216,7 +216,7 @@ class Connection:
             self.session.show("warning", sentence)
 
         store = Store(store_path(self.options.environ), on_problem=on_problem)
-        gallery = Gallery(data_folder(self.options.environ))
+        gallery = Gallery(data_directory(self.options.environ))
         self.session.link = gallery.link
         return Memory(
             store,
@@ -258,7 +258,7 @@ class Connection:
         """What is learned of models over the network."""
         from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - see the module's docstring
 
-        return Discovery(cache_folder(self.options.environ))
+        return Discovery(cache_directory(self.options.environ))
 
     @cached_property
     def logins(self) -> Logins:
@@ -283,7 +283,7 @@ class Connection:
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
         environ = self.options.environ
-        private = [data_folder(environ), cache_folder(environ)]
+        private = [data_directory(environ), cache_directory(environ)]
         return Workspace(self.session.roots, private, self.temporaries)
 
     @cached_property
@@ -291,7 +291,7 @@ class Connection:
         """The notes of temporary files in the workspace."""
         from eca_server.workspace.temporaries import Temporaries  # noqa: PLC0415 - as above
 
-        return Temporaries(data_folder(self.options.environ) / "temporaries")
+        return Temporaries(data_directory(self.options.environ) / "temporaries")
 
     @cached_property
     def index(self) -> FileIndex:
@@ -312,11 +312,11 @@ class Connection:
         return any(each.type == "gitignore" for each in self.config.ignore_files)
 
     @property
-    def user_folder(self) -> Path:
+    def user_directory(self) -> Path:
         """The user's own configuration, `~/.config/eca`."""
-        from eca_server.config import user_folder  # noqa: PLC0415 - as above
+        from eca_server.config import user_directory  # noqa: PLC0415 - as above
 
-        return user_folder(self.options.environ)
+        return user_directory(self.options.environ)
 
     @cached_property
     def child_variables(self) -> Mapping[str, str]:
@@ -355,7 +355,7 @@ class Connection:
         from eca_server.tools.tasks import Tasks, TaskTool  # noqa: PLC0415 - as above
 
         is_current = self.session.revision is Revision.CURRENT
-        config = in_behavior(self.config, behavior)
+        config = apply_behavior(self.config, behavior)
         return native_tools(
             config,
             session=self.session,
@@ -387,7 +387,7 @@ class Connection:
         named = (each.path for each in self.config.skills)
         return SkillFiles(
             workspace=self.workspace,
-            user_folder=self.user_folder,
+            user_directory=self.user_directory,
             configured=tuple(path for path in named if path is not None),
         )
 
@@ -458,7 +458,7 @@ class Connection:
         """Whether the client was told what there is: before, it is told nothing unasked (W-10)."""
         return self.told.tools is not None
 
-    def adopt(self, loaded: Loaded) -> None:
+    def adopt(self, loaded: LoadedConfig) -> None:
         """Let a configuration govern what begins from now on; a turn that runs keeps its own."""
         is_other = loaded.config != self.config
         self.loaded = loaded

@@ -15,7 +15,7 @@ from typing import Final
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.config import Behavior, Prompts, in_behavior
+from eca_server.config import Behavior, Prompts, apply_behavior
 from eca_server.editing.document import Document, NoSuchPlace, split_at
 from eca_server.editing.rewriting import Rewrite, TooManyRewrites
 from eca_server.editing.surroundings import Surroundings, surroundings_in
@@ -124,7 +124,7 @@ def _surroundings(most_lines: int, params: m.RewritePromptParams) -> Awaitable[S
 
 
 def _prompts(connection: Connection) -> Prompts:
-    return in_behavior(connection.config, choose(connection).behavior).prompts
+    return apply_behavior(connection.config, choose(connection).behavior).prompts
 
 
 def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | None]:

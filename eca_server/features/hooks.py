@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat, Turn
@@ -182,7 +182,7 @@ def _hooks(connection: Connection, config: Config) -> Hooks:
     from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
 
     roots = connection.workspace.roots
-    directory = roots[0].path if roots else home_folder(connection.options.environ)
+    directory = roots[0].path if roots else home_directory(connection.options.environ)
     return Hooks(
         hooks=config.hooks,
         directory=directory,

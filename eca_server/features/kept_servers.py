@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 import trio
 
 from eca_protocol.errors import INVALID_PARAMS, RPCError
-from eca_server.config.folders import home_folder
-from eca_server.config.interpolation import Surroundings, Unresolved
+from eca_server.config.directories import home_directory
+from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.mcp_settings import is_secret
-from eca_server.config.own_layer import LayerFault, OwnLayer, Parts
+from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
 from eca_server.credentials import LoginsFault
 from eca_server.credentials.server_secrets import drop_secrets, keep_secrets
 from eca_server.features.configuration import put_in_force
@@ -55,7 +55,7 @@ async def add_server(
         ECAError: it cannot be kept.
     """
 
-    def add(parts: Parts) -> None:
+    def add(parts: SettingsByScope) -> None:
         if _ours(connection, name, parts)[-1:] not in ([], [None]):
             raise RPCError(INVALID_PARAMS, f"name: there is an MCP server {name!r} already")
         for each in _roots(connection):
@@ -68,7 +68,7 @@ async def add_server(
 async def change_server(connection: Connection, name: str, settings: ServerSettings) -> None:
     """Keep other settings of a server; those that are not named stay. Raises as `add_server`."""
 
-    def change(parts: Parts) -> None:
+    def change(parts: SettingsByScope) -> None:
         ours = _ours(connection, name, parts)
         if ours[-1] is None if ours else not _is_theirs(connection, name):
             raise RPCError(INVALID_PARAMS, f"name: the MCP server {name!r} was just removed")
@@ -82,7 +82,7 @@ async def change_server(connection: Connection, name: str, settings: ServerSetti
 async def remove_server(connection: Connection, name: str) -> None:
     """Let there be no such server, whoever has configured it. Raises as `add_server`."""
 
-    def remove(parts: Parts) -> None:
+    def remove(parts: SettingsByScope) -> None:
         where = _where(connection, name, parts)
         for part in (parts.everywhere, *(parts.of(root) for root in _roots(connection))):
             _servers(part).pop(name, None)
@@ -92,27 +92,29 @@ async def remove_server(connection: Connection, name: str) -> None:
     await _keep(connection, name, remove)
 
 
-async def _keep(connection: Connection, name: str, change: Callable[[Parts], None]) -> None:
+async def _keep(
+    connection: Connection, name: str, change: Callable[[SettingsByScope], None]
+) -> None:
     """Change our layer, and let the configuration count that comes of it."""
     if connection.loaded.is_pure:
         raise RPCError(
             INVALID_PARAMS, "initializationOptions.pureConfig: no other configuration counts"
         )
 
-    def forget_secrets(parts: Parts) -> None:
+    def forget_secrets(parts: SettingsByScope) -> None:
         needed = _KEPT.findall(json.dumps([parts.everywhere, parts.workspaces]))
         try:
             drop_secrets(connection.logins, name, but=frozenset(needed))
         except LoginsFault as fault:
             _log.warning("secrets of the MCP server %s cannot be removed: %s", name, fault)
 
-    layer = OwnLayer(connection.options.environ)
+    layer = SavedSettings(connection.options.environ)
     await trio.to_thread.run_sync(partial(layer.change, change, then=forget_secrets))
-    load = partial(connection.load, before=connection.loaded)
+    load = partial(connection.load, previous=connection.loaded)
     put_in_force(connection, await trio.to_thread.run_sync(load))
 
 
-def _where(connection: Connection, name: str, parts: Parts) -> Path | None:
+def _where(connection: Connection, name: str, parts: SettingsByScope) -> Path | None:
     """The root to whose part a server belongs; None: to that of everywhere."""
     for root in reversed(_roots(connection)):
         if name in _servers(parts.of(root)):
@@ -124,7 +126,7 @@ def _where(connection: Connection, name: str, parts: Parts) -> Path | None:
     return files[named[-1]] if named and files.keys() >= set(named) else None
 
 
-def _ours(connection: Connection, name: str, parts: Parts) -> list[ServerSettings | None]:
+def _ours(connection: Connection, name: str, parts: SettingsByScope) -> list[ServerSettings | None]:
     """What our layer says of a server; the last counts, and None says that there is none."""
     places = (parts.everywhere, *(parts.of(root) for root in _roots(connection)))
     return [_servers(part)[name] for part in places if name in _servers(part)]
@@ -137,7 +139,7 @@ def _is_theirs(connection: Connection, name: str) -> bool:
 
 def _theirs(connection: Connection) -> Mapping[str, object]:
     """What all sources say but our own."""
-    ours = str(OwnLayer(connection.options.environ).path)
+    ours = str(SavedSettings(connection.options.environ).path)
     return {name: value for name, value in connection.loaded.values.items() if name != ours}
 
 
@@ -147,11 +149,13 @@ def _is_named(value: object, server: str) -> bool:
 
 
 def _servers(part: dict[str, Any]) -> dict[str, Any]:
-    """The servers in a part of our layer, to be changed; raises LayerFault: it is damaged."""
+    """Return the servers of a part, to be changed; raise SavedSettingsError if it is damaged."""
     servers = part.setdefault("mcpServers", {})
     known = servers.values() if isinstance(servers, dict) else [servers]
     if not all(each is None or isinstance(each, dict) for each in known):
-        raise LayerFault("mcpServers in our own settings: expected objects, got something else")
+        raise SavedSettingsError(
+            "mcpServers in our own settings: expected objects, got something else"
+        )
     return servers  # type: ignore[no-any-return]  # it is a dict, as was just seen
 
 
@@ -168,8 +172,11 @@ def _with_references(
     reference already (`${env:TOKEN}`).
     """
     environ = connection.options.environ
-    surroundings = Surroundings(
-        environ=environ, home=home_folder(environ), folder=None, kept=lambda _: "kept"
+    surroundings = ReferenceResolver(
+        environ=environ,
+        home=home_directory(environ),
+        directory=None,
+        stored_secret=lambda _: "stored",
     )
     found: dict[str, str] = {}
 
@@ -196,9 +203,9 @@ def _with_references(
     return new
 
 
-def _refers(value: str, surroundings: Surroundings) -> bool:
+def _refers(value: str, surroundings: ReferenceResolver) -> bool:
     """Whether a text holds a reference to something that is kept elsewhere."""
     try:
         return surroundings.resolve(value, shell_like=True) != value
-    except Unresolved:
+    except UnresolvedReference:
         return True

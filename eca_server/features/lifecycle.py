@@ -26,7 +26,7 @@ from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
-from eca_server.config import load, user_folder
+from eca_server.config import load, user_directory
 from eca_server.features.connection import Connection
 from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
@@ -131,7 +131,7 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         roots=[root.path for root in session.roots],
         environ=connection.options.environ,
         config_file=connection.options.config_file,
-        kept=connection.kept_secret,
+        stored_secret=connection.kept_secret,
         trusts_workspace=connection.options.trusts_workspace,
         known_providers=known_providers,
         logins=connection.provider_logins,
@@ -147,13 +147,13 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
     environ, own_file = connection.options.environ, connection.options.config_file
     return InitializeResponse(
         chat_welcome_message=connection.config.welcome_message,
-        global_config_path=str((own_file or user_folder(environ) / "config.json").absolute()),
+        global_config_path=str((own_file or user_directory(environ) / "config.json").absolute()),
     )
 
 
 def _slow_places(connection: Connection) -> Iterator[Path]:
     """The directories whose content the answer to `initialize` does not wait for."""
-    yield user_folder(connection.options.environ) / "agents"
+    yield user_directory(connection.options.environ) / "agents"
     for root in connection.session.roots:
         yield root.path / ".eca"
 
@@ -172,7 +172,7 @@ async def _load_all(connection: Connection) -> None:
         connection.notices.append(_LATE)
         let_pass()
 
-    load_all = partial(connection.load, before=connection.loaded)
+    load_all = partial(connection.load, previous=connection.loaded)
     with connection.gate.opened_after(LOAD_SECONDS, be_late):
         loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
     if connection.gate.is_open:

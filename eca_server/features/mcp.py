@@ -21,8 +21,8 @@ from eca_server.browser import open_page
 from eca_server.chat import Chat, Turn
 from eca_server.chat.citations import markdown_link
 from eca_server.config import MCPServer, OutputTruncation
-from eca_server.config.folders import home_folder
-from eca_server.config.mcp_settings import as_written
+from eca_server.config.directories import home_directory
+from eca_server.config.mcp_settings import original_text
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connecting import connect
@@ -162,7 +162,7 @@ def _shared_by(connection: Connection, scope: str) -> str:
 def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:
     """The settings with every default filled in."""
     roots = connection.session.roots
-    folder = roots[0].path if roots else home_folder(connection.options.environ)
+    folder = roots[0].path if roots else home_directory(connection.options.environ)
     seconds = settings.start_timeout or connection.config.mcp_timeout
     if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
         seconds = max(seconds, _SLOW_SECONDS)
@@ -206,10 +206,10 @@ def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedPa
 
     policy = policy_of(connection.config, select_behavior(connection))
     settings = server.settings
-    url = mask_url(as_written(settings.url)) if settings.url else None
+    url = mask_url(original_text(settings.url)) if settings.url else None
 
     def shown(text: str) -> str:
-        return mask(as_written(text), *settings.secrets)
+        return mask(original_text(text), *settings.secrets)
 
     return m.MCPServerUpdatedParams(
         name=server.name,

@@ -18,9 +18,9 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
 from eca_protocol.peer import Handler
-from eca_server.config.folders import home_folder
-from eca_server.config.interpolation import Surroundings
-from eca_server.config.mcp_settings import fault_in, keys_of_servers
+from eca_server.config.directories import home_directory
+from eca_server.config.interpolation import ReferenceResolver
+from eca_server.config.mcp_settings import find_errors, server_keys
 from eca_server.features.connection import Connection
 from eca_server.features.kept_servers import (
     ServerSettings,
@@ -108,7 +108,7 @@ async def _consent(connection: Connection, name: str) -> None:
 
     Raises:
         RPCError: the user has to see more of them first, or does not trust the workspace.
-        TrustFault: the decision cannot be stored.
+        TrustStoreError: the decision cannot be stored.
     """
     if not _awaits_trust(connection, name):
         return
@@ -205,7 +205,7 @@ async def _add(connection: Connection, params: m.MCPAddServerParams) -> m.MCPAdd
     given = _given(params, but=("name", "scope", "workspace_uri"))
     _must_fit(connection, name, given)
     # What others say of a server of that name has no part in this one.
-    whole = {key: given.get(key) or None for key in keys_of_servers()}
+    whole = {key: given.get(key) or None for key in server_keys()}
     await add_server(connection, name, whole, root=root)
     server = connection.mcp.get(name)
     return m.MCPAddServerResult(server=None if server is None else announcement(connection, server))
@@ -274,14 +274,14 @@ def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> No
             INVALID_PARAMS, f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}"
         )
     environ = connection.options.environ
-    surroundings = Surroundings(
+    surroundings = ReferenceResolver(
         environ=environ,
-        home=home_folder(environ),
-        folder=None,
-        kept=lambda _: "kept",
+        home=home_directory(environ),
+        directory=None,
+        stored_secret=lambda _: "stored",
         commands=lambda _: "",
     )
-    fault = fault_in(name, settings, surroundings)
+    fault = find_errors(name, settings, surroundings)
     if fault is not None:
         raise RPCError(INVALID_PARAMS, fault)
 

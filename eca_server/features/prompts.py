@@ -104,7 +104,7 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
             await run_command(name, turn, situation)
         else:
             if _lacks_a_model(connection, turn, goes_to) and _is_an_editors(params):
-                turn.say(_NO_MODEL.format(connection.user_folder / "config.json"), role="system")
+                turn.say(_NO_MODEL.format(connection.user_directory / "config.json"), role="system")
             note = unknown_agent(connection, chat, params, goes_to)
             if note and connection.session.is_first(f"{chat.id}: {note}"):
                 turn.say(note, role="system")

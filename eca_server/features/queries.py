@@ -69,7 +69,7 @@ def command_files(connection: Connection) -> CommandFiles:
     named = (each.path for each in connection.config.commands)
     return CommandFiles(
         workspace=connection.workspace,
-        user_folder=connection.user_folder,
+        user_directory=connection.user_directory,
         configured=tuple(path for path in named if path is not None),
     )
 

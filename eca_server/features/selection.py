@@ -13,7 +13,7 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.config import OTHER_NAMES, Behavior
+from eca_server.config import AGENT_ALIASES, Behavior
 from eca_server.features import tools
 from eca_server.features.configuration import (
     note_selection,
@@ -144,7 +144,7 @@ def unknown_agent(
     )
     asked = next((name for name in names if name is not None), None)
     agents = connection.config.selectable_behaviors
-    if asked is None or OTHER_NAMES.get(asked, asked) in agents:
+    if asked is None or AGENT_ALIASES.get(asked, asked) in agents:
         return ""
     known = ", ".join(f"`{name}`" for name in agents)
     return (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from eca_protocol.messages import ChatContentReceivedParams, ChatContext
-from eca_server.config import OTHER_NAMES, Behavior, in_behavior
+from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
 from eca_server.config.matchers import matches_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def spawning(
         async with connection.subagents:
             return await run_task(superior.turn, task, body)
 
-    limits = in_behavior(connection.config, chosen.behavior).tool_call.output_truncation
+    limits = apply_behavior(connection.config, chosen.behavior).tool_call.output_truncation
     yield SpawnAgent(
         agents=agents,
         model=chosen.model,
@@ -130,5 +130,5 @@ def _is_listed(name: str, agents: Sequence[str] | None) -> bool:
 
 
 def _may_spawn(behavior: str, subagent: Behavior) -> bool:
-    names = {OTHER_NAMES.get(name, name) for name in subagent.spawnable_by}
+    names = {AGENT_ALIASES.get(name, name) for name in subagent.spawnable_by}
     return not names or behavior in names

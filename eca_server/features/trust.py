@@ -22,7 +22,7 @@ from eca_protocol.messages import (
     ChatAskQuestionParams,
     ChatAskQuestionResponse,
 )
-from eca_server.config.trust_store import TrustFault, TrustStore
+from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.config.trust_texts import (
     NEVER,
     NOT_NOW,
@@ -167,7 +167,7 @@ class Trust:
         """Let settings count from now on, and trust their roots.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
         await self._decide(items, lambda store, root, digests: store.accept(root, digests))
 
@@ -194,7 +194,7 @@ class Trust:
             Why that needs another answer, for the user; empty: they are accepted.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
         waiting = [each for each in self.items if each.path == ("mcpServers", name)]
         if not waiting:
@@ -248,7 +248,7 @@ class Trust:
         self._postponed.update(map(_key, listed if answer == TRUST else waiting))
         try:
             say(await self._answered(answer, root, listed, waiting))
-        except TrustFault as fault:
+        except TrustStoreError as fault:
             say(f"{PREFIX}: your answer could not be stored, so nothing changed: {fault}")
 
     async def _answered(
@@ -295,6 +295,6 @@ class Trust:
 
     async def _reload(self) -> None:
         before = self._connection.config
-        load = partial(self._connection.load, before=self._connection.loaded)
+        load = partial(self._connection.load, previous=self._connection.loaded)
         put_in_force(self._connection, await trio.to_thread.run_sync(load))
         begin_session_of_added(self._connection, before)

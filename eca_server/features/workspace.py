@@ -65,5 +65,5 @@ def _paths(folders: Iterable[WorkspaceFolder]) -> Iterator[Path]:
 async def _reload(connection: Connection) -> None:
     """Let the configuration of the folders count."""
     async with connection.changing.place():
-        load = partial(connection.load, before=connection.loaded)
+        load = partial(connection.load, previous=connection.loaded)
         put_in_force(connection, await trio.to_thread.run_sync(load))

@@ -24,7 +24,7 @@ import trio
 from eca_protocol.http_server import serve
 from eca_protocol.transcript import is_claimed
 from eca_server.command_line import tell
-from eca_server.config.folders import data_folder
+from eca_server.config.directories import data_directory
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import whole_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
@@ -44,7 +44,7 @@ _LAST_LOOK: Final = 10.0
 
 def newest_transcript() -> Path | None:
     """The transcript that was written to last, of those in the usual place of `tap`."""
-    kept = (data_folder(os.environ) / "transcripts").glob("*.jsonl")
+    kept = (data_directory(os.environ) / "transcripts").glob("*.jsonl")
     return max(kept, key=lambda path: path.stat().st_mtime, default=None)
 
 

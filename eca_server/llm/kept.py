@@ -14,7 +14,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_server.config import make_data_folder
+from eca_server.config import make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.private_file import replace_file
 
@@ -39,7 +39,7 @@ def kept(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
 def keep(path: Path, value: dict[str, Any]) -> None:
     """Keep a JSON object there."""
     try:
-        make_data_folder(path.parent)
+        make_data_directory(path.parent)
         replace_file(path, json.dumps({"version": _VERSION, **value}))
     except OSError as fault:
         _log.info("%s cannot be kept: %s", path, fault.strerror)

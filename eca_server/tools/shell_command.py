@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.sandbox import Sandbox
 from eca_server.tools.background import Background
 from eca_server.tools.command_keys import CommandPart, command_parts
@@ -256,7 +256,7 @@ def default_directory(workspace: Workspace) -> Path:
     """
     if workspace.roots:
         return workspace.roots[0].real_path
-    return home_folder(os.environ).resolve()
+    return home_directory(os.environ).resolve()
 
 
 def named_directory(workspace: Workspace, text: str) -> Place:

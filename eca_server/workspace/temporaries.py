@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from eca_server.config.folders import make_data_folder
+from eca_server.config.directories import make_data_directory
 from eca_server.workspace.faults import FileFault
 from eca_server.workspace.opening import open_directory
 
@@ -81,7 +81,7 @@ class Temporaries:
 
     def _write(self, note: Path, path: Path) -> int | None:
         try:
-            make_data_folder(self.folder.parent)
+            make_data_directory(self.folder.parent)
             self.folder.mkdir(mode=0o700, exist_ok=True)
             descriptor = _own(note)
         except OSError as fault:

@@ -214,7 +214,7 @@ def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
 def test_what_is_accepted_in_a_terminal_counts(tty: Terminal, home: Path) -> None:
     tty.until(b"Answer (1-3): ")
     tty.type(b"1\n")
-    tty.until(b"count from now on")
+    tty.until(b"are now in effect")
     tty.until(b"> ")
     assert accepted(home) == {str(home): 2}
 

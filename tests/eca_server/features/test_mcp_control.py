@@ -14,7 +14,7 @@ from typing import Any, Never
 import pytest
 import trio.testing
 
-from eca_server.config.own_layer import OwnLayer
+from eca_server.config.saved_settings import SavedSettings
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
 from eca_server.features.configuration import Watcher, put_in_force
@@ -210,8 +210,8 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
         ("mcp/addServer", {"name": "n"}, "either a command or a url"),
         ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
         ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
-        ("mcp/addServer", {"name": "ECA", "command": "x"}, "another name"),
-        ("mcp/addServer", {"name": " ", "command": "x"}, "another name"),
+        ("mcp/addServer", {"name": "ECA", "command": "x"}, "a different name"),
+        ("mcp/addServer", {"name": " ", "command": "x"}, "a different name"),
         ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
         ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
         ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
@@ -400,7 +400,7 @@ async def test_a_fault_of_ours_costs_the_change_and_nothing_else(
         raise RuntimeError("planted")
 
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    monkeypatch.setattr(OwnLayer, "change", break_down)
+    monkeypatch.setattr(SavedSettings, "change", break_down)
     async with home.editor() as ours:
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
@@ -449,7 +449,7 @@ async def test_what_looks_like_a_secret_is_kept_with_the_logins(
         found = ours.connection.config.mcp_servers["s"]
         assert "planted" not in json.dumps(ours.seen)
     assert "planted" not in json.dumps(home.kept)
-    assert found.fault is None
+    assert found.config_error is None
     for key, value in settings.items():
         if key in {"url", "args", "env", "headers"}:
             assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)

@@ -153,8 +153,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders: Fold
         assert params["question"].startswith(f"{PREFIX}: {folders.root} has 2 settings")
         assert "starts the MCP server planted: planted-server --all" in params["question"]
         assert (
-            "the hook guard, which can forbid calls or prompts, does not run"
-            in (params["question"])
+            "the hook guard, which can block calls or prompts, does not run" in (params["question"])
         )
         assert ours.contents()[-1]["text"] == "Waiting for your answer"
         assert statuses(ours) == ["disabled"]
@@ -184,7 +183,7 @@ async def test_any_other_answer_is_not_now_until_the_next_session(
         await ours.finished()
         said = text(ours.contents())
         assert "continuing without 2 settings" in said
-        assert "guard, which can forbid calls or prompts, does not run" in said
+        assert "guard, which can block calls or prompts, does not run" in said
         assert said.endswith("one")
         await ours.turn("say two", model=SCRIPT)
         assert len(questions(ours)) == 1
@@ -354,8 +353,8 @@ async def test_what_is_too_much_to_list_is_not_accepted(
             await answer(ours, question, TRUST)
             await ours.finished()
             is_last = not ours.connection.loaded.withheld
-            assert ("too many to list" in question["params"]["question"]) is not is_last
-        assert "could not be listed, and still wait" in text(ours.contents())
+            assert ("did not fit in the list" in question["params"]["question"]) is not is_last
+        assert "did not fit in the list, and still wait" in text(ours.contents())
         assert rounds > 2
         assert [*ours.connection.config.hooks] == [*hooks]
 
@@ -372,7 +371,7 @@ async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
         await ours.prompt("say one", model=SCRIPT)
         params = (await asked(ours))["params"]
         assert len(params["question"]) < 6_000
-        assert "This list is cut" in params["question"]
+        assert "This list is shortened" in params["question"]
         assert "the full lines are in the chat, above" in params["question"]
         listed = text(ours.contents())
         assert all(f"the hook h{number} at" in listed for number in range(40))
@@ -387,7 +386,7 @@ async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
         words = (await asked(ours))["params"]["question"]
         assert "planted-server" not in words
         assert "```" not in words
-        assert "The chat lists them, above: hook guard; MCP server planted." in words
+        assert "See the list in the chat, above: hook guard; MCP server planted." in words
         [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # whose long lines are not cut, as those of system texts are
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
@@ -447,7 +446,7 @@ async def test_an_older_client_has_one_message_and_the_command(folders: Folders)
         assert str(folders.root) in message
         assert "MCP server planted" in message
         assert "hook guard" in message
-        assert "can forbid calls or prompts, does not run" in message
+        assert "can block calls or prompts, does not run" in message
         assert "`/trust`" in message
         assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
         assert "Nothing was decided: read the list first." in text(await ours.turn("/trust yes"))
