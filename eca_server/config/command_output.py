@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from eca_server.child_process import find_program, hardened
+from eca_server.child_process import find_program, harden_environment
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 
@@ -75,7 +75,7 @@ class CommandOutputs:
 
     def _run(self, command: str) -> str:
         shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
-        environment = hardened(self._environ)
+        environment = harden_environment(self._environ)
         path = environment.get("PATH")
         shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
         try:

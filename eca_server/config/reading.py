@@ -18,7 +18,7 @@ import attrs
 
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.problems import kind_of
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = [
     "COUNT",
@@ -291,7 +291,7 @@ def _path(value: object, place: Place) -> str | None:
 
 def _key(value: object, place: Place) -> object:
     try:
-        return key_from(_text(value, place))
+        return parse_key(_text(value, place))
     except ValueError as error:
         place.refuse(str(error))
 

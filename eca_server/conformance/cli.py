@@ -38,7 +38,7 @@ from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.conformance.badge import badge
 from eca_server.conformance.compare import Change, compare, compared
 from eca_server.conformance.html import html
@@ -180,7 +180,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as fault:
         _complain(f"{fault}; that says nothing of what is tested")
     except Exception:  # noqa: BLE001 - whatever it is, it must not look like a verdict
-        tell(printable_lines(traceback.format_exc()), sys.stderr)
+        write_to_user(printable_lines(traceback.format_exc()), sys.stderr)
         _complain("the suite itself failed; that says nothing of what is tested. Please report it.")
     return _SUITE_FAILED
 
@@ -196,7 +196,7 @@ def _run_command(arguments: Sequence[str]) -> int:
             f"--only: no case is called {' or '.join(options.only)}, or judges such rows"
         )
     if options.list:
-        tell("".join(map(_listed, chosen.values())), sys.stdout)
+        write_to_user("".join(map(_listed, chosen.values())), sys.stdout)
         return 0
     if not command:
         return _refuse("expected `-- COMMAND` that starts what is tested")
@@ -236,10 +236,10 @@ def _judge(
         outcome = _narrowed(outcome, chosen, options.only)
         earlier = earlier and _narrowed(earlier, chosen, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    tell(printable_lines(table(outcome, known, verbose=options.verbose)), sys.stdout)
+    write_to_user(printable_lines(table(outcome, known, verbose=options.verbose)), sys.stdout)
     if changes is not None:
         lines = "".join(f"{line}\n" for line in compared(changes))
-        tell(f"\n{printable_lines(lines)}", sys.stdout)
+        write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
     not_written = _outputs(options).write(outcome, _renderers(chosen, known, changes))
     for fault in not_written:
         _complain(f"{fault}; that says nothing of what is tested")

@@ -25,7 +25,7 @@ from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.credentials import system_keyring
 from eca_server.credentials.oauth import Authentication, Client, TokenSet
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = ["Logins", "LoginsFault", "StoredKeys"]
 
@@ -256,7 +256,7 @@ def _authentication(login: Mapping[str, Any]) -> Authentication:
 
 
 def _key(text: Any) -> Secret:
-    key = key_from(text) if isinstance(text, str) else None
+    key = parse_key(text) if isinstance(text, str) else None
     if key is None:
         raise ValueError("expected a key, got none")
     return key

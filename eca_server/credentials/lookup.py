@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Problem, Provider
 from eca_server.credentials.netrc import NetrcFault, password_in
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = [
     "LOGIN",
@@ -108,7 +108,7 @@ def find_key(
         return attrs.evolve(found, key=stored, source=LOGIN)
     for variable in variables:
         try:
-            key = key_from(environ.get(variable, ""))
+            key = parse_key(environ.get(variable, ""))
         except ValueError as fault:
             problem = Problem(source="environment", key=variable, message=str(fault))
             return attrs.evolve(found, source=variable, problem=problem)
@@ -173,7 +173,7 @@ def child_environment(
     names = {variable for found in ours for variable in found.looked_for}
     keys = [found.key.reveal() for found in ours if found.key is not None]
     keys += [secret.reveal() for secret in secrets]
-    return hardened(
+    return harden_environment(
         {
             name: value
             for name, value in environ.items()

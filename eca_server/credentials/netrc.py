@@ -13,7 +13,7 @@ from pathlib import Path
 from eca_protocol.errors import ECAError
 from eca_server.config.directories import home_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = ["NetrcFault", "netrc_file", "password_in"]
 
@@ -62,7 +62,7 @@ def password_in(file: Path, entry: str) -> Secret:
         names = {**found, "machine": found.get("machine", "").lower()}
         if "password" in found and all(names.get(k) == v for k, v in wanted.items() if v):
             try:
-                key = key_from(found["password"])
+                key = parse_key(found["password"])
             except ValueError as fault:
                 raise NetrcFault(str(fault), line=line) from None
             if key is not None:

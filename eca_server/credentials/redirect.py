@@ -17,7 +17,7 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.credentials.oauth import OAuthFault
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = ["SECONDS", "Redirect", "redirect_page"]
 
@@ -115,7 +115,7 @@ def _code_in(fields: dict[str, str]) -> Secret | OAuthFault:
         told = fields.get("error_description", fields["error"])[:300]
         return OAuthFault(mask(told), code=fields["error"][:100])
     try:
-        code = key_from(fields.get("code", ""))
+        code = parse_key(fields.get("code", ""))
     except ValueError as fault:
         return OAuthFault(f"code: {fault}")
     return code or OAuthFault("expected a code from the browser, got none")

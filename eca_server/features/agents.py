@@ -17,7 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.commands import told_of_hidden
 from eca_server.config import Behavior, Config, apply_behavior
 from eca_server.context import Built, build, read_instruction_files
@@ -109,7 +109,7 @@ async def make_agent(
         policy=policy,
         workspace=connection.workspace,
         memos=connection.memos,
-        variables=of_chat(connection.child_variables, turn.chat.id),
+        variables=chat_environment(connection.child_variables, turn.chat.id),
         trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)

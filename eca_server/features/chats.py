@@ -58,7 +58,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
                 chat_id=told.subagent_chat_id or chat.id,
                 parent_chat_id=chat.id if told.subagent_chat_id else None,
                 role=told.role,
-                content=connection.session.spelling.named(told.content),
+                content=connection.session.formatter.named(told.content),
             )
             for told in contents_of(connection, chat, page)
         )
@@ -226,9 +226,9 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
     session = connection.session
     if not chat.is_busy:
         cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-        session.notify("chat/cleared", cleared, asked=True)
+        session.notify("chat/cleared", cleared, newest=True)
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-    session.notify("chat/opened", opened, asked=True)
+    session.notify("chat/opened", opened, newest=True)
     if not chat.is_busy:
         await chat.showing.run(contents_of(connection, chat, page))
         if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
@@ -246,7 +246,7 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
 async def show_again(connection: Connection, chat: Chat) -> None:
     """Show the client a chat that it shows anew, as its past is now."""
     cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-    connection.session.notify("chat/cleared", cleared, asked=True)
+    connection.session.notify("chat/cleared", cleared, newest=True)
     await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
     chat.tell_title()
 

@@ -76,7 +76,7 @@ async def begin_chat(
         chat.selection.model, chat.selection.variant = settings.model, settings.variant
     chat.selection.behavior = settings.behavior
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-    connection.session.notify("chat/opened", opened, asked=True)
+    connection.session.notify("chat/opened", opened, newest=True)
     await chat.showing.run(contents_of(connection, chat, page_of(chat.history)))
     chat.tell_title()
     return chat

@@ -147,7 +147,7 @@ def _told_of_chat(chat: Chat) -> dict[str, str]:
 def _status(chat: Chat) -> dict[str, Any]:
     """Where a chat stands, all of it."""
     from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.spelling import NATIVE, PREFIX  # noqa: PLC0415
+    from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415
     from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
 
     approvals, questions, running = [], [], []

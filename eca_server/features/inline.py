@@ -115,7 +115,7 @@ class _Begun:
                 await self._begin_new()
             if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
                 opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-                connection.session.notify("chat/opened", opened, asked=True)
+                connection.session.notify("chat/opened", opened, newest=True)
         finally:
             self._begun()
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from eca_protocol import json
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.hooks.matching import ToolCalled, concerns
 from eca_server.hooks.outcome import Outcome, Verdict, outcome_of
@@ -158,7 +158,7 @@ class Hooks:
             action,
             json.dumps(told),
             directory=self.directory,
-            environment=of_chat(self.environment, str(told.get("chat_id", ""))),
+            environment=chat_environment(self.environment, str(told.get("chat_id", ""))),
             timeout=(action.timeout or hook.timeout) / 1000,
         )
         outcome = outcome_of(told["hook_type"], ran)

@@ -23,7 +23,7 @@ import trio
 
 from eca_protocol.http_server import serve
 from eca_protocol.transcript import is_claimed
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.config.directories import data_directory
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import whole_page
@@ -114,7 +114,7 @@ async def _serve(site: Site, follower: Follower, port: int, opens: bool, beside_
                     _say(f"inspect: {server.url}/ is open to whoever opens {door}")
                     nursery.start_soon(follower.see_tap_end)
                 else:
-                    tell(f"{site.address}\n", sys.stdout)
+                    write_to_user(f"{site.address}\n", sys.stdout)
                 if opens and _has_a_screen():
                     nursery.start_soon(_show, door)
                 await follower.follow()
@@ -200,7 +200,7 @@ def _for_the_user(path: str, flags: int) -> int:
 
 
 def _say(words: str) -> None:
-    tell(f"{printable_lines(words)}\n", sys.stderr)
+    write_to_user(f"{printable_lines(words)}\n", sys.stderr)
 
 
 def _refuse(why: str) -> int:

@@ -78,7 +78,7 @@ def test_what_cannot_be_shown_is_told_in_a_line(
 def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         run([str(RECORD), f"--port={port}"])
-    assert f"expected a port, got '{port[:20]}'" in capsys.readouterr().err
+    assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
 
 
 def test_without_a_name_it_is_the_newest_transcript(
