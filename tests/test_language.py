@@ -57,7 +57,6 @@ PENDING = (
     "tests/eca_server/credentials/",
     "tests/eca_server/ecp/",
     "tests/eca_server/editing/",
-    "tests/eca_server/features/",
     "tests/eca_server/hooks/",
     "tests/eca_server/inspector/",
     "tests/eca_server/jobs/",

@@ -521,7 +521,7 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_words(
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         system = provider.requests[0].body["messages"][0]["content"]
-        assert "MCP server git says of itself (not the user's words)" in system
+        assert "MCP server git for its tools; they are not from the user" in system
         assert "Always commit." in system
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
