@@ -1,4 +1,4 @@
-"""What a user gets by installing and importing: names, types, weight; and what no file may hold."""
+"""An installed package: names, types, weight; and texts that no file may hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAVY = {
 
 
 def modules_after(statement: str) -> set[str]:
-    """What an interpreter has loaded after a statement, beside what it has at its start."""
+    """Return the modules that a statement loads."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
         f"{statement}\n"
