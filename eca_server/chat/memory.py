@@ -177,7 +177,7 @@ class Memory:
     async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
         """Have files of the pictures that the client cannot be shown; bounded in time."""
         for content in map(picture_content, pictures):
-            if not chat.session.spelling.shows(content):
+            if not chat.session.formatter.shows(content):
                 await self._gallery.keep(chat.id, content)
 
     async def keep_settings(self, chat: Chat) -> None:

@@ -20,7 +20,7 @@ from eca_protocol.messages import (
     ChatTextContent,
     ChatToolCallPrepareContent,
 )
-from eca_server.spelling import Role
+from eca_server.content_formatting import Role
 
 __all__ = ["Merger"]
 

@@ -36,6 +36,7 @@ from eca_server.chat.draft import Draft
 from eca_server.chat.merging import Merger
 from eca_server.chat.paragraphs import Paragraphs
 from eca_server.chat.tool_call import CallState, Naming, Reason, ToolCall, milliseconds_since
+from eca_server.content_formatting import Role
 from eca_server.llm.events import Usage
 from eca_server.llm.history import (
     Message,
@@ -45,7 +46,6 @@ from eca_server.llm.history import (
     ToolResultPart,
     effective_history,
 )
-from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from eca_protocol.messages import (
     ChatToolCallPrepareContent,
 )
 from eca_server.chat.merging import Merger
-from eca_server.spelling import Role
+from eca_server.content_formatting import Role
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, finishes, text
 
