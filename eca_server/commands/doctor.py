@@ -150,7 +150,7 @@ def _key(name: str, credential: Credential | None) -> str:
         return f"found in {credential.source}"
     if credential.problem is not None:
         return f"invalid in {credential.source}, see Problems"
-    return f"missing (set {' or '.join(credential.looked_for)}, or send `/login {name}` in a chat)"
+    return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
 
 
 async def _servers(manager: Manager | None) -> list[str]:

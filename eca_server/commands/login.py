@@ -19,9 +19,9 @@ from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, arguments_of, named_command
 from eca_server.config import Provider
 from eca_server.credentials import LOGIN as STORED
-from eca_server.credentials import LoginsFault, OAuthFault, TokenSet
-from eca_server.credentials.flows import KEY_HINTS, Flow, Invitation, flow_of
-from eca_server.credentials.server_secrets import is_of_server
+from eca_server.credentials import LoginsError, OAuthError, TokenSet
+from eca_server.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flow_of
+from eca_server.credentials.server_secrets import is_server_entry
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, key_from
@@ -131,7 +131,7 @@ def _command(message: str, providers: Mapping[str, Flow | None]) -> LoginPrompt:
         return LoginPrompt(masked_text=f"{word} {MASKED}")
     flow, how = providers[provider], rest[1].strip() if len(rest) > 1 else ""
     if how in (_IN_THE_BROWSER, _WITH_A_KEY) or not how:
-        if how == _WITH_A_KEY or (flow is not None and not how and not flow.begins_at_once):
+        if how == _WITH_A_KEY or (flow is not None and not how and not flow.starts_directly):
             flow = None
         return LoginPrompt(masked_text=message, provider=provider, flow=flow)
     masked_text = f"{word} {rest[0]} {MASKED}"
@@ -179,13 +179,13 @@ def _request_for_key(provider: str, context: CommandContext) -> str:
 async def _log_in(turn: Turn, context: CommandContext, provider: str, flow: Flow) -> None:
     """Run a login flow; a stop ends it at once."""
 
-    def tell(invitation: Invitation) -> None:
+    def tell(invitation: LoginInstructions) -> None:
         turn.say(f"{invitation.text}\n\nTo cancel the login, stop this prompt.", role="system")
         turn.progress("Waiting for the login")
 
     try:
         login = await flow.run(context.http, tell)
-    except (OAuthFault, HTTPFault) as error:
+    except (OAuthError, HTTPFault) as error:
         turn.fail(f"Could not log in to {provider}: {error}. Nothing was stored.")
     else:
         await _store(turn, context, provider, login)
@@ -200,7 +200,7 @@ async def _store(
     kind = "key" if isinstance(login, Secret) else "login"
     try:
         aside = await trio.to_thread.run_sync(logins.store, provider, login)
-    except LoginsFault as error:
+    except LoginsError as error:
         turn.fail(f"Could not store the {kind} of {provider} in {logins.path}: {error}.")
         return
     source = _source_of(provider, context.refresh_models())
@@ -220,7 +220,7 @@ async def _store(
 async def _log_out(turn: Turn, context: CommandContext) -> None:
     logins, query = context.logins, arguments_of(context.text)
     keys = (await trio.to_thread.run_sync(logins.read)).keys
-    stored = [name for name in keys if not is_of_server(name)]
+    stored = [name for name in keys if not is_server_entry(name)]
     provider = _match(query, stored)
     if provider is None:
         names = ", ".join(sorted(stored)) or "none"
@@ -228,7 +228,7 @@ async def _log_out(turn: Turn, context: CommandContext) -> None:
         return
     try:
         await trio.to_thread.run_sync(logins.remove, provider)
-    except LoginsFault as error:
+    except LoginsError as error:
         turn.fail(f"Could not remove the key of {provider} from {logins.path}: {error}.")
         return
     source = _source_of(provider, context.refresh_models())

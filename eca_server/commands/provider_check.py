@@ -14,7 +14,7 @@ import trio
 from eca_server.commands.command import mask_keys
 from eca_server.llm.backend import Backend, BackendError, Request
 from eca_server.llm.configured import ProviderFacts
-from eca_server.llm.errors import in_words
+from eca_server.llm.errors import explanation_of
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.models import Models
@@ -72,7 +72,7 @@ async def _ask(models: Models, facts: ProviderFacts) -> CheckResult:
         works = True
         message = f"works: {message} after {(trio.current_time() - started) * 1000:.0f} ms"
     except BackendError as error:
-        message = f"{in_words(error)}{_where_to_look(facts, error)}"
+        message = f"{explanation_of(error)}{_where_to_look(facts, error)}"
     except trio.TooSlowError:
         message = f"no answer within {SECONDS:.0f} s. Check the URL and the network."
     return CheckResult(provider=facts.name, works=works, message=mask_keys(message, models.secrets))
@@ -97,7 +97,7 @@ async def _proof(models: Models, facts: ProviderFacts) -> str:
                 raise
             if _first_model(models, facts) is None:
                 raise
-    if listed is not None and not (known and known.lists_for_all):
+    if listed is not None and not (known and known.list_is_public):
         return listed
     name = _first_model(models, facts)
     if name is not None:

@@ -19,7 +19,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.credentials.oauth import (
     Authentication,
     Client,
-    OAuthFault,
+    OAuthError,
     ask,
     is_on_this_machine,
     secret_in,
@@ -131,7 +131,7 @@ async def find_resource(http: HTTPClient, url: str, demand: BearerChallenge) -> 
     """Read the metadata of a server as a protected resource.
 
     Raises:
-        OAuthFault: the metadata is that of a different resource, or invalid.
+        OAuthError: the metadata is that of a different resource, or invalid.
         ValueError: the metadata has an invalid URL.
         HTTPFault: the server cannot be reached.
     """
@@ -147,10 +147,10 @@ async def find_resource(http: HTTPClient, url: str, demand: BearerChallenge) -> 
         )
     identifier = _text(document, "resource") or canonical_url(url)
     if not _covers(identifier, url):
-        raise OAuthFault(f"its metadata describes a different resource: {mask(identifier)}")
+        raise OAuthError(f"its metadata describes a different resource: {mask(identifier)}")
     issuers = _texts(document, "authorization_servers")
     if not issuers:
-        raise OAuthFault("its metadata names no authorization server")
+        raise OAuthError("its metadata names no authorization server")
     return ProtectedResource(
         identifier=identifier, issuer=issuers[0], scopes=_texts(document, "scopes_supported")
     )
@@ -175,7 +175,7 @@ async def find_authorization_server(
         url: the MCP server's URL; decides whether requests may go to this machine.
 
     Raises:
-        OAuthFault: the metadata is that of a different server, or invalid.
+        OAuthError: the metadata is that of a different server, or invalid.
         ValueError: the metadata has an invalid URL.
         HTTPFault: the authorization server cannot be reached.
     """
@@ -187,7 +187,7 @@ async def find_authorization_server(
     document = await _first(http, places, url)
     if document is None:
         if resource.is_described:
-            raise OAuthFault(f"the authorization server {mask(issuer)} has no metadata")
+            raise OAuthError(f"the authorization server {mask(issuer)} has no metadata")
         document = {"issuer": issuer} | {
             f"{name}_endpoint": urljoin(issuer, f"/{endpoint}")
             for name, endpoint in (
@@ -198,10 +198,10 @@ async def find_authorization_server(
         }
     named = _text(document, "issuer")
     if named is None or named.removesuffix("/") != issuer.removesuffix("/"):
-        raise OAuthFault(f"the metadata of {mask(issuer)} names a different authorization server")
+        raise OAuthError(f"the metadata of {mask(issuer)} names a different authorization server")
     methods = _texts(document, "code_challenge_methods_supported")
     if methods and "S256" not in methods:
-        raise OAuthFault("the authorization server does not support PKCE with S256")
+        raise OAuthError("the authorization server does not support PKCE with S256")
     auth_methods = _texts(document, "token_endpoint_auth_methods_supported")
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(
@@ -229,11 +229,11 @@ async def register(
     """Register this program with an authorization server.
 
     Raises:
-        OAuthFault: the server refuses it.
+        OAuthError: the server refuses it.
         HTTPFault: the server cannot be reached.
     """
     if server.registration_url is None:
-        raise OAuthFault("its authorization server does not support registration: set `clientId`")
+        raise OAuthError("its authorization server does not support registration: set `clientId`")
     request = {
         "client_name": name,
         "redirect_uris": [redirect],
@@ -251,11 +251,11 @@ async def register(
             headers={"content-type": "application/json"},
             content=json.dumps(request),
         )
-    except OAuthFault as error:
-        raise OAuthFault(f"the registration was refused ({error}): set `clientId`") from error
+    except OAuthError as error:
+        raise OAuthError(f"the registration was refused ({error}): set `clientId`") from error
     client_id = _text(answer, "client_id")
     if client_id is None:
-        raise OAuthFault("the registration was answered without a client_id: set `clientId`")
+        raise OAuthError("the registration was answered without a client_id: set `clientId`")
     secret = secret_in(answer, "client_secret") if answer.get("client_secret") else None
     agreed = answer.get("token_endpoint_auth_method")
     return Client(
@@ -272,7 +272,7 @@ async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, 
     for place in places:
         try:
             return await ask(http, "GET", _allowed(place, url), headers={})
-        except OAuthFault as error:
+        except OAuthError as error:
             if error.status is None or (error.status >= 500):
                 raise
     return None
@@ -281,7 +281,7 @@ async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, 
 def _endpoint(document: Mapping[str, Any], name: str, url: str) -> str:
     endpoint = _text(document, name)
     if endpoint is None:
-        raise OAuthFault(f"the metadata of the authorization server has no {name}")
+        raise OAuthError(f"the metadata of the authorization server has no {name}")
     return _allowed(endpoint, url)
 
 
@@ -290,7 +290,7 @@ def _allowed(place: str, url: str) -> str:
     parts = urlsplit(place)
     is_open = parts.scheme == "http" and is_on_this_machine(place) and is_on_this_machine(url)
     if parts.scheme != "https" and not is_open:
-        raise OAuthFault(f"expected an https URL for a login, got {mask(place)}")
+        raise OAuthError(f"expected an https URL for a login, got {mask(place)}")
     return place
 
 

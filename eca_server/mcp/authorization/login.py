@@ -23,8 +23,8 @@ from eca_server.credentials import (
     Client,
     LoggedOut,
     Logins,
-    LoginsFault,
-    OAuthFault,
+    LoginsError,
+    OAuthError,
     Tokens,
     TokenSet,
 )
@@ -115,13 +115,13 @@ class Login:
     @property
     def is_known(self) -> bool:
         """True if a valid login has been read or made."""
-        return self._tokens is not None and not self._tokens.are_over
+        return self._tokens is not None and not self._tokens.have_ended
 
     async def forget(self) -> bool:
         """Cancel a pending login and remove the stored one; return False if none was stored.
 
         Raises:
-            LoginsFault: the stored login cannot be removed.
+            LoginsError: the stored login cannot be removed.
         """
         self.give_up()
         self._drop()
@@ -170,7 +170,7 @@ class Login:
         try:
             if self._logins.is_locked:
                 self._logins.unlock()
-        except LoginsFault as error:
+        except LoginsError as error:
             _log.warning("a stored login cannot be read: %s", error)
         return stamp, self._logins.read().tokens.get(self.key)
 
@@ -179,7 +179,7 @@ class Login:
         if self._tokens is None:
             return False
         try:
-            return await self._tokens.refused(token)
+            return await self._tokens.replace_refused(token)
         except LoggedOut:
             return False
         except ECAError as error:
@@ -204,7 +204,7 @@ class Login:
                 self._waiting.cancel()
                 try:
                     self._page = await self._nursery.start(self._run, demand)
-                except (OAuthFault, HTTPFault) as error:
+                except (OAuthError, HTTPFault) as error:
                     return MCPError(
                         f"it requires a login, which is not possible: {error}", kind="start"
                     )
@@ -229,7 +229,7 @@ class Login:
             self._waiting = waiting
             try:
                 await self._log_in(demand, begin)
-            except (OAuthFault, HTTPFault, LoginsFault) as error:
+            except (OAuthError, HTTPFault, LoginsError) as error:
                 if not has_begun:
                     raise
                 _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, error)
@@ -242,14 +242,14 @@ class Login:
         if self._waiting is waiting:
             self._page = ""
         if not has_begun:
-            raise OAuthFault("it was cancelled")
+            raise OAuthError("it was cancelled")
 
     async def _log_in(self, demand: BearerChallenge, begin: Callable[[str], None]) -> None:
         try:
             resource = await find_resource(self._http, self._url, demand)
             server = await find_authorization_server(self._http, resource, self._url)
         except ValueError as error:  # an invalid URL in the metadata
-            raise OAuthFault(f"its metadata is invalid: {error}") from error
+            raise OAuthError(f"its metadata is invalid: {error}") from error
         scopes = demand.scopes or resource.scopes
         self._scopes = tuple(dict.fromkeys((*self._scopes, *scopes)))
         scope = " ".join(self._scopes)
@@ -297,7 +297,7 @@ class Login:
         if self._client_id is None and document is not None:
             parts = urlsplit(document)
             if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
-                raise OAuthFault("expected an https URL with a path as `clientMetadataUrl`")
+                raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
             return Client(id=document, token_url=server.token_url, resource=resource)
         if self._client_id is None:
             return await register(
@@ -320,16 +320,16 @@ class Login:
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:
     """Return the code of the redirect, if it comes from the right authorization server."""
     try:
-        code: Secret | OAuthFault = await page.code()
-    except OAuthFault as error:
+        code: Secret | OAuthError = await page.code()
+    except OAuthError as error:
         code = error
     came_back = page.issuer is not None or server.names_itself
     if came_back and page.issuer != server.issuer and not _has_no_answer(code):
-        raise OAuthFault("the redirect came from a different authorization server")
-    if isinstance(code, OAuthFault):
+        raise OAuthError("the redirect came from a different authorization server")
+    if isinstance(code, OAuthError):
         raise code
     return code
 
 
-def _has_no_answer(code: Secret | OAuthFault) -> bool:
-    return isinstance(code, OAuthFault) and code.code is None
+def _has_no_answer(code: Secret | OAuthError) -> bool:
+    return isinstance(code, OAuthError) and code.code is None
