@@ -149,7 +149,7 @@ class Session:
 
     async def drained(self) -> None:
         """Wait until the client has taken most of what was appended."""
-        await self._peer.drained()
+        await self._peer.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Ask the editor; see `Peer.call` for what is raised. `deadline` is in seconds."""

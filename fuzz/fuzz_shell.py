@@ -1,6 +1,6 @@
-"""Quotes and blanks change no verdict on a command; what is refused alone is refused in company.
+"""Quotes and blanks change no verdict on a command; nor does a second command.
 
-Every text is cut into words or refused, and nothing else is raised.
+Every text is split into words or refused; no other exception is raised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check(data: bytes) -> None:
 
 
 def check_company(command: str, refused: bool) -> None:
-    """Neither can a command hide another one, nor another one hide it."""
+    """Check that a command is refused together with a second one if it is refused alone."""
     in_company = [[f"{other}\n{command}" for other in ("ls", "rm x", "ls /outside")]]
     if not command.endswith("\\"):
         in_company += [[f"{command}\n{other}" for other in ("ls", "rm x", "ls /outside")]]
@@ -52,14 +52,14 @@ def check_company(command: str, refused: bool) -> None:
 
 
 def is_plain(tokens: Sequence[Token]) -> bool:
-    """Whether quotes around each word leave its meaning as it is."""
+    """Return True if quotes around each word do not change its meaning."""
     return bool(tokens) and all(
         not token.active if isinstance(token, Word) else token.text in JOINS for token in tokens
     )
 
 
 def respelled(tokens: Sequence[Token]) -> Iterator[str]:
-    """The same command, with other quotes and blanks."""
+    """Yield the same command with different quotes and blanks."""
     yield " ".join(map(quoted, tokens))
     yield "\t".join(map(escaped, tokens))
     yield " \\\n ".join(map(doubled, tokens))

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 import attrs
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.context.addresses import is_public
 from eca_server.context.html_text import Page, html_to_text
@@ -58,7 +58,7 @@ async def fetch_page(url: str, *, http: HTTPClient, allow_private: bool = False)
     with trio.move_on_after(_SECONDS):
         try:
             return await _follow(url, http, allow_private)
-        except HTTPFault as error:
+        except HTTPError as error:
             raise PageError(str(error)) from error
     raise PageError(f"it took longer than {_SECONDS:g} s")
 

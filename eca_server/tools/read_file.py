@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.attachments import SIGNATURE, attachment, largest, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, make_attachment, max_bytes_of, media_type_of
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import split_lines
 from eca_server.tools.files import LARGEST, Files, action_summary, checkpoint, in_thread, printable
@@ -82,7 +82,7 @@ class ReadFile:
             raise ToolError(f"{error}. Use grep to search it.") from error
         except NotRegularFile as error:
             raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
-        if media_type := media_type_of(snapshot.data[:SIGNATURE]):
+        if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
             return attachment_output(place, media_type, snapshot.data)
         try:
             text = decode(snapshot.data).text
@@ -100,14 +100,14 @@ def attachment_output(place: Place, media_type: str, data: bytes) -> ToolOutput:
     Raises:
         ToolError: it is too large.
     """
-    most = largest(media_type)
+    most = max_bytes_of(media_type)
     if len(data) > most:
         raise ToolError(
             f"Expected a file of type {media_type} of at most {most:,} bytes, got {len(data):,}: "
             f"{str(place.path)!r}."
         )
     caption = f"{printable(place.path)}: {media_type}, {len(data):,} bytes"
-    return ToolOutput(parts=(TextPart(caption), attachment(media_type, place.path.name, data)))
+    return ToolOutput(parts=(TextPart(caption), make_attachment(media_type, place.path.name, data)))
 
 
 def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:

@@ -99,7 +99,7 @@ def ripgrep(
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             ) as process,
-            GUARD.over(process.pid),
+            GUARD.guarding(process.pid),
         ):
             try:
                 assert process.stdout is not None

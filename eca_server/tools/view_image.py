@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
+from eca_server.llm.attachments import IMAGE_TYPES, MAX_IMAGE_BYTES, SIGNATURE_BYTES, media_type_of
 from eca_server.tools.files import Files, action_summary, checkpoint, in_thread
 from eca_server.tools.read_file import attachment_output
 from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
@@ -57,13 +57,13 @@ class ViewImage:
 
 def _picture(place: Place) -> ToolOutput:
     try:
-        data = read_file(place, limit=LARGEST_PICTURE, checkpoint=checkpoint).data
+        data = read_file(place, limit=MAX_IMAGE_BYTES, checkpoint=checkpoint).data
     except TooLarge as error:
         raise ToolError(f"{error}. Create a smaller copy of the picture and view that.") from error
     except NotRegularFile as error:
         raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
-    media_type = media_type_of(data[:SIGNATURE])
-    if media_type not in PICTURES:
+    media_type = media_type_of(data[:SIGNATURE_BYTES])
+    if media_type not in IMAGE_TYPES:
         kind = media_type or "a different type"
         raise ToolError(
             f"Expected a PNG, JPEG, GIF or WebP picture, got {kind}: {str(place.path)!r}. "
