@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
     from eca_server.features.trust import Trust
-    from eca_server.hooks import Beside
+    from eca_server.hooks import BackgroundHooks
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
@@ -177,7 +177,7 @@ class Connection:
         return Chats(self.session, self.nursery, self._memory(), partial(tell_status, self))
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> BackgroundHooks:
         """The hooks that run beside the session."""
         from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
 
